@@ -1,4 +1,4 @@
-//! With the feature `emulator`, compiles the kernels for this machine's CPU. Without it, nothing: the shipped PTX needs no compiler.
+//! With the feature `emulator`, compiles the kernels for this machine's CPU. Without it, does nothing: the shipped PTX needs no compiler.
 
 fn main() {
     println!("cargo::rerun-if-changed=kernels");
@@ -21,9 +21,9 @@ fn compile() {
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|e| e == "cu"))
         .collect();
-    // base.cu defines what the others use.
+    // base.cu first, because the others use it.
     files.sort_by_key(|file| (file.file_stem().is_some_and(|stem| stem != "base"), file.clone()));
-    // Planted mistakes, which the emulator has to find.
+    // Kernels with planted mistakes, which the emulator has to find.
     files.push(Path::new(&root).join("emulator/faults.cu"));
     for file in &files {
         let text = std::fs::read_to_string(file).expect("a kernel file");
@@ -50,7 +50,7 @@ fn compile() {
     let scheduler = build(&emulator.join("emulator.cpp")).compile_intermediates();
     build(&unit).flag_if_supported("-ffp-contract=off").objects(&scheduler).compile("fgrpo_emulator");
 
-    // The fake driver. Its kernels have fused multiplications and additions, as ptxas makes them.
+    // The fake driver. Its kernels fuse multiplications and additions, as ptxas does.
     let mut fused = build(&unit);
     if std::env::var("CARGO_CFG_TARGET_ARCH").is_ok_and(|arch| arch == "x86_64") {
         fused.flag("-mfma");

@@ -1,9 +1,9 @@
 // Runs the kernels on the CPU: one block at a time, one fiber per thread. Slow and strict.
 //
-// What it checks: lanes of a warp that ask for different operations, barriers that some thread never reaches, addresses outside
-// of an allocation (guard pages) or outside of shared memory, misaligned 16-byte accesses, copies read before they were waited
-// for, and results that depend on the order of threads (the order is shuffled by a seed).
-// What it can't show: memory ordering, the exact rounding of tensor cores, bank conflicts, occupancy, speed.
+// Checks: that all lanes of a warp run the same operation, that all threads reach a barrier, that addresses are inside of an allocation (guard pages) and
+// inside of shared memory, that 16-byte accesses are aligned, that asynchronous copies are waited for before they are read, and that results don't depend
+// on the order of threads (which is shuffled with a seed).
+// Not checked: memory ordering, the exact rounding of tensor cores, bank conflicts, occupancy, speed.
 #pragma once
 #include <cmath>
 #include <cstdint>
@@ -31,7 +31,7 @@ namespace emulator {
 
 enum State { READY, AT_BARRIER, IN_WARP, DONE };
 
-/// What a lane brings to an operation of its warp, and where the result goes.
+/// Operands of a lane in a warp operation, and the destination of its result.
 struct Request {
     uint64_t in[4];
     const void* from;
@@ -46,7 +46,7 @@ struct Fiber {
     State state;
     int line;
     Request request;
-    /// Asynchronous copies: delivered when waited for.
+    /// Asynchronous copies, which are performed when they are waited for.
     std::vector<std::pair<void*, const void*>> copies;
     std::vector<size_t> groups;
 };
@@ -59,7 +59,7 @@ extern thread_local size_t shared_bytes;
 void yield();
 [[noreturn]] void fail(const char* what, int line);
 typedef void (*WarpOperation)(Fiber* lanes, unsigned live, int argument);
-/// Waits until every live lane of the warp asks for the same operation; the last one does it for all.
+/// Waits until every live lane of the warp requests the same operation. The last lane performs it for all.
 void collective(int operation, WarpOperation f, int argument, int line);
 void check_shared(const void* p, size_t bytes, const char* what, int line);
 
@@ -81,7 +81,7 @@ inline unsigned float_to_bits(float f) {
     memcpy(&u, &f, 4);
     return u;
 }
-/// As PTX defines it: to nearest, ties to even; what is no number becomes one bit pattern.
+/// Rounds to nearest even as PTX does; every NaN becomes the same bit pattern.
 inline unsigned pack_bf16(float low, float high) {
     auto round = [](float v) {
         unsigned u = float_to_bits(v);
@@ -130,7 +130,7 @@ inline unsigned shfl_xor_bits_(unsigned v, int mask, int line) {
 #define shfl_xor(v, mask) bits_to_float(shfl_xor_bits_(float_to_bits(v), mask, __LINE__))
 #define shfl_xor_u32(v, mask) shfl_xor_bits_(v, mask, __LINE__)
 
-/// Four 8 x 8 matrices of 16 bits: lane i gives the address of row i % 8 of matrix i / 8.
+/// Loads four 8 x 8 matrices of 16-bit values. Lane i passes the address of row i % 8 of matrix i / 8.
 inline void ldmatrix_x4_(unsigned* to, const void* from, int line) {
     if (reinterpret_cast<uintptr_t>(from) & 15) emulator::fail("ldmatrix: address not a multiple of 16", line);
     emulator::check_shared(from, 16, "ldmatrix", line);
@@ -170,7 +170,7 @@ inline void ldmatrix_x4_transposed_(unsigned* to, const void* from, int line) {
 }
 #define ldmatrix_x4_transposed(to, from) ldmatrix_x4_transposed_(to, from, __LINE__)
 
-/// d += a b in bf16 with f32 sums: a 16 x 16, b 16 x 8, in PTX's fragment layout.
+/// d += a b in bf16 with f32 sums, for a 16 x 16 and b 16 x 8, in PTX's fragment layout.
 inline void mma_16816_(float* d, const unsigned* a, const unsigned* b, int line) {
     auto& r = emulator::now->request;
     r.in[0] = a[0] | uint64_t(a[1]) << 32;
@@ -204,7 +204,7 @@ inline void mma_16816_(float* d, const unsigned* a, const unsigned* b, int line)
 }
 #define mma_16816(d, a, b) mma_16816_(d, a, b, __LINE__)
 
-/// Arrives only when waited for. Until then its place is poison: for who reads without a wait, and for who still reads what was there before.
+/// Copies when waited for. Until then, the destination holds NaN, to reveal reads without a wait, and late reads of the previous content.
 inline void cp_async16_(void* to, const void* from, int line) {
     if ((reinterpret_cast<uintptr_t>(to) | reinterpret_cast<uintptr_t>(from)) & 15)
         emulator::fail("cp.async: address not a multiple of 16", line);

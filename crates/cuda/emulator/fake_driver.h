@@ -1,4 +1,4 @@
-// What the two libraries of the fake driver share: planted errors, complaints, handles, and work of a stream.
+// Shared by the two libraries of the fake driver: planted errors, refusals, handles, and stream work.
 #pragma once
 #include <cstdint>
 #include <functional>
@@ -17,16 +17,16 @@ struct Node {
     std::vector<Pointer> addresses;
 };
 
-/// The planted error of a call, if it is its turn.
+/// Returns the planted error of a call when it is due, otherwise 0.
 int enter(const char* call);
-/// Refuses a call, because its caller has made a mistake.
+/// Reports incorrect use by the caller and returns the error code.
 int refuse(int code, const char* call, const std::string& why);
-/// Whether a context is current, whether memory is that of its device, whether it is broken, and whether this thread captures.
+/// Whether a context is current.
 bool in_context();
 bool on_device(Pointer at, size_t bytes);
 bool is_broken();
 bool captures();
-/// Runs work, or takes it down if the stream captures.
+/// Runs work, or records it if the stream is capturing.
 int submit(const char* call, Stream* stream, Node node);
 
 void remember(const void* handle, const char* what);

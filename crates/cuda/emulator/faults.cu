@@ -1,12 +1,12 @@
-// Kernels with planted mistakes, for the emulator's own tests: no part of what is shipped.
+// Kernels with planted mistakes for the emulator's own tests. They are not shipped.
 
-/// Reads a neighbour's number without waiting for it.
+/// Reads a neighbour's value without a barrier.
 extern "C" __global__ void fault_missing_barrier(float* out) {
     SHARED(float, numbers);
     numbers[threadIdx.x] = (float)threadIdx.x;
     out[threadIdx.x] = numbers[(threadIdx.x + 33) % blockDim.x];
 }
-/// Reads a copy that nobody waited for, where a number was.
+/// Reads a copy's destination before waiting for the copy, where another value was.
 extern "C" __global__ void fault_missing_wait(const float* in, float* out) {
     SHARED(float, numbers);
     numbers[4 * threadIdx.x] = 1.0f;
@@ -21,7 +21,7 @@ extern "C" __global__ void fault_divergent_barrier(float* out) {
     barrier();
     out[threadIdx.x] = 1.0f;
 }
-/// Lanes of one warp shuffle at different places.
+/// Lanes of a warp shuffle in different instructions.
 extern "C" __global__ void fault_divergent_shuffle(float* out) {
     float v = (float)threadIdx.x;
     if (threadIdx.x % 2)
@@ -30,7 +30,7 @@ extern "C" __global__ void fault_divergent_shuffle(float* out) {
         v = shfl_xor(v, 2);
     out[threadIdx.x] = v;
 }
-/// Copies to an address behind the shared memory.
+/// Copies to an address beyond the shared memory.
 extern "C" __global__ void fault_shared_overrun(const float* in) {
     SHARED(float, numbers);
     cp_async16(numbers + 4 * (threadIdx.x + 1), in);

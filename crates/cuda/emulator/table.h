@@ -1,4 +1,4 @@
-// The kernels by name, with the sizes of their arguments, so that a launch with other arguments is refused.
+// The kernels by name, with the sizes of their arguments, to refuse launches with other arguments.
 #pragma once
 #include "emulator.h"
 

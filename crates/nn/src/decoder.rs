@@ -1,10 +1,9 @@
-//! The decoder: embedding, layers of attention or a recurrent mixer and an MLP, vocabulary head; forward and backward passes.
+//! The decoder: embedding, layers of attention or a recurrent mixer and an MLP, and the vocabulary head; forward and backward passes.
 //!
-//! What a layer consists of is a description (`families.rs`). Each backward function is below its forward function, takes the values that it kept, and runs in the opposite order. Normalised inputs and MLP activations are not kept but recomputed, which
-//! is cheap and halves the memory.
+//! The structure of a layer is data (`families.rs`). Each backward function is below its forward function, takes the values that it saved, and runs in
+//! the opposite order. Normalised inputs and MLP activations are recomputed instead of saved, which is cheap and halves the memory.
 //!
-//! The last layer needs outputs only for the rows that predict. Keys and values are computed for all rows, everything else only for those rows. With
-//! long prompts this saves most of a layer.
+//! The last layer computes keys and values for all rows, but everything else only for the rows that predict. With long prompts this saves most of a layer.
 
 mod layer;
 mod step;
@@ -27,10 +26,10 @@ pub(crate) use workspace::{Stays, Workspace};
 use layer::LayerPass;
 use workspace::{Buffers, Kept, RowSet, Saved};
 
-/// What a pass computes with.
+/// Parameters of a pass.
 pub(crate) struct Parameters<'a, X: Executor> {
     pub(crate) weights: &'a X::Weights,
-    /// LoRA's factors, where they are applied beside the weights.
+    /// LoRA's factors, if they are applied separately from the weights.
     factors: Option<(&'a X::Weights, &'a AdapterLayout)>,
     eps: f32,
     offset: f32,
@@ -49,7 +48,7 @@ impl<'a, X: Executor> Parameters<'a, X> {
         Norm { weights: self.weights, weight, offset: self.offset, eps: self.eps, rows }
     }
 
-    /// A linear map with the factors of its matrices: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, and `onto` added.
+    /// Applies a linear map with its LoRA updates: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, plus `onto` if given.
     fn linear(
         self,
         e: &mut X,
@@ -63,7 +62,7 @@ impl<'a, X: Executor> Parameters<'a, X> {
         self.low_rank(e, &[linear], rows, x, y);
     }
 
-    /// Linear maps of the same rows with the factors of their matrices; their results are side by side.
+    /// Applies several linear maps with their LoRA updates to the same rows, and concatenates their results.
     fn linears(self, e: &mut X, linears: &[Linear], rows: usize, x: &X::Buffer, y: &mut X::Buffer) {
         e.linears(self.weights, linears, rows, x, y);
         self.low_rank(e, linears, rows, x, y);
@@ -81,7 +80,7 @@ impl<'a, X: Executor> Parameters<'a, X> {
         }
     }
 
-    /// `dx = dy W + scale · (dy B) A`, or added to `dx`.
+    /// `dx = dy W + scale · (dy B) A`, or `dx += ...`, depending on `write`.
     fn linear_backward_input(
         self,
         e: &mut X,
@@ -117,14 +116,14 @@ impl<X: Executor> Gradients<'_, X> {
         }
     }
 
-    /// Adds the gradient of a linear map.
+    /// Adds the gradient of a linear map's parameters.
     fn linear(&mut self, e: &mut X, linear: Linear, rows: usize, dy: &X::Buffer, x: &X::Buffer) {
         match self {
             Gradients::All(gradient) => e.linear_backward_weight(gradient, linear, rows, dy, x),
             Gradients::Adapters { gradient, factors, layout } => {
                 for &adapted in layout.of(&linear) {
-                    let of = LowRank { factors: *factors, adapted, scale: layout.scale, rows };
-                    e.low_rank_backward(of, gradient, dy, x);
+                    let update = LowRank { factors: *factors, adapted, scale: layout.scale, rows };
+                    e.low_rank_backward(update, gradient, dy, x);
                 }
             }
         }
@@ -136,24 +135,24 @@ impl<X: Executor> Gradients<'_, X> {
 pub(crate) struct Decoder {
     pub(crate) config: Config,
     pub(crate) layout: Layout,
-    /// Whether activations are searched for numbers that are not finite, for debugging.
+    /// Whether layer checks are enabled, for debugging.
     pub(crate) check_layers: bool,
     pub(crate) heads: Heads,
     embedding_scale: f32,
 }
 
-/// One batch in the form for the layers.
+/// A batch prepared for the layers.
 pub(crate) struct Pass<'a, X: Executor> {
     pub(crate) p: Parameters<'a, X>,
     pub(crate) lists: &'a X::Lists,
-    /// All rows.
+    /// Number of rows.
     pub(crate) rows: usize,
     pub(crate) predicting: usize,
     pub(crate) picks: usize,
 }
 
 impl<'a, X: Executor> Pass<'a, X> {
-    /// The pass over a chunk with these lists.
+    /// A pass over a chunk, with the lists of that chunk.
     pub(crate) fn new(p: Parameters<'a, X>, chunk: &Chunk, lists: &'a X::Lists) -> Pass<'a, X> {
         let (rows, predicting) = (chunk.tokens.len(), chunk.predicting.rows.len());
         Pass { p, lists, rows, predicting, picks: chunk.picks.len() }
@@ -167,20 +166,20 @@ impl<'a, X: Executor> Pass<'a, X> {
         RowSet { which: Rows::Predicting, count: self.predicting }
     }
 
-    /// The parts of the pass before and after the layers.
+    /// The operations outside of the layers, for layer checks.
     fn place(&self, stage: Stage) -> Place {
         Place { stage, layer: None, rows: self.rows, needed: self.predicting }
     }
 }
 
-/// A pass whose picks have been scored, and which may go back.
+/// A pass whose picks have been scored, for a backward pass.
 pub(crate) struct ScoredPass<'a, X: Executor> {
     pub(crate) pass: Pass<'a, X>,
     pub(crate) keep: Keep,
     pub(crate) temperature: f32,
 }
 
-/// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss by them.
+/// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss with respect to them.
 pub(crate) struct Picked<T> {
     pub(crate) logp: T,
     pub(crate) entropy: T,
@@ -205,7 +204,7 @@ impl Decoder {
         }
     }
 
-    /// What a pass computes with; `factors` are applied beside the weights.
+    /// Parameters of a pass. `factors` are applied separately from the weights.
     pub(crate) fn parameters<'a, X: Executor>(
         &self,
         weights: &'a X::Weights,
@@ -215,7 +214,7 @@ impl Decoder {
         Parameters { weights, factors, eps: self.config.rms_norm_eps as f32, offset }
     }
 
-    /// The layout that names tensors in layer checks, if these are on.
+    /// The layout that names tensors in layer checks, or `None` if these are disabled.
     pub(crate) fn checked_layout(&self) -> Option<&Layout> {
         self.check_layers.then_some(&self.layout)
     }
@@ -224,7 +223,7 @@ impl Decoder {
         Head { weight: self.layout.head, vocabulary: self.config.vocab_size, width: self.config.hidden_size }
     }
 
-    /// From tokens to the final norm of the predicting rows, in `w.hidden`.
+    /// Computes the final norm of the predicting rows, in `w.hidden`, from the tokens.
     pub(crate) fn forward<X: Executor>(
         &self,
         e: &mut X,
@@ -262,14 +261,14 @@ impl Decoder {
         e.rms_norm(norm, &w.inputs[last], &mut w.hidden, &mut w.hidden_scale);
     }
 
-    /// The place of a layer's activations in the workspace: separate for each layer if everything is kept, else the place of the first layer of its kind.
-    fn saved_place(&self, layer: usize, keep: Keep) -> usize {
+    /// Index into [`Buffers::saved`] of a layer's activations: its own index if everything is kept, otherwise the index of the first layer of its kind.
+    fn saved_index(&self, layer: usize, keep: Keep) -> usize {
         let layers = &self.layout.layers;
-        let alike = |other: &LayerLayout| other.mixer().is_some() == layers[layer].mixer().is_some();
-        if keep == Keep::Everything { layer } else { layers.iter().position(alike).unwrap_or(layer) }
+        let same_kind = |other: &LayerLayout| other.mixer().is_some() == layers[layer].mixer().is_some();
+        if keep == Keep::Everything { layer } else { layers.iter().position(same_kind).unwrap_or(layer) }
     }
 
-    /// Runs a layer from its input in the workspace to its output there.
+    /// Calls `run` with a layer's input, saved activations and output, which are taken out of the workspace meanwhile.
     fn through<B: Default>(
         &self,
         layer: usize,
@@ -279,14 +278,14 @@ impl Decoder {
     ) {
         let (from, to) =
             if keep == Keep::Nothing { (layer % 2, (layer + 1) % 2) } else { (layer, layer + 1) };
-        let place = self.saved_place(layer, keep);
+        let index = self.saved_index(layer, keep);
         let input = std::mem::take(&mut w.inputs[from]);
         let mut output = std::mem::take(&mut w.inputs[to]);
-        let mut saved = std::mem::take(&mut w.saved[place]);
+        let mut saved = std::mem::take(&mut w.saved[index]);
         run(&input, &mut saved, w, &mut output);
         w.inputs[from] = input;
         w.inputs[to] = output;
-        w.saved[place] = saved;
+        w.saved[index] = saved;
     }
 
     fn layer_pass<'a, X: Executor>(
@@ -346,8 +345,8 @@ impl Decoder {
         e.scores(pass.lists, &w.scores, to.logp, to.entropy)
     }
 
-    /// Adds the gradient for the `derivatives` of the loss by the picks' scores to `gradients`. The forward pass must have kept its activations, and
-    /// [`Decoder::score`] must have run.
+    /// Adds the gradient to `gradients`, given the derivatives of the loss with respect to the picks' scores. Requires the activations of the forward pass,
+    /// and [`Decoder::score`].
     pub(crate) fn backward<X: Executor>(
         &self,
         e: &mut X,
@@ -370,18 +369,18 @@ impl Decoder {
         let (x, norm) = (&w.inputs[layers], pass.p.norm(self.layout.norm, rows));
         e.rms_norm_backward(norm, gradients.all(), x, &w.hidden_scale, &w.dnormed, &mut w.dx);
         for layer in (0..layers).rev() {
-            let (place, input) = (self.saved_place(layer, *keep), std::mem::take(&mut w.inputs[layer]));
-            let mut saved = std::mem::take(&mut w.saved[place]);
+            let (index, input) = (self.saved_index(layer, *keep), std::mem::take(&mut w.inputs[layer]));
+            let mut saved = std::mem::take(&mut w.saved[index]);
             if *keep == Keep::Inputs {
-                let mut again = self.layer_pass(layer, Stage::Forward, &mut *e, pass);
-                again.forward(&mut Over::Pass(None), &input, &mut saved, w, None);
+                let mut recomputed = self.layer_pass(layer, Stage::Forward, &mut *e, pass);
+                recomputed.forward(&mut Over::Pass(None), &input, &mut saved, w, None);
             }
-            // Frozen, the embedding has no use for the first layer's derivative.
+            // A frozen embedding doesn't need the derivative of the first layer's input.
             let through = layer > 0 || gradients.all().is_some();
-            let mut of = self.layer_pass(layer, Stage::Backward, &mut *e, pass);
-            of.backward(gradients, through, &input, &mut saved, w);
+            let mut layer_pass = self.layer_pass(layer, Stage::Backward, &mut *e, pass);
+            layer_pass.backward(gradients, through, &input, &mut saved, w);
             w.inputs[layer] = input;
-            w.saved[place] = saved;
+            w.saved[index] = saved;
         }
         e.enter(pass.place(Stage::Backward));
         if let Some(gradient) = gradients.all() {
@@ -393,7 +392,7 @@ impl Decoder {
         e.checked()
     }
 
-    /// Removes the rows of families without a derivative from the kept activations; the chunk must be laid out again afterwards.
+    /// Removes the rows of trees without a derivative from the saved activations. The chunk must be laid out again afterwards.
     pub(crate) fn keep_rows<X: Executor>(
         &self,
         e: &mut X,

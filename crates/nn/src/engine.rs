@@ -1,7 +1,7 @@
-//! The engine: one decoder on one device, its weights, gradient and optimizer.
+//! The engine: one decoder on one device, with its weights, gradient and optimizer.
 //!
-//! On the same device with the same number of threads, results repeat bit for bit. With more than one thread, gradients are summed in two parts and
-//! differ from those of one thread by rounding.
+//! On the same device with the same number of threads, results repeat bit for bit. With more than one thread, gradients are summed in two parts, so
+//! they differ from the gradients of one thread by rounding.
 
 mod adapters;
 mod device;
@@ -30,29 +30,28 @@ use adapters::Adapters;
 use device::{OnBackend, OnDevice};
 pub use state::TrainingState;
 
-/// A family (a tree of segments) of a batch, as a loss gets it: scores of its predictions, and the place of the loss's derivatives by them. All slices
-/// are in the order of `predictions`.
+/// Scores of one tree of a batch, as passed to a loss, and the destinations of the loss's derivatives. All slices are in the order of `predictions`.
 #[derive(Debug)]
 pub struct FamilyScores<'a> {
-    /// Which tree of the batch, counted by their first segments.
+    /// Index of the tree in the batch, in the order of first segments.
     pub family: usize,
-    /// Indices of its predictions, by row, depth first: ascending and without a gap if [`Batch::push_group`](crate::Batch::push_group) made the
-    /// family.
+    /// Indices of the tree's predictions, sorted by row in depth-first order. If [`Batch::push_group`](crate::Batch::push_group) made the tree, they are
+    /// consecutive.
     pub predictions: &'a [usize],
     /// Log-probabilities of the predicted tokens.
     pub logp: &'a [f32],
     /// Entropies of the predicting distributions, in nats.
     pub entropy: &'a [f32],
-    /// Derivatives of the loss by `logp`; zero at first.
+    /// Derivatives of the loss with respect to `logp`, initially zero.
     pub dlogp: &'a mut [f32],
-    /// Derivatives of the loss by `entropy`; zero at first.
+    /// Derivatives of the loss with respect to `entropy`, initially zero.
     pub dentropy: &'a mut [f32],
 }
 
-/// A loss: called once for each family with predictions, possibly from several threads at the same time.
+/// A loss, which is called once for each tree with predictions, possibly from several threads at the same time.
 type LossFn<'a> = dyn Fn(FamilyScores<'_>) + Sync + 'a;
 
-/// Per prediction, of softmax(logits / temperature).
+/// Scores of each prediction under softmax(logits / temperature).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scores {
     /// Log-probability of the predicted token.
@@ -61,10 +60,10 @@ pub struct Scores {
     pub entropy: Vec<f32>,
 }
 
-/// AdamW's state, sufficient to resume exactly.
+/// State of AdamW, sufficient to resume exactly.
 #[derive(Debug, Clone, PartialEq)]
 pub struct OptimizerState<'a> {
-    /// Updates applied.
+    /// Number of updates that were applied.
     pub step: u64,
     /// (name, shape, values): each parameter's name with `.exp_avg` and `.exp_avg_sq`. Empty before the first update.
     pub tensors: Vec<(String, Vec<usize>, Cow<'a, [f32]>)>,
@@ -92,7 +91,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Panics unless the sizes are possible.
+/// Panics if a size is impossible.
 fn check(config: &Config) {
     let (h, k) = (config.num_attention_heads, config.num_key_value_heads);
     assert!(k > 0 && h % k == 0, "{k} key/value heads for {h} heads");
@@ -101,7 +100,7 @@ fn check(config: &Config) {
 }
 
 impl Engine {
-    /// The engine of a decoder whose weights are all 0.
+    /// An engine whose weights are all 0.
     fn new<D: Executors + 'static>(decoder: Decoder, backend: D) -> Engine {
         Engine {
             decoder,
@@ -113,7 +112,7 @@ impl Engine {
         }
     }
 
-    /// The decoder's configuration.
+    /// Configuration of the decoder.
     pub fn config(&self) -> &Config {
         &self.decoder.config
     }
@@ -123,57 +122,58 @@ impl Engine {
         self.decoder.layout.tensors.iter().map(|tensor| tensor.span.len).sum()
     }
 
-    /// Number of parameters that are trained: all, or LoRA's factors.
+    /// Number of trained parameters: all, or LoRA's factors.
     pub fn trained_parameters(&self) -> usize {
         self.trained().iter().map(|tensor| tensor.span.len).sum()
     }
 
-    /// The format of the layers' matrices, if they are in one.
+    /// Format of the layers' matrices if they are quantized, otherwise `None`.
     pub fn base(&self) -> Option<BaseFormat> {
         self.decoder.layout.base
     }
 
-    /// Sets the approximate number of tokens per pass of each executor, of which a CPU has at most two (a family is never split); the default is
-    /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). More is a little faster, less needs less memory; results differ by rounding.
+    /// Sets the approximate number of tokens per pass of each executor; a CPU has at most two executors, and a tree is never split. The default is
+    /// [`DEFAULT_CHUNK_TOKENS`](crate::DEFAULT_CHUNK_TOKENS). A larger value is a little faster, and a smaller one takes less memory; results differ by rounding.
     pub fn set_chunk_tokens(&mut self, tokens: usize) {
         self.chunk_tokens = tokens.max(1);
     }
 
-    /// Whether `accumulate` keeps only each layer's input and computes the layer again in the backward pass: a third more work, a fraction of
-    /// the memory, the same result. Off at first.
+    /// Sets whether `accumulate` saves only the input of each layer and recomputes the layer in the backward pass. This takes a third more work and a fraction of
+    /// the memory, with the same result. Disabled by default.
     pub fn set_checkpointing(&mut self, checkpointing: bool) {
         self.checkpointing = checkpointing;
     }
 
-    /// Whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2 that makes decoding up to twice as fast and
-    /// needs the memory of the matrices once more; elsewhere it does nothing. The copies are made when `generate` finds the weights changed, and given back
-    /// when an update is being prepared, unless they are small. Samples are the same with and without, but for rounding. On at first.
-    pub fn set_decode_copies(&mut self, wanted: bool) {
-        self.device.backend_mut().set_decode_copies(wanted);
+    /// Sets whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2, decoding becomes up to twice as fast, and the
+    /// copies take as much memory as the matrices; elsewhere it does nothing. Copies are made when `generate` finds the weights changed, and freed before an update
+    /// unless they are small. Samples differ only by rounding. Enabled by default.
+    pub fn set_decode_copies(&mut self, enabled: bool) {
+        self.device.backend_mut().set_decode_copies(enabled);
     }
 
-    /// Whether AdamW's moments of a GPU's engine are kept in page-locked host memory: 8 bytes less per trained parameter on the GPU (4 if they are bf16), but
-    /// for buffers of at most 256 MiB, and every update copies them there and back. The results are the same bit for bit. On the CPU it does nothing. Off at first.
-    pub fn set_optimizer_offload(&mut self, wanted: bool) {
-        self.device.backend_mut().set_optimizer_offload(wanted);
+    /// Sets whether AdamW's moments are stored in page-locked host memory instead of on the GPU. This saves 8 bytes per trained parameter on the GPU (4 with bf16
+    /// moments), except for buffers of at most 256 MiB, and every update copies the moments there and back. Results have the same bits. It has no effect on the
+    /// CPU. Disabled by default.
+    pub fn set_optimizer_offload(&mut self, enabled: bool) {
+        self.device.backend_mut().set_optimizer_offload(enabled);
     }
 
-    /// Whether a GPU's decoding steps are submitted as CUDA graphs. They are at first, unless the environment variable `FGRPO_CUDA_GRAPHS` is `off`. Results
-    /// are the same bits; for measuring. The CPU ignores it.
-    pub fn set_cuda_graphs(&mut self, wanted: bool) {
-        self.device.backend_mut().set_graphs(wanted && !self.decoder.check_layers);
+    /// Sets whether a GPU's decoding steps are submitted as CUDA graphs, for measuring. Results have the same bits. Enabled by default, unless the environment
+    /// variable `FGRPO_CUDA_GRAPHS` is `off`. It has no effect on the CPU.
+    pub fn set_cuda_graphs(&mut self, enabled: bool) {
+        self.device.backend_mut().set_graphs(enabled && !self.decoder.check_layers);
     }
 
-    /// How decoding steps were submitted to a GPU since the engine was made, or since [`Engine::set_cuda_graphs`].
+    /// How decoding steps were submitted to a GPU since the engine was created or [`Engine::set_cuda_graphs`] was called.
     pub fn graph_counts(&self) -> GraphCounts {
         self.device.backend().graph_counts()
     }
 
-    /// All tensors, in the checkpoint's order; with LoRA the matrices are merged, so that they are those of a model without. Those of a base in a format
-    /// have the values that the format keeps.
+    /// All tensors, in the checkpoint's order. With LoRA, matrices include the update, as in a model without adapters. Quantized matrices have their dequantized
+    /// values.
     ///
     /// # Panics
-    /// If a GPU has failed, while the iterator runs; so do the other functions that read numbers.
+    /// If a GPU has failed, while iterating. The same applies to all functions that read values.
     pub fn tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = self.decoder.layout.tensors.iter();
         tensors.map(|tensor| (tensor.name.as_str(), tensor.shape.as_slice(), self.weight(tensor)))
@@ -190,7 +190,7 @@ impl Engine {
         tensors.iter().map(named)
     }
 
-    /// Matrices of `std` times normal numbers, biases of 0, norms of 1.
+    /// Initialises matrices with `std` times normal numbers, biases with 0, and norms with 1.
     fn fill_fresh(&mut self, std: f32, normal: &NormalFn<'_>) -> Result<(), Error> {
         let mut next = 0;
         for TensorLayout { span, shape, kind, .. } in &self.decoder.layout.tensors {
@@ -213,7 +213,7 @@ impl Engine {
                     next += span.len as u64;
                 }
                 Kind::Bias => {}
-                // Rates spread evenly over transformers' range.
+                // Rates evenly spread over the range that transformers draws from.
                 Kind::Rates => {
                     let rate = |head| (16.0 * (head as f32 + 0.5) / span.len as f32).ln();
                     let values: Vec<f32> = (0..span.len).map(rate).collect();
@@ -229,7 +229,7 @@ impl Engine {
         self.device.backend().check()
     }
 
-    /// Fills every tensor by `read`, but for matrices that `stored` has in the format of the base.
+    /// Fills every tensor with `read`, except for matrices that `stored` returns in the base's format.
     fn fill_with(
         &mut self,
         read: &mut dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error>,
@@ -259,7 +259,7 @@ impl Engine {
         Ok(())
     }
 
-    /// A tensor of the model: a quantized matrix has its values, with the update of its adapter while that is applied.
+    /// Reads a tensor of the model. Quantized matrices are dequantized, with the update of an applied adapter.
     fn weight(&self, tensor: &TensorLayout) -> Cow<'_, [f32]> {
         if !tensor.span.is_separate() {
             return self.device.backend().read(Store::Weights, tensor.span);
@@ -276,12 +276,12 @@ impl Engine {
         Cow::Owned(values)
     }
 
-    /// Writes the model to a checkpoint folder as transformers does with bitsandbytes: the layers' matrices in NF4, other tensors in `dtype`. Matrices that
-    /// are in NF4, and have no adapters, keep their codes; others are quantized.
-    /// Fails if the folder holds weights or can't be written, or a number is not finite in `dtype`. `config.json` is then missing.
+    /// Writes the model to a checkpoint folder in transformers' bitsandbytes format: the layers' matrices in NF4, other tensors in `dtype`. Matrices that are in
+    /// NF4 and have no adapters keep their codes; others are quantized.
+    /// Returns an error if the folder contains weights or can't be written, or a value is not finite in `dtype`; `config.json` is then missing.
     pub fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
         let tensors = &self.decoder.layout.tensors;
-        let kept = self.decoder.layout.base == Some(BaseFormat::Nf4);
+        let is_nf4 = self.decoder.layout.base == Some(BaseFormat::Nf4);
         let adapted = |tensor: &TensorLayout| {
             let layout = adapters::unmerged(&self.adapters);
             layout.is_some_and(|layout| layout.adapted.iter().any(|adapted| adapted.weight == tensor.span))
@@ -291,9 +291,10 @@ impl Engine {
             if !name.starts_with("model.layers.") || tensor.kind != Kind::Matrix {
                 return Tensor::Numbers(self.weight(tensor));
             }
-            Tensor::Matrix(match kept && !adapted(tensor) {
-                true => self.device.backend().quantized(tensor.span).into_owned(),
-                false => Quantized::new(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor)),
+            Tensor::Matrix(if is_nf4 && !adapted(tensor) {
+                self.device.backend().quantized(tensor.span).into_owned()
+            } else {
+                Quantized::new(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor))
             })
         };
         bitsandbytes::write(dir, &self.decoder.config, dtype, &tensor)
@@ -306,17 +307,17 @@ impl Engine {
         }
     }
 
-    /// Whether the results of all operations of a pass are searched for numbers that are not finite, so that the error names the layer and the operation, and
-    /// an update with a gradient that is not finite is an error that names the tensor. For debugging: slower, CUDA graphs are turned off, results are the
-    /// same bits. Off at first, unless the environment variable [`CHECK_LAYERS`](crate::CHECK_LAYERS) is `on`.
-    pub fn set_layer_checks(&mut self, wanted: bool) {
-        self.decoder.check_layers = wanted;
-        if wanted {
+    /// Sets whether the results of all operations are searched for values that are not finite, so that the error names the layer and the operation. An update with
+    /// a gradient that is not finite becomes an error that names the tensor. For debugging: it is slower and disables CUDA graphs, but results have the same bits.
+    /// Disabled by default, unless the environment variable [`CHECK_LAYERS`](crate::CHECK_LAYERS) is `on`.
+    pub fn set_layer_checks(&mut self, enabled: bool) {
+        self.decoder.check_layers = enabled;
+        if enabled {
             self.device.backend_mut().set_graphs(false);
         }
     }
 
-    /// (Tensor, index, value) of the first number of a store that is not finite.
+    /// (Tensor, index, value) of the first value in a store that is not finite.
     fn first_non_finite<'a>(
         &self,
         store: Store,
@@ -332,7 +333,7 @@ impl Engine {
         })
     }
 
-    /// With layer checks, adds to the error of a number that is not finite whether a weight is the cause.
+    /// With layer checks, adds to the error of a value that is not finite whether a weight is the cause.
     fn diagnose(&self, error: Error) -> Error {
         match error {
             Error::NonFinite { what, found, .. } if self.decoder.check_layers => {
@@ -341,9 +342,9 @@ impl Engine {
                 }
                 let remedy = match self.first_non_finite(Store::Weights, &self.decoder.layout.tensors) {
                     Some((name, index, value)) => {
-                        format!("the weight {name} has {value} at index {index}: go back to an earlier checkpoint")
+                        format!("the weight {name} has {value} at index {index}: return to an earlier checkpoint")
                     }
-                    None => "all weights are finite, so the numbers have grown too large here: go back to an earlier checkpoint, and lower the learning rate".into(),
+                    None => "all weights are finite, so the values have grown too large here: return to an earlier checkpoint and lower the learning rate".into(),
                 };
                 Error::NonFinite { what, found, remedy }
             }
@@ -351,8 +352,8 @@ impl Engine {
         }
     }
 
-    /// Overwrites one tensor.
-    /// Fails if there is no such tensor, it has another length, or it is a matrix with adapters: that is computed from its base and factors.
+    /// Replaces one tensor.
+    /// Returns an error if the tensor doesn't exist, has another length, or is a matrix with adapters, which is computed from its base and factors.
     pub fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
         self.device.forget_prompts();
         let &TensorLayout { span, ref shape, .. } = find(&self.decoder.layout.tensors, name, values.len())?;
@@ -360,7 +361,7 @@ impl Engine {
             return Err(Error::request(
                 "tensor",
                 format!("{name}, which has adapters"),
-                "a tensor without, or one of the factors by set_adapter_tensor",
+                "a tensor without adapters; set the factors with set_adapter_tensor",
             ));
         }
         match self.decoder.layout.base {
@@ -373,7 +374,7 @@ impl Engine {
     }
 }
 
-/// The tensor called `name`, which must have `len` elements.
+/// The tensor named `name`, which must have `len` values.
 fn find<'a>(tensors: &'a [TensorLayout], name: &str, len: usize) -> Result<&'a TensorLayout, Error> {
     let wrong = |found: String, wanted: String| Error::request("tensor", found, wanted);
     let tensor = tensors
@@ -382,7 +383,7 @@ fn find<'a>(tensors: &'a [TensorLayout], name: &str, len: usize) -> Result<&'a T
         .ok_or_else(|| wrong(name.to_string(), "a tensor of the model".into()))?;
     if tensor.span.len != len {
         return Err(wrong(
-            format!("{len} elements for {name}"),
+            format!("{len} values for {name}"),
             format!("{} ({:?})", tensor.span.len, tensor.shape),
         ));
     }

@@ -1,8 +1,8 @@
-//! Generation by continuous batching with a tree of cached keys and values.
+//! Generation by continuous batching, with a tree of cached keys and values.
 //!
-//! A prompt is computed and cached once for all its samples. Samples with the same tokens so far share one row of the batch and one sequence in the
-//! cache; they separate when their sampled tokens differ. The next sample starts as soon as the limit on cached tokens allows, judging by the lengths
-//! of the completions so far. If completions turn out longer and the limit is reached, the latest sample is removed and sampled again later.
+//! A prompt is computed and cached once for all its samples. Samples whose tokens are equal so far share one row of the batch and one sequence in the
+//! cache, until their sampled tokens differ. A sample starts as soon as the limit on cached tokens allows, judging by the lengths of earlier
+//! completions. If completions turn out longer and the limit is reached, the latest sample is removed and sampled again later.
 //!
 //! Every random number is `uniform(prompt, sample, position)`, so a sample doesn't depend on other samples, on their order or on the number of
 //! threads.
@@ -22,12 +22,12 @@ use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::{Batch, Chunk};
 use crate::tree::{Node, Tree};
 
-/// A prompt and the requested samples.
+/// A prompt with the samples to draw for it.
 #[derive(Debug, Clone)]
 pub struct Prompt<'a> {
-    /// Its tokens, at least one.
+    /// Tokens of the prompt, at least one.
     pub tokens: &'a [u32],
-    /// The samples' indices, which determine their random numbers.
+    /// Indices of the samples, which determine their random numbers.
     pub samples: Range<usize>,
 }
 
@@ -37,70 +37,70 @@ pub enum Finish {
     /// A stop token or the caller's stop condition.
     #[default]
     Stop,
-    /// `max_new_tokens` were reached.
+    /// `max_new_tokens` was reached.
     Length,
 }
 
-/// One sample.
+/// A sampled completion.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
-    /// Index of its prompt in the request.
+    /// Index of the prompt in the request.
     pub prompt: usize,
-    /// Its index among that prompt's samples.
+    /// Index of the sample, from [`Prompt::samples`].
     pub sample: usize,
-    /// The sampled tokens, including the stop token.
+    /// Sampled tokens, including the stop token.
     pub tokens: Vec<u32>,
     /// Log-probability of each token under softmax(logits / temperature), before top-k, top-p and min-p.
     pub logp: Vec<f32>,
-    /// Entropy of that distribution at each token.
+    /// Entropy of the same distribution at each token.
     pub entropy: Vec<f32>,
-    /// Why it ended.
+    /// Why the completion ended.
     pub finish: Finish,
-    /// Tokens of its prompt whose keys and values were in the cache already.
+    /// Number of tokens of the prompt whose keys and values were already in the cache.
     pub cached: usize,
 }
 
-/// A prompt that joins a generation under way.
+/// A prompt that joins a running generation.
 #[derive(Debug, Clone)]
 pub struct Arrival {
-    /// Its number, by which the feed knows it.
+    /// Id of the prompt, chosen by the feed.
     pub prompt: usize,
-    /// Its tokens, at least one.
+    /// Tokens of the prompt, at least one.
     pub tokens: Vec<u32>,
-    /// The samples' indices.
+    /// Indices of the samples.
     pub samples: Range<usize>,
-    /// Length limit of its completions.
+    /// Maximum length of the completions.
     pub max_new_tokens: usize,
 }
 
-/// What feeds a generation with prompts while it runs. Its methods are called by several threads.
+/// Source of prompts for a running generation. Its methods are called from several threads.
 pub trait Feed: Sync {
-    /// The next prompt, if one is there now.
+    /// Returns the next prompt, or `None` if none is available now.
     fn next(&self) -> Option<Arrival>;
 
-    /// The uniform number of a draw, in [0, 1).
+    /// Returns the uniform random number of a draw, in [0, 1).
     fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64;
 
-    /// Whether a completion ends with the last of its tokens.
+    /// Whether a completion ends with its last token.
     fn ended(&self, prompt: usize, tokens: &[u32]) -> bool;
 }
 
-/// The caller's stop condition, called with a completion's tokens so far.
+/// Stop condition of the caller, called with a completion's tokens so far.
 pub type StopFn<'a> = dyn Fn(&[u32]) -> bool + Sync + 'a;
-/// The caller's uniform numbers: (prompt, sample, position) to [0, 1).
+/// Uniform random numbers of the caller: from (prompt, sample, position) to [0, 1).
 pub type UniformFn<'a> = dyn Fn(usize, usize, usize) -> f64 + Sync + 'a;
 
-/// The caller's receiver of completions, which ends generation by breaking.
+/// Receives completions. It ends generation by returning `Break`.
 pub(crate) type DoneFn<'a> = dyn FnMut(Completion) -> ControlFlow<()> + 'a;
 
-/// Some samples of one prompt, for one executor.
+/// Samples of a prompt for one executor.
 #[derive(Debug, Clone)]
 pub(crate) struct Job<'a> {
     pub(crate) prompt: usize,
     pub(crate) tokens: Cow<'a, [u32]>,
     pub(crate) samples: Range<usize>,
-    /// Length limit of its completions.
-    pub(crate) most: usize,
+    /// Maximum length of the completions.
+    pub(crate) max_new_tokens: usize,
 }
 
 pub(crate) struct Request<'a> {
@@ -110,39 +110,40 @@ pub(crate) struct Request<'a> {
     pub(crate) feed: Option<Fed<'a>>,
 }
 
-/// Where more jobs come from.
+/// Source of further jobs.
 #[derive(Clone, Copy)]
 pub(crate) struct Fed<'a> {
     pub(crate) feed: &'a dyn Feed,
-    /// Executors that have jobs.
+    /// Number of executors that have jobs.
     pub(crate) working: &'a AtomicUsize,
-    /// Most tokens of a prompt with its completion.
+    /// Maximum number of tokens of a prompt and its completion.
     pub(crate) longest: usize,
     pub(crate) vocabulary: usize,
     /// Whether keys and values stay in the cache for later generations.
     pub(crate) keep: bool,
 }
 
-/// Largest number of pages that `samples` samples of a prompt may need, at least 1; a node's state takes `state` pages.
+/// Maximum number of pages that `samples` samples of a prompt may need, for at least 1 sample. A node's state counts as `state` pages.
 pub(crate) fn pages_needed(state: usize, prompt: usize, samples: usize, max_new_tokens: usize) -> usize {
     prompt.div_ceil(PAGE) + future_pages(state, samples, max_new_tokens) + 1 + 3 * state
 }
 
-/// Largest number of tokens whose keys and values jobs may need to have in the cache at the same time.
+/// Maximum number of tokens whose keys and values the jobs may need in the cache at the same time.
 pub(crate) fn slots_needed(jobs: &[Job<'_>]) -> usize {
-    let pages = |job: &Job<'_>| pages_needed(0, job.tokens.len(), job.samples.len().max(1), job.most);
+    let pages =
+        |job: &Job<'_>| pages_needed(0, job.tokens.len(), job.samples.len().max(1), job.max_new_tokens);
     jobs.iter().map(pages).sum::<usize>() * PAGE
 }
 
-/// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: their own pages, and a partly used
-/// page and a state for both sides of each of the at most `samples - 1` separations.
+/// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: their own pages, and at each of the at
+/// most `samples - 1` branchings a partly used page and a state on both sides.
 fn future_pages(state: usize, samples: usize, tokens: usize) -> usize {
     samples * tokens.div_ceil(PAGE) + 2 * (samples - 1) * (1 + state)
 }
 
-/// Prompts of a feed that wait for an executor at most, so that others get some too.
+/// Maximum number of prompts of a feed that wait for an executor, so that other executors get some too.
 const AHEAD: usize = 8;
-/// Rows of a decoding step that reads the end of a prompt, at most: a device has memory for that many samples.
+/// Maximum number of rows of a decoding step that computes the rest of a prompt. Devices have memory for that many samples.
 const READ: usize = 256;
 /// How long an executor without work waits while others have some.
 const IDLE: Duration = Duration::from_millis(1);
@@ -152,13 +153,13 @@ struct Leaf {
     node: usize,
     job: usize,
     samples: Vec<usize>,
-    /// Number of sampled tokens. The keys of the last one are not stored yet.
+    /// Sampled tokens. The keys of the last one are not stored yet.
     tokens: Vec<u32>,
-    /// When its samples were admitted; a later leaf has a greater number.
+    /// Order of admission; later rows have greater numbers.
     admitted: usize,
 }
 
-/// The prompt whose samples are being admitted.
+/// The prompt whose samples are currently being admitted.
 struct Open<X: Executor> {
     job: usize,
     node: usize,
@@ -167,7 +168,7 @@ struct Open<X: Executor> {
     hidden: X::Buffer,
 }
 
-/// The generation state of one executor.
+/// Everything that an executor needs for a generation.
 pub(crate) struct Generator<'a, X: Executor> {
     pub(crate) decoder: &'a Decoder,
     pub(crate) executor: &'a mut X,
@@ -182,32 +183,32 @@ pub(crate) struct Generator<'a, X: Executor> {
 
 struct Scheduler<'a, 'r, X: Executor> {
     jobs: Vec<Job<'a>>,
-    /// By job: tokens of its prompt that were in the cache already.
+    /// For each job, the number of its prompt's tokens that were already in the cache.
     cached: Vec<usize>,
-    /// Number of slots that the jobs can need.
+    /// Maximum number of slots that the jobs can need.
     most_slots: usize,
     request: &'a Request<'r>,
     emit: &'a mut DoneFn<'a>,
     tree: Tree,
     limit: usize,
     leaves: Vec<Leaf>,
-    /// Samples of jobs that are not running.
+    /// Samples that are not running, by job.
     waiting: VecDeque<(usize, Range<usize>)>,
     open: Option<Open<X>>,
     admissions: usize,
     /// Number of finished completions, and of their tokens.
     finished: (usize, usize),
-    /// Whether memory has run out: no sample is admitted until a completion ends.
+    /// Whether memory has run out. If so, no sample is admitted until a completion ends.
     full: bool,
     /// Whether the next sample starts with the whole cache for itself.
     alone: bool,
     cancelled: bool,
-    /// Changes that the executor doesn't have yet.
+    /// Changes that have not been sent to the executor yet.
     changes: DecodeChanges,
 }
 
-/// Runs `jobs` and what the feed gives to the end, or until `emit` breaks. `limit` bounds the pages in use, and `most_slots` the slots; each job fits on
-/// its own.
+/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. `limit` bounds the pages in use, and `most_slots` the slots. Each single
+/// sequence must fit.
 pub(crate) fn generate<X: Executor>(
     g: &mut Generator<'_, X>,
     jobs: &[Job<'_>],
@@ -243,7 +244,7 @@ pub(crate) fn generate<X: Executor>(
             if scheduler.waiting.is_empty() && scheduler.open.is_none() && !scheduler.wait() {
                 break;
             }
-            // All samples just admitted ended with their first token.
+            // All samples that were just admitted ended with their first token.
             continue;
         }
         scheduler.make_room();
@@ -256,13 +257,13 @@ pub(crate) fn generate<X: Executor>(
             let ahead = scheduler.plan_ahead(&step);
             scheduler.submit(g);
             g.drawn(&mut drawn)?;
-            let before = scheduler.part_all(&step, &drawn);
-            step = before.into_iter().map(|row| ahead[row]).collect();
+            let rows_before = scheduler.branch_all(&step, &drawn);
+            step = rows_before.into_iter().map(|row| ahead[row]).collect();
         }
         g.drawn(&mut drawn)?;
-        scheduler.part_all(&step, &drawn);
+        scheduler.branch_all(&step, &drawn);
     }
-    // What was cancelled is of no use to anyone.
+    // After a cancellation, the cache is dropped.
     if scheduler.tree.keep && !scheduler.cancelled {
         *g.tree = scheduler.tree;
     }
@@ -286,7 +287,7 @@ impl<X: Executor> Generator<'_, X> {
         executor.end_step(decoding);
     }
 
-    /// Computes the tokens of a planned step, of which nothing is drawn, and takes the final norm of its last row.
+    /// Computes the tokens of a planned step without draws, and returns the final norm of its last row.
     fn read(&mut self, changes: &DecodeChanges) -> Result<X::Buffer, Error> {
         let d = self.decoder.config.hidden_size;
         let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
@@ -300,7 +301,7 @@ impl<X: Executor> Generator<'_, X> {
         Ok(hidden)
     }
 
-    /// Waits for the tokens of the oldest step, or of the oldest draws, that have not been read.
+    /// Waits for the tokens of the oldest step, or of the oldest draws outside of a step, that have not been read.
     fn drawn(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         self.executor.drawn(self.decoding, drawn)
     }
@@ -329,7 +330,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.tree.push_slot(node, self.limit, &mut self.changes.nodes)
     }
 
-    /// Takes prompts of the feed that are there.
+    /// Takes the prompts that the feed has now.
     fn receive(&mut self) {
         let Some(fed) = &self.request.feed else { return };
         while self.waiting.len() < AHEAD
@@ -342,14 +343,14 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 fed.longest
             );
             let fits = tokens.iter().all(|&token| (token as usize) < fed.vocabulary);
-            assert!(fits, "prompt {prompt} leaves the vocabulary of {}", fed.vocabulary);
+            assert!(fits, "prompt {prompt} has a token outside of the vocabulary of {}", fed.vocabulary);
             self.waiting.push_back((self.jobs.len(), samples.clone()));
-            self.jobs.push(Job { prompt, tokens: Cow::Owned(tokens), samples, most: max_new_tokens });
+            self.jobs.push(Job { prompt, tokens: Cow::Owned(tokens), samples, max_new_tokens });
             self.cached.push(0);
         }
     }
 
-    /// Waits for prompts while another executor has some. Returns whether there is one.
+    /// Waits for prompts while another executor has work. Returns whether there is one.
     fn wait(&mut self) -> bool {
         let Some(Fed { working, .. }) = self.request.feed else { return false };
         working.fetch_sub(1, Ordering::Relaxed);
@@ -366,17 +367,17 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// Expected length of a job's completion with `drawn` tokens, from the finished completions; at first the length limit.
+    /// Expected length of a job's completion that already has `drawn` tokens. It is estimated from finished completions, and at first the maximum length.
     fn expected(&self, job: usize, drawn: usize) -> usize {
-        /// Number of full-length completions that the first finished ones are averaged with.
+        /// Weight of the maximum length in the average, in completions.
         const PRIOR: usize = 4;
-        let longest = self.jobs[job].most;
+        let longest = self.jobs[job].max_new_tokens;
         let (count, tokens) = self.finished;
         let mean = (tokens + PRIOR * longest).div_ceil(count + PRIOR);
         mean.max(drawn + drawn / 4 + 1).min(longest)
     }
 
-    /// Free pages beyond the expected need of the running samples.
+    /// Number of free pages beyond the expected need of the running samples.
     fn room(&self) -> usize {
         let future = |leaf: &Leaf| {
             let drawn = leaf.tokens.len();
@@ -386,7 +387,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.limit.saturating_sub(self.tree.used + self.leaves.iter().map(future).sum::<usize>())
     }
 
-    /// Pages that the next step needs.
+    /// Number of pages that the next step needs.
     fn new_pages(&self) -> usize {
         self.leaves.iter().map(|leaf| self.tree.new_pages(leaf.node)).sum()
     }
@@ -402,7 +403,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             }
             let latest = (0..self.leaves.len()).max_by_key(|&index| (self.leaves[index].admitted, index));
             let leaf = self.leaves.remove(latest.expect("pages are used by rows or by the open prompt"));
-            // In a row with others a sample may hold pages cut short; the last one starts again by itself, which always fits.
+            // Samples that share a row may hold partly used pages. The last sample restarts alone, which always fits.
             let alone = self.leaves.is_empty();
             let runs = leaf.samples.chunk_by(|a, b| !alone && a + 1 == *b);
             for run in runs.collect::<Vec<_>>().into_iter().rev() {
@@ -414,24 +415,24 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.full &= !self.leaves.is_empty();
     }
 
-    /// Pages that a sample to be started is expected to need: `future_pages(n, expected) + 1` and a state is at most `n` times as many, and just that for one
-    /// without states.
+    /// Expected pages of a sample to be started. For `n` samples this is at least `future_pages(n, expected) + 1` plus a state, and exactly that for one
+    /// sample without states.
     fn pages_each(&self, job: usize) -> usize {
         self.expected(job, 0).div_ceil(PAGE) + 2 * (1 + self.tree.state_pages)
     }
 
-    /// Pages of a job's prompt, and for its state.
+    /// Number of pages of a job's prompt, including those that count for its state.
     fn prompt_pages(&self, job: usize) -> usize {
         self.jobs[job].tokens.len().div_ceil(PAGE) + self.tree.state_pages
     }
 
-    /// Samples of a job that so many pages have room for.
+    /// Number of samples of a job that fit in `room` pages.
     fn fitting(&self, job: usize, room: usize) -> usize {
         let each = self.pages_each(job);
         if room + 1 >= each { (room + 1) / each } else { 0 }
     }
 
-    /// Samples of the prompt that is next that can start now.
+    /// Number of samples of the next prompt that can start now.
     fn startable(&self) -> usize {
         match (&self.open, self.waiting.front()) {
             _ if self.full => 0,
@@ -474,7 +475,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             } else if self.continue_prompt(g)? {
                 continue;
             }
-            // Prompts that fit, together up to a pass's tokens.
+            // Prompts that fit, up to the number of tokens of a pass.
             let mut batch = Batch::default();
             let mut slots = Vec::new();
             // (job, node, samples to start, end of those to start later)
@@ -487,8 +488,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 }
                 let prompt = self.prompt_pages(index);
                 let count = self.fitting(index, room.saturating_sub(prompt)).min(samples.len());
-                // What continues one of these comes after them.
-                if count == 0 || !fresh.is_empty() && self.beginning(index).is_some() {
+                // A prompt that continues one of these has to come after them.
+                if count == 0 || !fresh.is_empty() && self.find_prefix(index).is_some() {
                     break;
                 }
                 room -= (prompt + count * self.pages_each(index)).min(room);
@@ -540,22 +541,22 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// The node that a job's prompt continues and how many of its tokens are in the cache, if that is worth it: tokens after a beginning are computed as
-    /// rows of a decoding step, which takes longer than a pass over a prompt if they are many.
-    fn beginning(&mut self, job: usize) -> Option<(usize, usize)> {
+    /// The node that a job's prompt continues and the number of its tokens in the cache, if continuing is worth it: the remaining tokens are computed as rows
+    /// of a decoding step, which is slower than a pass over the prompt if there are many.
+    fn find_prefix(&mut self, job: usize) -> Option<(usize, usize)> {
         let tokens = &self.jobs[job].tokens;
-        let (node, cached) = self.tree.beginning(tokens, &mut self.changes.nodes)?;
-        // Each node has a last page that may not be full, and a state.
+        let (node, cached) = self.tree.find_prefix(tokens, &mut self.changes.nodes)?;
+        // Each node may have a partly used last page, and a state.
         let tokens = tokens.len();
         let nodes = self.tree.depth(node) * (1 + self.tree.state_pages);
         let pages = self.prompt_pages(job) + nodes + self.pages_each(job);
         (4 * cached >= tokens - cached && pages <= self.room()).then_some((node, cached))
     }
 
-    /// Computes the next prompt if it continues what is in the cache, so that its samples can start. Returns whether it does.
+    /// Computes the next prompt if it continues a sequence in the cache, so that its samples can start. Returns whether it does.
     fn continue_prompt(&mut self, g: &mut Generator<'_, X>) -> Result<bool, Error> {
         let Some((job, samples)) = self.waiting.front().cloned() else { return Ok(false) };
-        let Some((parent, cached)) = self.beginning(job) else { return Ok(false) };
+        let Some((parent, cached)) = self.find_prefix(job) else { return Ok(false) };
         self.waiting.pop_front();
         let tokens = self.jobs[job].tokens[cached..].to_vec();
         let node = self.tree.prompt(Some(parent), &tokens);
@@ -563,15 +564,15 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let rows = g.chunk_tokens.min(READ);
         for (index, part) in tokens.chunks(rows).enumerate() {
             let first = index * rows;
-            // A row attends to the tokens before it: each has a node of its own on the same pages, which ends with its token.
+            // A row attends to the tokens before it: each has a temporary node on the same pages, which ends with the row's token.
             let mut pages = Vec::new();
             for _ in part {
                 self.tree.push_slot(node, self.limit, &mut pages);
             }
             let run = &self.tree.nodes[node].run;
-            for own in 0..part.len() {
-                let row = self.tree.nodes.len() + own;
-                let stored = first + own;
+            for index in 0..part.len() {
+                let row = self.tree.nodes.len() + index;
+                let stored = first + index;
                 self.changes.nodes.push(NodeChange::Begin { node: row, parent: Some(parent), stored });
                 let pages = &run.pages[..(stored + 1).div_ceil(PAGE)];
                 self.changes.nodes.extend(pages.iter().map(|&page| NodeChange::Page { node: row, page }));
@@ -595,22 +596,22 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         samples.map(|sample| Draw { row, uniform: (self.request.uniform)(prompt, sample, 0) }).collect()
     }
 
-    /// Samples the first token of samples of a prompt.
+    /// Draws the first token of samples of a prompt, whose results are `drawn`.
     fn start(&mut self, job: usize, node: usize, samples: Range<usize>, drawn: &[Drawn]) {
         self.tree.hold(node);
         self.admissions += 1;
         let admitted = self.admissions;
-        self.part(Leaf { node, job, samples: samples.collect(), tokens: Vec::new(), admitted }, drawn);
+        self.branch(Leaf { node, job, samples: samples.collect(), tokens: Vec::new(), admitted }, drawn);
     }
 
-    /// Plans the next step of all rows, after their tokens have been read, and returns each one's first draw.
+    /// Plans the next step of all rows, whose last tokens have been read. Returns each row's first draw.
     fn plan(&mut self) -> Vec<usize> {
         let last = |leaf: &Leaf| *leaf.tokens.last().expect("a row has drawn a token");
         self.changes.tokens = StepTokens::Known(self.leaves.iter().map(last).collect());
         self.plan_rows(0)
     }
 
-    /// Plans the step after the one that is under way, whose draws of the rows are `step`.
+    /// Plans the step after the running one, in which the rows have the first draws `step`.
     fn plan_ahead(&mut self, step: &[usize]) -> Vec<usize> {
         self.changes.tokens = StepTokens::Sampled(step.iter().map(|&draw| draw as u32).collect());
         self.plan_rows(1)
@@ -643,34 +644,35 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.changes.clear();
     }
 
-    /// Whether the next step can be planned before the tokens of the one under way are read: every row is one sample, so it goes on as it is or
-    /// ends, and what ends is computed in vain for one step; none ends by its length; there are slots; and no sample is waiting that could start.
+    /// Whether the next step can be planned before the running step's tokens are read. Every row must have one sample, so it either continues or ends (then
+    /// one step is computed in vain); none may end by its length; slots must be available; and no sample may be waiting that could start.
     fn may_run_ahead(&mut self) -> bool {
         self.receive();
-        let goes_on =
-            |leaf: &Leaf| leaf.samples.len() == 1 && leaf.tokens.len() + 1 < self.jobs[leaf.job].most;
+        let continues = |leaf: &Leaf| {
+            leaf.samples.len() == 1 && leaf.tokens.len() + 1 < self.jobs[leaf.job].max_new_tokens
+        };
         !self.cancelled
             && !self.leaves.is_empty()
-            && self.leaves.iter().all(goes_on)
+            && self.leaves.iter().all(continues)
             && self.tree.used + self.new_pages() <= self.limit
             && self.startable() == 0
-            // What is kept must not have the state after a token that it doesn't have.
+            // A cached node must not have the state after a token that it doesn't have.
             && !(self.tree.keep && self.tree.state_pages > 0)
     }
 
-    /// Continues the samples of all rows with what a step drew, where `step` has each row's first draw. Returns the row that each row now was.
-    fn part_all(&mut self, step: &[usize], drawn: &[Drawn]) -> Vec<usize> {
-        let mut before = Vec::with_capacity(step.len());
+    /// Continues the samples of all rows with the results of a step, where `step` has each row's first draw. Returns, for each row, its index before.
+    fn branch_all(&mut self, step: &[usize], drawn: &[Drawn]) -> Vec<usize> {
+        let mut rows_before = Vec::with_capacity(step.len());
         for (row, leaf) in std::mem::take(&mut self.leaves).into_iter().enumerate() {
             let draws = step[row]..step[row] + leaf.samples.len();
-            self.part(leaf, &drawn[draws]);
-            before.resize(self.leaves.len(), row);
+            self.branch(leaf, &drawn[draws]);
+            rows_before.resize(self.leaves.len(), row);
         }
-        before
+        rows_before
     }
 
-    /// Continues the samples of a row with their sampled tokens: together if the tokens are the same, otherwise separately.
-    fn part(&mut self, mut leaf: Leaf, drawn: &[Drawn]) {
+    /// Continues the samples of a row with their drawn tokens: in one row if all tokens are equal, otherwise in separate rows.
+    fn branch(&mut self, mut leaf: Leaf, drawn: &[Drawn]) {
         let mut parts: Vec<(Drawn, Vec<usize>)> = Vec::new();
         for (&sample, &drawn) in leaf.samples.iter().zip(drawn) {
             match parts.iter_mut().find(|part| part.0.token == drawn.token) {
@@ -690,7 +692,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             finish.is_none()
         });
         let (job, admitted) = (leaf.job, leaf.admitted);
-        // A prompt's own run is never extended: other samples of it may come.
+        // A prompt's node is never extended, because other samples of the prompt may follow.
         if parts.len() == 1 && !self.tree.is_prompt(leaf.node) {
             let (drawn, samples) = parts.pop().expect("there is one");
             self.tree.extend(leaf.node, drawn.token, drawn.logp, drawn.entropy);
@@ -710,15 +712,15 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.tree.release(leaf.node);
     }
 
-    /// Whether a completion ends with the last of its tokens.
+    /// Returns why a completion ends with its last token, or `None` if it continues.
     fn finish(&self, job: usize, tokens: &[u32]) -> Option<Finish> {
-        let Job { prompt, most, .. } = self.jobs[job];
+        let Job { prompt, max_new_tokens, .. } = self.jobs[job];
         let stopped = tokens.last().is_some_and(|token| self.request.sampling.stop_tokens.contains(token))
             || (self.request.ended)(prompt, tokens);
-        if stopped { Some(Finish::Stop) } else { (tokens.len() == most).then_some(Finish::Length) }
+        if stopped { Some(Finish::Stop) } else { (tokens.len() == max_new_tokens).then_some(Finish::Length) }
     }
 
-    /// Numbers of the nodes of a row, from the prompt on.
+    /// Concatenates the lists of all nodes on the path from the prompt to `node`.
     fn gather<T: Copy>(&self, node: usize, list: impl Fn(&Node) -> &Vec<T>) -> Vec<T> {
         let mut chain = vec![node];
         while let Some(parent) = self.tree.nodes[chain[chain.len() - 1]].parent {

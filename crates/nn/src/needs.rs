@@ -1,8 +1,7 @@
-//! The needs of a run: bytes by purpose, computed only from sizes, before anything is allocated.
+//! Memory requirements of a run: bytes by purpose, computed from sizes before anything is allocated.
 //!
-//! The sizes mirror what the engine allocates: weights and optimizer by the parameters, activations buffer by buffer
-//! for the largest chunk that an executor takes through the network. Not counted: the program itself, the batch,
-//! tokenizer and data.
+//! The sizes mirror what the engine allocates: weights and optimizer according to the parameters, and activations buffer by buffer for the largest chunk
+//! of an executor. The program itself, the batch, the tokenizer and the data are not counted.
 
 use crate::activations::Keep;
 use crate::activations::{activations, largest, prefill};
@@ -24,86 +23,86 @@ use crate::quantized::BaseFormat;
 use crate::sampling::Rollout;
 use crate::segments::STRETCH;
 
-/// What a GPU's needs depend on, beside the work.
+/// GPU settings that affect memory requirements.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GpuSettings {
-    /// Of weights and activations.
+    /// Number type of weights and activations.
     pub precision: Precision,
-    /// Of AdamW's two moments.
+    /// Number type of AdamW's two moments.
     pub moments: Precision,
     /// Whether passes compute attention as decoding does.
     pub exact: bool,
-    /// Bytes of its memory, if known: keys and values take no more than it has room for.
+    /// Bytes of the GPU's memory, if known. It limits the memory for keys and values.
     pub memory: Option<u64>,
 }
 
-/// The workload of a model.
+/// The work that a model has to do.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Workload {
-    /// Threads of the CPU, which count where it is the device.
+    /// Number of CPU threads. Ignored on a GPU.
     pub threads: usize,
-    /// Of the CPU.
+    /// Number format of the CPU's products.
     pub products: Products,
-    /// The GPU, if the device isn't the CPU.
+    /// Settings of the GPU, or `None` on the CPU.
     pub gpu: Option<GpuSettings>,
-    /// As given to [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
+    /// See [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
     pub chunk_tokens: usize,
-    /// As given to [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
+    /// See [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
     pub checkpointing: bool,
-    /// As given to [`Engine::set_decode_copies`](crate::Engine::set_decode_copies).
+    /// See [`Engine::set_decode_copies`](crate::Engine::set_decode_copies).
     pub decode_copies: bool,
-    /// As given to [`Engine::set_optimizer_offload`](crate::Engine::set_optimizer_offload).
+    /// See [`Engine::set_optimizer_offload`](crate::Engine::set_optimizer_offload).
     pub optimizer_offload: bool,
-    /// As given to [`Engine::adapt`](crate::Engine::adapt).
+    /// See [`Engine::adapt`](crate::Engine::adapt).
     pub lora: Option<LoraConfig>,
-    /// As given to [`Engine::open_with_base`](crate::Engine::open_with_base).
+    /// See [`Engine::open_with_base`](crate::Engine::open_with_base).
     pub base: Option<BaseFormat>,
-    /// Rows of the largest family of a training batch: a prompt and all its completions. An upper bound, without shared
-    /// prefixes. 0: nothing is trained.
+    /// Number of rows of the largest tree in a training batch: a prompt and all its completions. An upper bound without shared
+    /// prefixes. 0 if nothing is trained.
     pub family_tokens: usize,
-    /// The number of these rows that predict.
+    /// Number of these rows that predict.
     pub predicting_rows: usize,
-    /// Prompts of one `generate` call; 0: nothing is generated.
+    /// Number of prompts in a `generate` call; 0 if nothing is generated.
     pub prompts: usize,
-    /// The longest of them.
+    /// Length of the longest prompt.
     pub prompt_tokens: usize,
-    /// Completions of one `generate` call, over all prompts.
+    /// Number of completions in a `generate` call, over all prompts.
     pub samples: usize,
-    /// As in [`Sampling`](crate::Sampling).
+    /// See `max_new_tokens` of [`Sampling`](crate::Sampling).
     pub new_tokens: usize,
-    /// As in [`Sampling`](crate::Sampling).
+    /// See [`Sampling`](crate::Sampling).
     pub max_cached_tokens: Option<usize>,
 }
 
-/// Bytes by purpose.
+/// Memory requirements in bytes, by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// The weights: in f32 (on a GPU in bf16 in two halves of 16 bits), or, if the layers' matrices are in a format, these with the values of those that
-    /// are in use, and other numbers in the network's precision.
+    /// Weights. In f32 (on a GPU in bf16, as two 16-bit halves), or with a quantized base: the quantized matrices, scratch memory to dequantize them, and
+    /// the other weights in the network's precision.
     pub weights: u64,
-    /// LoRA's copy of the adapted matrices without their update: half of this where the checkpoint is bfloat16.
+    /// LoRA's copy of the base weights of adapted matrices; half of this if the checkpoint is bfloat16.
     pub base_weights: u64,
-    /// The weights once more, in the order in which decoding reads them.
+    /// Copy of the weights in the order in which decoding reads them.
     pub decode_copies: u64,
-    /// The gradient: one, or two with more than one thread.
+    /// The gradient; two of them with more than one thread.
     pub gradient: u64,
-    /// AdamW's two moments, or the buffers through which those of host memory pass, and LoRA's factors.
+    /// AdamW's two moments, or the device buffers for moments in host memory, and LoRA's factors.
     pub optimizer: u64,
     /// AdamW's two moments in host memory.
     pub offloaded: u64,
-    /// AdamW's two moments in f32, whatever they are in memory: the optimizer's state in a checkpoint.
+    /// AdamW's two moments in f32, which is their size in a checkpoint.
     pub moments: u64,
-    /// Buffers of the executors and threads: what the forward pass keeps for the backward pass, and scratch.
+    /// Buffers of executors and threads: saved activations and scratch memory.
     pub activations: u64,
     /// Keys and values.
     pub cache: u64,
-    /// On a GPU, a rollout's other buffers. If there is too little memory for everything, a rollout takes the place of gradient and activations.
-    /// `None` on the CPU, where all is in memory at the same time.
+    /// On a GPU, other buffers of a rollout. If memory is short, a rollout replaces gradient and activations.
+    /// `None` on the CPU, where everything is in memory at the same time.
     pub rollout: Option<u64>,
 }
 
 impl Needs {
-    /// The needs of a workload.
+    /// Computes the requirements of a workload.
     ///
     /// # Panics
     /// If the workload has no threads.
@@ -119,7 +118,7 @@ impl Needs {
         let trained = adapters.as_ref().map_or(layout.len, |adapters| adapters.len);
         let (training, generating) = (workload.family_tokens > 0, workload.prompts > 0);
         let bytes = |numbers: usize| 4 * numbers as u64;
-        let of_activations = |numbers: usize| gpu::bytes_of(precision.unwrap_or_default(), numbers);
+        let activation_bytes = |numbers: usize| gpu::bytes_of(precision.unwrap_or_default(), numbers);
         let executors = if precision.is_some() { 1 } else { executors(threads) };
         let mut positions = config.max_position_embeddings.min(
             workload.family_tokens.max(workload.prompt_tokens + workload.new_tokens).next_power_of_two(),
@@ -127,8 +126,9 @@ impl Needs {
         if precision.is_some() {
             positions = positions.max(POSITIONS);
         }
-        let of_moments = workload.gpu.map_or(Precision::F32, |gpu| gpu.moments);
-        let held = |numbers: usize| if training { gpu::bytes_of(of_moments, numbers) } else { 0 };
+        let moment_precision = workload.gpu.map_or(Precision::F32, |gpu| gpu.moments);
+        let moment_bytes =
+            |numbers: usize| if training { gpu::bytes_of(moment_precision, numbers) } else { 0 };
         let offload = workload.optimizer_offload && precision.is_some();
         let weights = match (workload.base, precision) {
             (None, _) => bytes(layout.len),
@@ -136,31 +136,31 @@ impl Needs {
                 gpu::bytes_of(precision, layout.len) + gpu::quantized_bytes(&layout, precision)
             }
             (Some(base), None) => {
-                let apart = layout.separate().map(|tensor| base.bytes(tensor.shape[0], tensor.shape[1]));
+                let matrices = layout.separate().map(|tensor| base.bytes(tensor.shape[0], tensor.shape[1]));
                 let linears = layout.layers.iter().flat_map(|layer| layer.linears());
                 let tile = linears.map(|linear| tile_rows(linear.inputs).min(linear.outputs) * linear.inputs);
-                bytes(layout.len + executors * tile.max().unwrap_or(0)) + apart.sum::<u64>()
+                bytes(layout.len + executors * tile.max().unwrap_or(0)) + matrices.sum::<u64>()
             }
         };
-        let own = 1 + usize::from(config.rope_local_base_freq.is_some());
+        let on_cpu = 1 + usize::from(config.rope_local_base_freq.is_some());
         let on_gpu = gpu::rope_tables(config).into_iter().filter(|table| *table).count();
-        let tables = if precision.is_some() { on_gpu } else { own };
+        let tables = if precision.is_some() { on_gpu } else { on_cpu };
         let mut needs = Needs {
-            // With the table of angles.
+            // Including the tables of angles.
             weights: weights + bytes(tables * positions * config.rotary_dim()),
             base_weights: bytes(base),
             gradient: if training { bytes(trained * executors) } else { 0 },
-            optimizer: held(if offload { staged_len(trained) } else { 2 * trained })
+            optimizer: moment_bytes(if offload { staged_len(trained) } else { 2 * trained })
                 + bytes(adapters.map_or(0, |adapters| adapters.len)),
-            offloaded: if offload { held(2 * trained) } else { 0 },
+            offloaded: if offload { moment_bytes(2 * trained) } else { 0 },
             moments: if training { bytes(2 * trained) } else { 0 },
             ..Needs::default()
         };
 
         let pass_rows = if training { chunk_tokens.max(workload.family_tokens) } else { 0 };
-        let share = workload.predicting_rows as f64 / workload.family_tokens.max(1) as f64;
-        let predicting = (pass_rows as f64 * share).ceil() as usize;
-        let (mut buffers, mut logits, mut beside, mut listed) = (Vec::new(), 0, 0, pass_rows);
+        let fraction = workload.predicting_rows as f64 / workload.family_tokens.max(1) as f64;
+        let predicting = (pass_rows as f64 * fraction).ceil() as usize;
+        let (mut buffers, mut logits, mut gpu_only, mut listed) = (Vec::new(), 0, 0, pass_rows);
         let exact = workload.gpu.is_some_and(|gpu| gpu.exact);
         let longest =
             if generating { workload.prompt_tokens + workload.new_tokens } else { workload.family_tokens };
@@ -169,14 +169,14 @@ impl Needs {
             let keep = if workload.checkpointing { Keep::Inputs } else { Keep::Everything };
             let m = predicting.clamp(1, pass_rows);
             buffers = activations(config, pass_rows, m, keep);
-            // Logits are kept for a pass, or computed tile by tile.
-            let kept = predicting * config.vocab_size;
+            // A pass stores its logits, or computes them tile by tile.
+            let pass_logits = predicting * config.vocab_size;
             logits = match precision {
-                Some(_) => kept.min(gpu::pass_logits(workload.gpu.and_then(|gpu| gpu.memory))),
-                None if kept <= KEPT_LOGITS => kept,
+                Some(_) => pass_logits.min(gpu::pass_logits(workload.gpu.and_then(|gpu| gpu.memory))),
+                None if pass_logits <= KEPT_LOGITS => pass_logits,
                 None => LOGITS_SCRATCH,
             };
-            beside = precision.map_or(0, |precision| gpu::backward(config, precision, pass_rows, m));
+            gpu_only = precision.map_or(0, |precision| gpu::backward(config, precision, pass_rows, m));
         }
         if generating {
             let mut rollout = Rollout {
@@ -187,14 +187,14 @@ impl Needs {
                 chunk_tokens,
                 cached_tokens: 0,
             };
-            // A GPU's bound follows from what else it holds.
+            // On a GPU, the limit follows from its free memory (below).
             let bound = if precision.is_some() { usize::MAX } else { cache_bytes(layout.len) };
             let mut cached = cached_tokens(workload, executors, config, bound);
             listed = listed.max(rollout.prefilled());
             exact_parts = exact_parts.max(gpu::prefilled_parts(exact, &rollout));
             if let Some(GpuSettings { precision, memory, .. }) = workload.gpu {
                 if let (Some(memory), None) = (memory, workload.max_cached_tokens) {
-                    let room = memory.saturating_sub(gpu::reserved(memory, 0) + needs.kept());
+                    let room = memory.saturating_sub(gpu::reserved(memory, 0) + needs.permanent());
                     let state = state_pages(config, precision);
                     let least = pages_needed(state, workload.prompt_tokens, 1, workload.new_tokens);
                     let pages = gpu::cached_pages(config, precision, exact, &rollout, room).max(least);
@@ -204,7 +204,7 @@ impl Needs {
                 rollout.cached_tokens = cached;
                 buffers = largest(buffers, gpu::rollout_buffers(config, &rollout));
                 logits += gpu::sampled_logits(config, &rollout);
-                beside += gpu::decoding(config, &rollout, exact_parts);
+                gpu_only += gpu::decoding(config, &rollout, exact_parts);
                 needs.rollout = Some(gpu::rollout_bytes(config, precision, exact, &rollout));
             } else {
                 buffers = largest(buffers, prefill(config, &rollout));
@@ -217,16 +217,19 @@ impl Needs {
                     needs.decode_copies = bytes(copies + len(config.vocab_size, config.hidden_size));
                 }
             }
-            needs.cache = of_activations(cached * numbers_per_token(config));
+            needs.cache = activation_bytes(cached * numbers_per_token(config));
         } else {
-            beside += gpu::exact_bytes(config, exact_parts);
+            gpu_only += gpu::exact_bytes(config, exact_parts);
         }
-        needs.activations = of_activations(executors * buffers.iter().sum::<usize>())
+        needs.activations = activation_bytes(executors * buffers.iter().sum::<usize>())
             + bytes(executors * logits)
             + match precision {
                 Some(_) => {
                     let states = gpu::mixer_numbers(config, listed, training);
-                    beside + gpu::listed(config, listed, exact_parts) + bytes(states) + 8 * NORM_BLOCKS as u64
+                    gpu_only
+                        + gpu::listed(config, listed, exact_parts)
+                        + bytes(states)
+                        + 8 * NORM_BLOCKS as u64
                 }
                 None => {
                     let mixer = config.linear_attention.as_ref();
@@ -239,36 +242,36 @@ impl Needs {
         needs
     }
 
-    /// What stays in memory at all times.
-    fn kept(&self) -> u64 {
+    /// Bytes that are in memory at all times.
+    fn permanent(&self) -> u64 {
         let Needs { weights, base_weights, decode_copies, optimizer, .. } = *self;
         weights + base_weights + decode_copies + optimizer
     }
 
-    /// The total of the device. On a GPU a rollout with its keys and values may take the place of gradient and
-    /// activations; on the CPU, from the second step on, everything is in memory while completions are generated.
+    /// Total bytes on the device. On a GPU, a rollout with its keys and values may replace gradient and activations; on the CPU, from the second step on,
+    /// everything is in memory while completions are generated.
     pub fn total(&self) -> u64 {
         let update = self.gradient + self.activations;
         match self.rollout {
-            None => self.kept() + update + self.cache,
-            // A small cache is kept between rollouts.
+            None => self.permanent() + update + self.cache,
+            // A small cache is retained between rollouts.
             Some(rollout) => {
                 let cache = if self.cache > KEPT_BYTES as u64 { 0 } else { self.cache };
-                self.kept() + (update + cache).max(rollout + self.cache)
+                self.permanent() + (update + cache).max(rollout + self.cache)
             }
         }
     }
 }
 
 impl DeviceName {
-    /// The batches that it samples at the same time: two on a CPU that has a thread for each.
+    /// Number of batches that the device samples at the same time: two on a CPU with at least two threads.
     pub fn batches(self, threads: usize) -> usize {
         if self.is_gpu() { 1 } else { executors(threads) }
     }
 }
 
-/// The smallest key/value cache in which so many executors can each complete a prompt of this length, in tokens. `model` has recurrent
-/// states there, too; the precision is that of keys and values.
+/// Smallest number of cached tokens with which each of `executors` executors can complete a prompt of `prompt_tokens` tokens. `model` adds the memory
+/// of recurrent states; its precision is the number type of keys and values.
 pub fn least_cached_tokens(
     model: Option<(&Config, Precision)>,
     prompt_tokens: usize,
@@ -279,13 +282,13 @@ pub fn least_cached_tokens(
     pages_needed(state, prompt_tokens, 1, new_tokens) * executors * PAGE
 }
 
-/// Largest number of cached tokens over all executors.
+/// Maximum number of cached tokens over all executors, limited by `cache_bytes` if the workload has no limit.
 fn cached_tokens(workload: &Workload, executors: usize, config: &Config, cache_bytes: usize) -> usize {
     let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
     let precision = workload.gpu.map_or(Precision::F32, |gpu| gpu.precision);
     let (state, token_bytes) = (state_pages(config, precision), 4 * numbers_per_token(config));
-    let wanted = match workload.gpu {
-        // Made at once.
+    let needed = match workload.gpu {
+        // Allocated at its maximum.
         Some(_) => {
             prompts * pages_needed(state, prompt_tokens, samples.div_ceil(prompts).max(1), new_tokens) * PAGE
         }
@@ -298,7 +301,7 @@ fn cached_tokens(workload: &Workload, executors: usize, config: &Config, cache_b
     };
     let least = pages_needed(state, prompt_tokens, 1, new_tokens) * executors * PAGE;
     let limit = workload.max_cached_tokens.unwrap_or((cache_bytes / token_bytes).max(least));
-    wanted.min(limit)
+    needed.min(limit)
 }
 
 #[cfg(test)]
@@ -313,14 +316,14 @@ mod tests {
         assert_eq!((needs.gradient, needs.optimizer, needs.cache, needs.decode_copies), (0, 0, 0, 0));
         assert_eq!(needs.base_weights, 0);
         assert!(needs.weights >= 4 * maze().parameters() && needs.weights < 4 * maze().parameters() + 10_000);
-        // Adapters spare gradient and moments, and keep the matrices' base.
+        // With adapters, gradient and moments are small, and the base matrices are stored.
         let train = Workload { family_tokens: 500, predicting_rows: 400, ..nothing };
         let whole = Needs::of(&maze(), &train);
         let low = Needs::of(&maze(), &Workload { lora: Some(LoraConfig::default()), ..train });
         assert!(low.gradient * 10 < whole.gradient && low.optimizer * 5 < whole.optimizer);
         assert!(low.base_weights > whole.weights / 2 && low.base_weights < whole.weights);
         assert_eq!(low.activations, whole.activations);
-        // A base of 4 bits takes the place of both, and nothing else changes.
+        // A 4-bit base replaces both copies of the matrices; nothing else changes.
         let base = Some(BaseFormat::Nf4);
         let small =
             Needs::of(&maze(), &Workload { lora: Some(LoraConfig::default()), base, ..train.clone() });
@@ -330,7 +333,7 @@ mod tests {
                 && small.weights + low.base_weights < low.weights + low.base_weights / 2
         );
         assert_eq!(Needs { weights: low.weights, base_weights: low.base_weights, ..small }, low);
-        // Moments in host memory leave a GPU 8 bytes per parameter, but for two buffers of a sixteenth each.
+        // With moments in host memory, a GPU saves 8 bytes per parameter, except for two buffers of a sixteenth each.
         let gpu = Some(GpuSettings { precision: Precision::Bf16, ..GpuSettings::default() });
         let gpu = Workload { gpu, ..Workload { lora: None, ..train } };
         let offload = Workload { optimizer_offload: true, ..gpu.clone() };
@@ -338,7 +341,7 @@ mod tests {
         assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
         assert!(offloaded.optimizer.abs_diff(kept.optimizer / 8) < 64);
         assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
-        // Moments in bf16 take half of that, wherever they are, but not in a checkpoint.
+        // Moments in bf16 take half of that, on the GPU and in host memory, but not in a checkpoint.
         let half = |workload: &Workload| {
             let gpu = workload.gpu.map(|gpu| GpuSettings { moments: Precision::Bf16, ..gpu });
             Needs::of(&maze(), &Workload { gpu, ..workload.clone() })

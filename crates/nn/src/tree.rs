@@ -1,31 +1,30 @@
-//! The sequences in a cache of keys and values, as a tree: those that generation extends, and those that a later prompt may continue.
+//! The sequences in a key/value cache as a tree: those that generation is extending, and those that a later prompt may continue.
 //!
-//! A prompt is a node, and each part of its completions that some samples share is one. With `keep`, a node that nobody needs any more stays until its
-//! pages are needed, the least recently used first. So a prompt that begins like an earlier one, or like an earlier one with its completion, has only
-//! its end computed.
+//! A prompt is a node, and so is each part of its completions that several samples share. With `keep`, unused nodes stay until their pages are needed; the
+//! least recently used are evicted first. If a prompt begins like an earlier one, or like an earlier one with its completion, only the rest is computed.
 
 use std::collections::BTreeSet;
 
 use crate::cache::{PAGE, Pages, Run};
 use crate::executor::NodeChange;
 
-/// A sequence of tokens that continues its parent's.
+/// A sequence of tokens that continues its parent's sequence.
 #[derive(Default)]
 pub(crate) struct Node {
     pub(crate) parent: Option<usize>,
-    /// Number of its rows and of the children that are needed, and of the waiting samples of its prompt.
+    /// Number of references: rows, children in use, and waiting samples of the prompt.
     holders: usize,
-    /// Number of the children that are kept.
+    /// Number of unused children in the cache.
     kept: usize,
-    /// Children that a prompt may continue, in the order of their tokens, then of their indices.
+    /// Children that a prompt may continue, sorted by tokens, then by index.
     children: Vec<usize>,
     pub(crate) run: Run,
-    /// Those in the cache, and possibly one more.
+    /// Tokens in the cache, and possibly one more.
     tokens: Vec<u32>,
-    /// By token, if they are sampled; a prompt's node has none.
+    /// Log-probability of each token if they were sampled; empty in nodes of prompts.
     pub(crate) logp: Vec<f32>,
     pub(crate) entropy: Vec<f32>,
-    /// When it was needed last, if nobody needs it now.
+    /// Time of last use, if the node is unused.
     idle: Option<u64>,
 }
 
@@ -33,20 +32,20 @@ pub(crate) struct Node {
 pub(crate) struct Tree {
     pub(crate) nodes: Vec<Node>,
     vacant: Vec<usize>,
-    /// Nodes without a parent that a prompt may continue, ordered as [`Node::children`].
+    /// Roots that a prompt may continue, sorted like [`Node::children`].
     roots: Vec<usize>,
-    /// Kept nodes without kept children, by the time when they were last needed, then by index.
+    /// Unused nodes without unused children, by the time of last use, then by index.
     evictable: BTreeSet<(u64, usize)>,
     pages: Pages,
-    /// Pages of nodes that are needed, and those for their states.
+    /// Number of pages of nodes in use, including those that count for their states.
     pub(crate) used: usize,
-    /// Those of nodes that are kept.
+    /// Number of pages of unused nodes, likewise.
     kept: usize,
-    /// As many pages as a node's state takes the memory of, where layers have one.
+    /// Number of pages that take as much memory as a node's recurrent state; 0 without recurrent layers.
     pub(crate) state_pages: usize,
-    /// Whether nodes are kept when nobody needs them.
+    /// Whether unused nodes stay in the cache.
     pub(crate) keep: bool,
-    /// The limit on pages for which the cache was made, if there may be kept ones.
+    /// Page limit for which the cache was allocated, if unused nodes may be in it.
     pub(crate) limit: usize,
     clock: u64,
 }
@@ -60,12 +59,12 @@ impl Tree {
         self.nodes.len() == self.vacant.len()
     }
 
-    /// Number of slots up to the highest so far.
+    /// Number of slots up to the highest page allocated so far.
     pub(crate) fn slots(&self) -> usize {
         self.pages.slots()
     }
 
-    /// The pages of a node, and those for its state.
+    /// Number of pages of a node, including those that count for its state.
     fn pages_of(&self, node: usize) -> usize {
         match self.nodes[node].run.pages.len() {
             0 => 0,
@@ -73,7 +72,7 @@ impl Tree {
         }
     }
 
-    /// Pages that one more token of a node needs.
+    /// Number of pages that one more token of a node needs.
     pub(crate) fn new_pages(&self, node: usize) -> usize {
         let run = &self.nodes[node].run;
         match run.pages.len() {
@@ -82,7 +81,7 @@ impl Tree {
         }
     }
 
-    /// Adds a node with one holder.
+    /// Adds a node.
     fn add(&mut self, node: Node) -> usize {
         match self.vacant.pop() {
             Some(index) => {
@@ -96,7 +95,7 @@ impl Tree {
         }
     }
 
-    /// Adds the node of a prompt's tokens, or of its last ones, after those of `parent`, which it holds.
+    /// Adds a node for the tokens of a prompt that follow those of `parent`. References `parent`.
     pub(crate) fn prompt(&mut self, parent: Option<usize>, tokens: &[u32]) -> usize {
         if let Some(parent) = parent {
             self.hold(parent);
@@ -106,13 +105,13 @@ impl Tree {
         node
     }
 
-    /// Children of a node, or the roots, that a prompt may continue.
+    /// Children of a node that a prompt may continue, or the roots.
     fn children(&self, parent: Option<usize>) -> &[usize] {
         parent.map_or(&self.roots, |parent| &self.nodes[parent].children)
     }
 
-    /// The place of a node among the children of its parent.
-    fn place(&self, index: usize) -> usize {
+    /// Position of a node among the children of its parent.
+    fn position(&self, index: usize) -> usize {
         let key = |index: usize| (&self.nodes[index].tokens, index);
         self.children(self.nodes[index].parent).partition_point(|&child| key(child) < key(index))
     }
@@ -126,18 +125,18 @@ impl Tree {
 
     /// Adds a node to the children of its parent.
     fn list(&mut self, index: usize) {
-        let place = self.place(index);
-        self.children_mut(self.nodes[index].parent).insert(place, index);
+        let position = self.position(index);
+        self.children_mut(self.nodes[index].parent).insert(position, index);
     }
 
-    /// Removes a node from the children of its parent, before its tokens change.
+    /// Removes a node from the children of its parent. Call it before the node's tokens change.
     fn unlist(&mut self, index: usize) {
-        let place = self.place(index);
-        let removed = self.children_mut(self.nodes[index].parent).remove(place);
-        debug_assert_eq!(removed, index, "not where its tokens belong");
+        let position = self.position(index);
+        let removed = self.children_mut(self.nodes[index].parent).remove(position);
+        debug_assert_eq!(removed, index, "not sorted");
     }
 
-    /// Adds the node of a sampled token.
+    /// Adds a node for a sampled token.
     pub(crate) fn sampled(&mut self, parent: usize, token: u32, logp: f32, entropy: f32) -> usize {
         self.hold(parent);
         let (logp, entropy) = (vec![logp], vec![entropy]);
@@ -145,7 +144,7 @@ impl Tree {
         self.add(Node { parent, holders: 1, tokens: vec![token], logp, entropy, ..Node::default() })
     }
 
-    /// Appends a sampled token to the last ones.
+    /// Appends a sampled token to a node.
     pub(crate) fn extend(&mut self, node: usize, token: u32, logp: f32, entropy: f32) {
         let node = &mut self.nodes[node];
         node.tokens.push(token);
@@ -153,7 +152,7 @@ impl Tree {
         node.entropy.push(entropy);
     }
 
-    /// Whether a node is of a prompt; samples extend nodes of their own.
+    /// Whether a node belongs to a prompt; samples only extend other nodes.
     pub(crate) fn is_prompt(&self, node: usize) -> bool {
         self.nodes[node].logp.is_empty()
     }
@@ -173,7 +172,7 @@ impl Tree {
         }
     }
 
-    /// Removes a reference. A node without references is kept or freed.
+    /// Removes a reference. A node without references is kept as unused, or freed.
     pub(crate) fn release(&mut self, mut index: usize) {
         self.clock += 1;
         loop {
@@ -186,11 +185,11 @@ impl Tree {
             let parent = node.parent;
             self.used -= pages;
             if self.keep && node.run.len > 0 {
-                // The last token may be in one of both alone: not yet in the cache, or there because a step ran ahead.
+                // Tokens and cache may differ by one: the last token isn't cached yet, or the cache has one more because a step ran ahead.
                 node.tokens.truncate(node.run.len);
                 node.run.len = node.tokens.len();
-                let mut beyond = node.run.pages.split_off(node.run.len.div_ceil(PAGE));
-                self.pages.give_back(&mut beyond);
+                let mut excess = node.run.pages.split_off(node.run.len.div_ceil(PAGE));
+                self.pages.give_back(&mut excess);
                 let sampled = !node.logp.is_empty();
                 (node.logp, node.entropy) = (Vec::new(), Vec::new());
                 node.idle = Some(self.clock);
@@ -223,7 +222,7 @@ impl Tree {
         self.vacant.push(index);
     }
 
-    /// Frees the node that nobody has needed for longest. Returns whether there was one.
+    /// Frees the least recently used node. Returns whether there was one.
     fn evict(&mut self) -> bool {
         let Some((_, index)) = self.evictable.pop_first() else { return false };
         self.kept -= self.pages_of(index);
@@ -238,12 +237,12 @@ impl Tree {
         true
     }
 
-    /// Frees all nodes that nobody needs.
+    /// Frees all unused nodes.
     pub(crate) fn evict_all(&mut self) {
         while self.evict() {}
     }
 
-    /// Adds a token to a node's sequence in the cache and returns its slot. With more than `limit` pages in use, kept ones make room.
+    /// Adds a token to a node's sequence in the cache and returns its slot. If more than `limit` pages are in use, unused nodes are evicted.
     pub(crate) fn push_slot(&mut self, node: usize, limit: usize, changes: &mut Vec<NodeChange>) -> u32 {
         if self.nodes[node].run.is_full() {
             let more = self.new_pages(node);
@@ -256,22 +255,21 @@ impl Tree {
         self.nodes[node].run.push()
     }
 
-    /// Tells the executor of a node and what of it is in the cache.
+    /// Tells the executor about a node and its content in the cache.
     pub(crate) fn begin(&self, node: usize, changes: &mut Vec<NodeChange>) {
         let Node { parent, ref run, .. } = self.nodes[node];
         changes.push(NodeChange::Begin { node, parent, stored: run.len });
         changes.extend(run.pages.iter().map(|&page| NodeChange::Page { node, page }));
     }
 
-    /// Of the children of `parent`, the one with the most tokens in common with the beginning of `rest`, and how many these are. `None` if that child
-    /// can't be continued: `rest` ends before the child does or differs from it, and they have no whole page in common. Of several such children, it is
-    /// the one with the largest index.
+    /// Finds the child of `parent` with the longest common prefix with `rest`, as (length, child). Among equal children, takes the largest index. Returns
+    /// `None` if that child can't be continued, because it differs from `rest` or is longer, and they have no whole page in common.
     fn best_child(&self, parent: Option<usize>, rest: &[u32]) -> Option<(usize, usize)> {
         let children = self.children(parent);
-        let tokens = |place: usize| &self.nodes[children[place]].tokens[..];
+        let tokens = |position: usize| &self.nodes[children[position]].tokens[..];
         if self.state_pages > 0 {
-            // A node has only its last state, so all of its tokens must be in common. Between a child that `rest` begins with and `rest` itself, in
-            // the order of tokens, are only those that begin as this child does.
+            // A node only has its last state, so all of its tokens must match. In sorted order, all children between a prefix of `rest` and `rest`
+            // begin with that prefix.
             let mut rest = rest;
             loop {
                 let last = children
@@ -285,15 +283,15 @@ impl Tree {
                 }
             }
         }
-        // Those with the most in common are next to the place of `rest`.
-        let place = children.partition_point(|&child| self.nodes[child].tokens[..] < *rest);
-        let beside = place.saturating_sub(1)..children.len().min(place + 1);
-        let shared = beside.map(|place| common(tokens(place), rest)).max().filter(|&shared| shared > 0)?;
-        let alike = |&child: &usize| self.nodes[child].tokens.starts_with(&rest[..shared]);
-        let first = children[..place].partition_point(|child| !alike(child));
-        let end = place + children[place..].partition_point(alike);
+        // The longest common prefixes are next to the position of `rest`.
+        let position = children.partition_point(|&child| self.nodes[child].tokens[..] < *rest);
+        let neighbours = position.saturating_sub(1)..children.len().min(position + 1);
+        let shared = neighbours.map(|at| common(tokens(at), rest)).max().filter(|&shared| shared > 0)?;
+        let matches = |&child: &usize| self.nodes[child].tokens.starts_with(&rest[..shared]);
+        let first = children[..position].partition_point(|child| !matches(child));
+        let end = position + children[position..].partition_point(matches);
         let usable = |child: usize| self.nodes[child].tokens.len() == shared || shared >= PAGE;
-        // The shortest is the first. If it isn't usable, none is, and there may be thousands.
+        // The first is the shortest. If it isn't usable, none is; checking all could take long, because there may be thousands.
         if !usable(children[first]) {
             return None;
         }
@@ -301,43 +299,47 @@ impl Tree {
         usable(index).then_some((shared, index))
     }
 
-    /// The node whose sequence is the longest beginning of `prompt` in the cache, and the length of that: less than the whole, because the last token
-    /// predicts. If it ends inside a node, the rest of that becomes a node of its own; where layers have a state, it is left out, because a node has only its last.
-    pub(crate) fn beginning(
+    /// Finds the longest prefix of `prompt` in the cache, as (node, length). It excludes the last token, which has to be computed to predict. A prefix that
+    /// ends inside a node splits the node, except with recurrent layers, where a node only has its last state.
+    pub(crate) fn find_prefix(
         &mut self,
         prompt: &[u32],
         changes: &mut Vec<NodeChange>,
     ) -> Option<(usize, usize)> {
-        let (mut found, mut depth) = (None, 0);
+        let (mut node, mut depth) = (None, 0);
         if !self.keep {
             return None;
         }
-        while let Some((shared, index)) = self.best_child(found, &prompt[depth..]) {
-            debug_assert_eq!(self.nodes[index].run.len, self.nodes[index].tokens.len(), "a prompt in part");
+        while let Some((shared, index)) = self.best_child(node, &prompt[depth..]) {
+            debug_assert_eq!(
+                self.nodes[index].run.len,
+                self.nodes[index].tokens.len(),
+                "a partly stored prompt"
+            );
             if shared == self.nodes[index].run.len && depth + shared < prompt.len() {
                 if self.nodes[index].idle.is_some() {
-                    // The executor may count a token that ran ahead.
+                    // The executor may have counted a token of a step that ran ahead.
                     self.begin(index, changes);
                 }
-                (found, depth) = (Some(index), depth + shared);
+                (node, depth) = (Some(index), depth + shared);
                 continue;
             }
             let whole = shared.min(prompt.len() - 1 - depth) / PAGE * PAGE;
             if whole > 0 && self.state_pages == 0 {
-                found = Some(self.split(index, whole, changes));
+                node = Some(self.split(index, whole, changes));
                 depth += whole;
             }
             break;
         }
-        found.map(|found| (found, depth))
+        node.map(|node| (node, depth))
     }
 
-    /// Nodes from the root to one.
+    /// Number of nodes on the path from the root to `node`, inclusive.
     pub(crate) fn depth(&self, node: usize) -> usize {
         std::iter::successors(Some(node), |&node| self.nodes[node].parent).count()
     }
 
-    /// Makes a node of the first `len` tokens of one, whole pages, and returns it.
+    /// Splits off the first `len` tokens of a node, which are whole pages, as its new parent. Returns the parent.
     fn split(&mut self, index: usize, len: usize, changes: &mut Vec<NodeChange>) -> usize {
         self.unlist(index);
         let node = &mut self.nodes[index];
@@ -364,8 +366,8 @@ mod tests {
     use proptest::prelude::*;
 
     impl Tree {
-        /// Panics unless pages are counted right and each is one node's, each node's parent is there, and what is next to be evicted is what a search
-        /// of all nodes finds.
+        /// Checks that pages are counted correctly and belong to one node each, that parents exist, and that the next node to evict is the one that a
+        /// search of all nodes finds.
         fn check(&self) {
             let mut owned: Vec<u32> = Vec::new();
             let (mut used, mut kept) = (0, 0);
@@ -392,7 +394,7 @@ mod tests {
             assert_eq!(owned.len(), all, "a page of two nodes");
         }
 
-        /// [`Tree::best_child`] by a search of all nodes.
+        /// [`Tree::best_child`], computed by a search of all nodes.
         fn best_of_all(&self, parent: Option<usize>, rest: &[u32]) -> Option<(usize, usize)> {
             let stored = |node: &Node| {
                 let shared = common(&node.tokens[..node.run.len], rest);
@@ -406,7 +408,7 @@ mod tests {
             (best.0 > 0 && usable).then_some(best)
         }
 
-        /// The tokens and slots from the root to a node.
+        /// Tokens and slots on the path from the root to a node.
         fn path(&self, node: usize) -> (Vec<u32>, Vec<usize>) {
             let mut chain: Vec<usize> =
                 std::iter::successors(Some(node), |&node| self.nodes[node].parent).collect();
@@ -417,20 +419,20 @@ mod tests {
     }
 
     proptest! {
-        /// Prompts of few tokens come and go. What is found is always the same slots with the same tokens, in as many pages as there are.
+        /// With random short prompts, a prefix that is found always has the tokens that were stored in its slots, within the page limit.
         #[test]
-        fn beginnings_are_of_the_tokens_that_were_stored_there(
+        fn prefixes_have_the_tokens_that_were_stored(
             prompts in proptest::collection::vec((proptest::collection::vec(0u32..2, 1..5), 1usize..60, any::<bool>()), 1..40),
         ) {
             const LIMIT: usize = 20;
             let mut tree = Tree { keep: true, ..Tree::default() };
-            // The token in each slot, as the executor would have it.
+            // Token in each slot, as the executor would store it.
             let mut stored = std::collections::HashMap::new();
             let mut running: Option<usize> = None;
             for (pattern, len, waits) in prompts {
                 let prompt: Vec<u32> = pattern.iter().copied().cycle().take(len).collect();
                 let mut changes = Vec::new();
-                let (parent, depth) = tree.beginning(&prompt, &mut changes).unzip();
+                let (parent, depth) = tree.find_prefix(&prompt, &mut changes).unzip();
                 let depth = depth.unwrap_or(0);
                 prop_assert!(depth < len);
                 let node = tree.prompt(parent, &prompt[depth..]);
@@ -455,10 +457,10 @@ mod tests {
             prop_assert!(tree.is_empty() && tree.kept == 0);
         }
 
-        /// Prompts and completions of few tokens come and go, with and without states in layers. Every choice of a child is that of a search of all nodes,
-        /// and so is every choice of a node to evict, which `check` compares.
+        /// With random prompts and completions, with and without recurrent states, every choice of a child, and of a node to evict (in `check`), is
+        /// the choice of a search of all nodes.
         #[test]
-        fn the_best_child_is_that_of_a_search_of_all_nodes(
+        fn the_best_child_is_the_one_that_a_search_of_all_nodes_finds(
             state_pages in 0usize..2,
             prompts in proptest::collection::vec(
                 (proptest::collection::vec(0u32..2, 1..5), 1usize..60, 0usize..5, any::<bool>()), 1..40),
@@ -475,12 +477,12 @@ mod tests {
                     }
                 }
                 let mut changes = Vec::new();
-                let (parent, depth) = tree.beginning(&prompt, &mut changes).unzip();
+                let (parent, depth) = tree.find_prefix(&prompt, &mut changes).unzip();
                 let mut node = tree.prompt(parent, &prompt[depth.unwrap_or(0)..]);
                 for _ in depth.unwrap_or(0)..len {
                     tree.push_slot(node, LIMIT, &mut changes);
                 }
-                // The last token that was sampled isn't stored yet, unless the step ran ahead.
+                // The last sampled token isn't stored yet, unless the step ran ahead.
                 for position in 0..sampled {
                     let token = pattern[position % pattern.len()];
                     if position == 0 {

@@ -1,4 +1,4 @@
-//! One layer, attention and MLP: the forward pass, and below it the backward pass in the opposite order.
+//! One layer of attention and MLP: the forward pass, and below it the backward pass in the opposite order.
 
 use crate::executor::{
     Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
@@ -9,14 +9,14 @@ use crate::layout::{AttentionLayout, LayerLayout, Linear, MixerLayout, Mixing, S
 use super::workspace::{Buffers, Kept, Mixed, Normed, RowSet, Saved, SavedAttention, SavedMixer, Workspace};
 use super::{Gradients, Parameters};
 
-/// The activations that a layer on an executor keeps.
+/// Saved activations of a layer on an executor.
 type SavedOn<X> = Saved<<X as Memory>::Buffer>;
 
-/// The tokens that a layer mixes.
+/// Source of the tokens that a layer mixes.
 pub(crate) enum Over<'a, X: Executor> {
-    /// The rows of a pass. Their keys, values and states are also stored in the cache, if there is one.
+    /// The rows of a pass. Their keys, values and states are also stored in the cache, if given.
     Pass(Option<&'a mut X::Cache>),
-    /// Each row of a decoding step, and the tokens before it in the cache.
+    /// The rows of a decoding step and the tokens before them in the cache.
     Step { decoding: &'a X::Decoding, cache: &'a mut X::Cache },
 }
 
@@ -27,9 +27,9 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) layer: &'a LayerLayout,
     pub(super) heads: Heads,
     pub(super) lists: &'a X::Lists,
-    /// Rows with keys.
+    /// All rows, which have keys.
     pub(super) all: RowSet,
-    /// Rows whose results are needed, after the keys: all, or those that predict.
+    /// Rows whose results are needed: all, or those that predict.
     pub(super) needed: RowSet,
     /// `D`.
     pub(super) hidden: usize,
@@ -43,7 +43,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         Mixer { weights, layout, index: self.layer.index_of_kind, lists, rows }
     }
 
-    /// A mixer's norm of each head of its results; no offset is added to its weights.
+    /// The norm of each head of a mixer's result. No offset is added to its weights.
     fn mixer_norm(&self, MixerLayout { sizes, norm, .. }: MixerLayout) -> (Norm<'a, X::Weights>, HeadRows) {
         let (rows, size) = (self.needed.count, sizes.linear_value_head_dim);
         let (stride, count) = (sizes.value_width(), sizes.linear_num_value_heads);
@@ -55,14 +55,15 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         Attention { heads, lists: self.lists, rows: self.needed.which, keys: self.all.count, window }
     }
 
-    /// The heads of rows of queries, and those of rows of keys.
+    /// Layouts of the rows of queries and of keys.
     fn head_rows(&self) -> [HeadRows; 2] {
         let Heads { queries: h, keys: k, size, .. } = self.heads;
-        let of = |rows: RowSet, stride, count| HeadRows { rows: rows.count, first: 0, stride, count, size };
-        [of(self.needed, self.heads.query_width(), h), of(self.all, self.heads.key_width(), k)]
+        let rows_of =
+            |rows: RowSet, stride, count| HeadRows { rows: rows.count, first: 0, stride, count, size };
+        [rows_of(self.needed, self.heads.query_width(), h), rows_of(self.all, self.heads.key_width(), k)]
     }
 
-    /// The heads that a norm of queries or keys is taken over.
+    /// Heads over which a norm of queries or keys is taken: single heads, or all of a row as one.
     fn normed_heads(&self, heads: HeadRows) -> HeadRows {
         match self.layer.spec.qk_norm {
             Some(QkNorm::Whole) => HeadRows { count: 1, size: heads.count * heads.size, ..heads },
@@ -70,7 +71,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Norm of the heads of `rows`, in place.
+    /// Applies a norm to the heads of `rows`, in place.
     pub(super) fn norm_heads(
         &mut self,
         norm: Norm<'_, X::Weights>,
@@ -84,7 +85,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.e.head_norm(norm, heads, x, &mut keep.raw, &mut keep.scale);
     }
 
-    /// The input of attention, or of the MLP: `x` after the norm before it, in `to`; without a norm, `x` itself.
+    /// Input of attention or of the MLP: `x` after the norm before it, stored in `to`, or `x` itself without a norm.
     fn norm_before<'b>(
         &mut self,
         norm: Option<Span>,
@@ -100,7 +101,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
-    /// `y = residual + after(linear(x))`: the end of attention, or of the MLP.
+    /// `y = residual + after(linear(x))`, the end of attention and of the MLP.
     fn add_to_residual(
         &mut self,
         linear: Linear,
@@ -121,14 +122,20 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.e.add(rows.count * d, residual, y);
     }
 
-    /// A linear map of the rows whose results are needed; `gathered` is memory for these rows of `x`.
-    fn linear_of_own(&mut self, linear: Linear, x: &X::Buffer, gathered: &mut X::Buffer, y: &mut X::Buffer) {
-        let input = self.own_rows(x, gathered);
+    /// Applies a linear map to the rows whose results are needed. `gathered` is scratch memory for these rows of `x`.
+    fn linear_of_needed(
+        &mut self,
+        linear: Linear,
+        x: &X::Buffer,
+        gathered: &mut X::Buffer,
+        y: &mut X::Buffer,
+    ) {
+        let input = self.needed_rows(x, gathered);
         self.p.linear(self.e, linear, self.needed.count, input, None, y);
     }
 
-    /// The rows of `x` whose results are needed: in `to`, or `x` itself if they are all.
-    fn own_rows<'b>(&mut self, x: &'b X::Buffer, to: &'b mut X::Buffer) -> &'b X::Buffer {
+    /// The rows of `x` whose results are needed: gathered in `to`, or `x` itself if all are.
+    fn needed_rows<'b>(&mut self, x: &'b X::Buffer, to: &'b mut X::Buffer) -> &'b X::Buffer {
         if self.needed.which == Rows::All {
             return x;
         }
@@ -137,7 +144,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
-    /// One layer. Without `output` it stops once all activations for the backward pass are computed.
+    /// Forward pass. Without `output`, it stops once all activations for the backward pass are computed.
     pub(super) fn forward(
         &mut self,
         over: &mut Over<'_, X>,
@@ -157,10 +164,10 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.p.linear(self.e, keys_values, all.count, input, None, &mut saved.kv);
                 if layer.spec.output_gate {
                     self.e.reserve(halves, Holds::Activations, needed.count * queries.outputs);
-                    self.linear_of_own(queries, input, normed_rows, halves);
+                    self.linear_of_needed(queries, input, normed_rows, halves);
                 } else {
                     saved.q.reserve(self.e, needed, queries.outputs);
-                    self.linear_of_own(queries, input, normed_rows, &mut saved.q);
+                    self.linear_of_needed(queries, input, normed_rows, &mut saved.q);
                 }
                 self.attend(cache.as_deref_mut(), saved, result, halves);
             }
@@ -174,32 +181,32 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 saved.inputs.reserve(self.e, all, layout.inputs.outputs);
                 self.p.linear(self.e, layout.inputs, all.count, input, None, &mut saved.inputs);
                 saved.gate.reserve(self.e, needed, layout.gate.outputs);
-                self.linear_of_own(layout.gate, input, normed_rows, &mut saved.gate);
+                self.linear_of_needed(layout.gate, input, normed_rows, &mut saved.gate);
                 self.mix(layout, over, saved, result, convolved);
             }
         }
-        let residual = self.own_rows(x, normed_rows);
+        let residual = self.needed_rows(x, normed_rows);
         let result = self.times_gate(mixed.gate(), result, gated);
         middle.reserve(self.e, needed, self.hidden);
         self.add_to_residual(layer.o, layer.attention.after, result, residual, attended, middle);
         self.mlp(saved, &mut w.normed_rows, &mut w.act, output);
     }
 
-    /// The result of attention, or of a mixer, times its gate, in `to`; without a gate, the result itself.
+    /// Result of attention or of a mixer times its gate, stored in `to`, or `result` itself without a gate.
     fn times_gate<'b>(
         &mut self,
-        by: &X::Buffer,
+        gate: &X::Buffer,
         result: &'b X::Buffer,
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
         let Some(kind) = self.gate() else { return result };
         let len = self.needed.count * self.layer.o.inputs;
         self.e.reserve(to, Holds::Activations, len);
-        self.e.gate(kind, len, by, result, to);
+        self.e.gate(kind, len, gate, result, to);
         to
     }
 
-    /// Function of the layer's output gate, if the layer has one.
+    /// Function of the layer's output gate, or `None` without a gate.
     fn gate(&self) -> Option<Gate> {
         match self.layer.mixing {
             Mixing::Attention(_) => self.layer.spec.output_gate.then_some(Gate::Sigmoid),
@@ -207,7 +214,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// A recurrent mixer, from its projections to the norm of its results.
+    /// The part of a recurrent mixer between its projections and its gate.
     fn mix(
         &mut self,
         layout: MixerLayout,
@@ -218,21 +225,21 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     ) {
         self.e.reserve(convolved, Holds::Activations, self.all.count * layout.sizes.channels());
         result.reserve(self.e, self.needed, layout.sizes.value_width());
-        let (of, inputs) = (self.mixer(layout), &saved.inputs);
+        let (mixer, inputs) = (self.mixer(layout), &saved.inputs);
         match over {
             Over::Pass(cache) => {
-                self.e.convolve(of, cache.as_deref_mut(), inputs, convolved);
+                self.e.convolve(mixer, cache.as_deref_mut(), inputs, convolved);
                 self.e.delta_rule(self.mixer(layout), cache.as_deref_mut(), inputs, convolved, result);
             }
             Over::Step { decoding, cache } => {
-                self.e.step_mixer(of, decoding, cache, inputs, convolved, result);
+                self.e.step_mixer(mixer, decoding, cache, inputs, convolved, result);
             }
         }
         let (norm, heads) = self.mixer_norm(layout);
         self.norm_heads(norm, self.needed, heads, result, &mut saved.norm);
     }
 
-    /// Attention, from its projections to its result. With an output gate, `halves` has the queries with their gates.
+    /// The part of attention between its projections and its gate. With an output gate, `halves` holds queries and gates.
     fn attend(
         &mut self,
         cache: Option<&mut X::Cache>,
@@ -268,7 +275,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.e.attention(self.attention(), q, kv, result, lse);
     }
 
-    /// The norms of queries and of keys.
+    /// Spans of the norms of queries and of keys.
     pub(super) fn qk_norms(&self) -> [Option<Span>; 2] {
         match self.layer.mixing {
             Mixing::Attention(AttentionLayout { q_norm, k_norm, .. }) => [q_norm, k_norm],
@@ -276,7 +283,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// The MLP of a layer, from the sum after attention; `normed` and `act` are memory for its norm and its activation.
+    /// The MLP, from the sum after attention. `normed` and `act` are scratch memory.
     fn mlp(
         &mut self,
         saved: &mut SavedOn<X>,
@@ -299,7 +306,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 output.reserve(self.e, needed, self.hidden);
                 output
             }
-            // Only the norm's scales are needed, not the sum.
+            // Only the norm's scales are needed, not the output.
             None => {
                 self.e.reserve(normed, Holds::Activations, m * self.hidden);
                 normed
@@ -308,7 +315,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.add_to_residual(layer.down, layer.mlp.after, act, middle, transformed, to);
     }
 
-    /// `w.dx` from the derivative by the layer's output to the derivative by its input; the latter only with `through`.
+    /// Backward pass: replaces `w.dx`, the derivative of the layer's output, by the derivative of its input, which is only computed if `through`.
     pub(super) fn backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,
@@ -360,13 +367,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             (Mixed::Recurrent(saved), Mixing::Recurrent(mixer)) => {
                 self.mix_backward(mixer, gradients, saved, w);
             }
-            (Mixed::Attention(kept), Mixing::Attention(_)) => {
-                self.attend_backward(gradients, kept, &saved.result, w);
+            (Mixed::Attention(saved_attention), Mixing::Attention(_)) => {
+                self.attend_backward(gradients, saved_attention, &saved.result, w);
             }
-            _ => unreachable!("the forward pass of this layer has kept its activations"),
+            _ => unreachable!("the forward pass has saved the activations of this kind of layer"),
         }
         let before = layer.attention.before;
-        let [own_map, all_map] = layer.input_maps().map(|&linear| linear);
+        let [needed_map, all_map] = layer.input_maps().map(|&linear| linear);
         let input = match before {
             Some(norm) => {
                 self.e.reserve(&mut w.normed, Holds::Activations, n * d);
@@ -376,8 +383,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             None => x,
         };
         gradients.linear(self.e, all_map, n, &w.dkv, input);
-        let input = self.own_rows(input, &mut w.normed_rows);
-        gradients.linear(self.e, own_map, m, &w.dq, input);
+        let input = self.needed_rows(input, &mut w.normed_rows);
+        gradients.linear(self.e, needed_map, m, &w.dq, input);
         if !through {
             return;
         }
@@ -387,17 +394,17 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             self.e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
             std::mem::swap(&mut w.dx, &mut w.dx_rows);
         }
-        // Without a norm the derivative by the projections' input joins that of the residual.
+        // Without a norm, the derivative through the projections is added to the residual's.
         let (write, to) = match before {
             Some(_) => (Write::Replace, &mut w.dnormed),
             None => (Write::Add, &mut w.dx),
         };
         p.linear_backward_input(self.e, all_map, n, &w.dkv, write, to);
         if predicting {
-            p.linear_backward_input(self.e, own_map, m, &w.dq, Write::Replace, &mut w.normed_rows);
+            p.linear_backward_input(self.e, needed_map, m, &w.dq, Write::Replace, &mut w.normed_rows);
             self.e.scatter_add(d, lists, &w.normed_rows, to);
         } else {
-            p.linear_backward_input(self.e, own_map, m, &w.dq, Write::Add, to);
+            p.linear_backward_input(self.e, needed_map, m, &w.dq, Write::Add, to);
         }
         if let Some(norm) = before {
             let (norm, dx) = (p.norm(norm, n), &mut w.dx);
@@ -405,7 +412,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// The derivatives by a mixer's projections, `w.dkv` and `w.dq`, from the derivative by its result in `w.dout` and the derivative by its gate in `saved`.
+    /// Derivatives of a mixer's projections, in `w.dkv` and `w.dq`, from the derivative of its result in `w.dout` and of its gate in `saved`.
     fn mix_backward(
         &mut self,
         layout: MixerLayout,
@@ -419,13 +426,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.e.reserve(&mut w.mixed, Holds::Activations, n * layout.sizes.channels());
         self.e.convolve(self.mixer(layout), None, inputs, &mut w.mixed);
         self.e.reserve(&mut w.dkv, Holds::Activations, n * layout.sizes.input_width());
-        let (of, gradient) = (self.mixer(layout), gradients.all());
-        self.e.delta_rule_backward(of, gradient, inputs, &w.dout, &mut w.mixed, &mut w.dkv);
+        let (mixer, gradient) = (self.mixer(layout), gradients.all());
+        self.e.delta_rule_backward(mixer, gradient, inputs, &w.dout, &mut w.mixed, &mut w.dkv);
         self.e.convolve_backward(self.mixer(layout), gradients.all(), inputs, &mut w.mixed, &mut w.dkv);
         std::mem::swap(&mut w.dq, gate);
     }
 
-    /// The derivatives by attention's projections, likewise.
+    /// Derivatives of attention's projections, in `w.dq` and `w.dkv`.
     fn attend_backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,
@@ -461,7 +468,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// The derivative by the input of a norm after attention or the MLP, in `to`; without a norm, `dx` itself.
+    /// Derivative of the input of a norm after attention or the MLP, stored in `to`, or `dx` itself without a norm.
     fn through_norm_after<'b>(
         &mut self,
         gradients: &mut Gradients<'_, X>,

@@ -1,4 +1,4 @@
-//! A decoding step: one new token per row, whose keys and values join those in the cache.
+//! A decoding step: one new token per row, whose keys and values are added to the cache.
 
 use crate::activations::Keep;
 use crate::executor::{Executor, HeadRows, Holds, StepAttention};
@@ -10,7 +10,7 @@ use super::workspace::{Kept, SavedAttention, Workspace};
 use super::{Decoder, Parameters, Pass};
 
 impl Decoder {
-    /// Computes one new token per row of a decoding step, with the cache; `w.hidden` gets the final norm of every row.
+    /// Computes one new token per row of a decoding step. Stores the final norm of every row in `w.hidden`.
     pub(crate) fn step<X: Executor>(
         &self,
         e: &mut X,
@@ -26,7 +26,7 @@ impl Decoder {
 }
 
 impl<X: Executor> LayerPass<'_, X> {
-    /// Queries, keys and values of a step's rows, side by side in `qkv`, and the output gate; `halves` is memory for queries with their gates.
+    /// Computes queries, keys and values of a step's rows, concatenated in `qkv`, and the output gate. `halves` is scratch memory for queries with gates.
     pub(super) fn step_projections(
         &mut self,
         layout: AttentionLayout,
@@ -50,7 +50,7 @@ impl<X: Executor> LayerPass<'_, X> {
         }
     }
 
-    /// Attention over the cache, from queries, keys and values in `qkv`.
+    /// Attention to the cache, from queries, keys and values in `qkv`.
     pub(super) fn step_attention(
         &mut self,
         decoding: &X::Decoding,

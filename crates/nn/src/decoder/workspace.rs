@@ -1,4 +1,4 @@
-//! The buffers of a pass: what the forward pass keeps for the backward pass, and the memory that both reuse.
+//! The buffers of a pass: saved activations, and scratch memory.
 
 use std::ops::{Deref, DerefMut, Range};
 
@@ -11,10 +11,10 @@ pub(super) struct RowSet {
     pub(super) count: usize,
 }
 
-/// Rows that the forward pass keeps for the backward pass.
+/// Rows that the forward pass saves for the backward pass.
 pub(super) struct Kept<B> {
     buffer: B,
-    /// Numbers in a row.
+    /// Number of values in a row.
     width: usize,
     which: Rows,
 }
@@ -40,12 +40,12 @@ impl<B> DerefMut for Kept<B> {
 }
 
 impl<B> Kept<B> {
-    /// Makes room for `rows` of `width` activations.
+    /// Reserves memory for `rows` of `width` activations.
     pub(super) fn reserve<X: Memory<Buffer = B>>(&mut self, e: &mut X, rows: RowSet, width: usize) {
         self.reserve_for(e, Holds::Activations, rows, width);
     }
 
-    /// Makes room for `rows` of `width` statistics.
+    /// Reserves memory for `rows` of `width` statistics.
     pub(super) fn reserve_statistics<X: Memory<Buffer = B>>(
         &mut self,
         e: &mut X,
@@ -60,7 +60,7 @@ impl<B> Kept<B> {
         e.reserve(&mut self.buffer, holds, rows.count * width);
     }
 
-    /// Keeps the rows in the ranges that `stays` has for them.
+    /// Retains only the rows in the ranges of `stays`.
     pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, e: &mut X, stays: Stays<'_>) {
         if self.width > 0 {
             let ranges = if self.which == Rows::All { stays.all } else { stays.predicting };
@@ -69,14 +69,14 @@ impl<B> Kept<B> {
     }
 }
 
-/// Rows that stay when families without a derivative are removed: ranges of all rows, and of those that predict.
+/// Rows that remain when trees without a derivative are removed: ranges of all rows, and of the predicting rows.
 #[derive(Clone, Copy)]
 pub(crate) struct Stays<'a> {
     pub(crate) all: &'a [Range<usize>],
     pub(crate) predicting: &'a [Range<usize>],
 }
 
-/// Values that a norm keeps for its backward pass.
+/// Values that a norm saves for its backward pass.
 #[derive(Default)]
 pub(super) struct Normed<B: Default> {
     pub(super) raw: Kept<B>,
@@ -91,9 +91,9 @@ pub(super) struct SavedAttention<B: Default> {
     /// Keys and values.
     pub(super) kv: Kept<B>,
     pub(super) k_norm: Normed<B>,
-    /// log Σ exp of each head's scores.
+    /// Log-sum-exp of each head's scores.
     pub(super) lse: Kept<B>,
-    /// Output gate, if the layer has one.
+    /// Output gate; empty if the layer has none.
     pub(super) gate: Kept<B>,
 }
 
@@ -106,14 +106,14 @@ pub(super) struct SavedMixer<B: Default> {
     pub(super) norm: Normed<B>,
 }
 
-/// Activations of attention or of the mixer in its place.
+/// Saved activations of attention, or of the mixer that replaces it.
 pub(super) enum Mixed<B: Default> {
     Attention(SavedAttention<B>),
     Recurrent(SavedMixer<B>),
 }
 
 impl<B: Default> Mixed<B> {
-    /// Buffers of attention; replaces those of a mixer.
+    /// Buffers for attention; replaces buffers for a mixer.
     pub(super) fn attention(&mut self) -> &mut SavedAttention<B> {
         if let Mixed::Recurrent(_) = self {
             *self = Mixed::Attention(SavedAttention::default());
@@ -124,7 +124,7 @@ impl<B: Default> Mixed<B> {
         }
     }
 
-    /// Buffers of a recurrent mixer; replaces those of attention.
+    /// Buffers for a recurrent mixer; replaces buffers for attention.
     pub(super) fn recurrent(&mut self) -> &mut SavedMixer<B> {
         if let Mixed::Attention(_) = self {
             *self = Mixed::Recurrent(SavedMixer::default());
@@ -143,7 +143,7 @@ impl<B: Default> Mixed<B> {
     }
 }
 
-/// Activations that one layer keeps.
+/// Saved activations of one layer.
 pub(super) struct Saved<B: Default> {
     /// `1 / rms` of the norm before attention.
     pub(super) scale: Kept<B>,
@@ -177,13 +177,13 @@ impl<B: Default> Default for Saved<B> {
 }
 
 impl<B: Default> Saved<B> {
-    /// Keeps the rows of families that have a derivative.
+    /// Retains only the rows of trees that have a derivative.
     pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, e: &mut X, stays: Stays<'_>) {
         let Saved { scale, mixed, result, attended, middle, mlp_scale, gate_up, transformed } = self;
-        for kept in [scale, result, middle, mlp_scale, gate_up] {
-            kept.keep_rows(e, stays);
+        for rows in [scale, result, middle, mlp_scale, gate_up] {
+            rows.keep_rows(e, stays);
         }
-        let (kept, norms) = match mixed {
+        let (buffers, norms) = match mixed {
             Mixed::Attention(SavedAttention { q, q_norm, kv, k_norm, lse, gate }) => {
                 (vec![q, kv, lse, gate], vec![attended, transformed, q_norm, k_norm])
             }
@@ -191,22 +191,22 @@ impl<B: Default> Saved<B> {
                 (vec![inputs, gate], vec![attended, transformed, norm])
             }
         };
-        for kept in
-            kept.into_iter().chain(norms.into_iter().flat_map(|norm| [&mut norm.raw, &mut norm.scale]))
+        for rows in
+            buffers.into_iter().chain(norms.into_iter().flat_map(|norm| [&mut norm.raw, &mut norm.scale]))
         {
-            kept.keep_rows(e, stays);
+            rows.keep_rows(e, stays);
         }
     }
 }
 
 pub(crate) type Workspace<X> = Buffers<<X as Memory>::Buffer>;
 
-/// Buffers of one executor, which grow to the largest pass and are reused.
+/// Buffers of one executor. They grow to the largest pass and are reused.
 #[derive(Default)]
 pub(crate) struct Buffers<B: Default> {
-    /// Input of each layer, then of the final norm.
+    /// Input of each layer, and of the final norm.
     pub(super) inputs: Vec<Kept<B>>,
-    /// By layer. If not all layers keep their activations, those of a kind share the place of the first.
+    /// Activations by layer. Unless all are kept, layers of a kind share the entry of the first.
     pub(super) saved: Vec<Saved<B>>,
     pub(super) normed: B,
     pub(super) normed_rows: B,
@@ -222,9 +222,9 @@ pub(crate) struct Buffers<B: Default> {
     /// Output of the final norm: rows that predict.
     pub(super) hidden: Kept<B>,
     pub(super) hidden_scale: Kept<B>,
-    /// Two numbers of each predicting row, for the backward pass of the head.
+    /// Two values per predicting row, for the head's backward pass.
     pub(super) head_saved: Kept<B>,
-    /// Logits of the last pass, if they are kept; on a GPU, otherwise, those of some rows.
+    /// Logits of the last pass if they are stored; otherwise scratch memory on a GPU.
     pub(super) logits: Kept<B>,
     pub(super) keeps_logits: bool,
     /// Scores of the picks, then their derivatives.
@@ -234,7 +234,7 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) dnormed: B,
     pub(super) dout: B,
     pub(super) dq: B,
-    /// Derivative by keys and values, or by a mixer's inputs.
+    /// Derivative of keys and values, or of a mixer's inputs.
     pub(super) dkv: B,
 }
 

@@ -1,11 +1,10 @@
 //! LoRA in the engine: factors and merged weights.
 //!
-//! Matrices that are quantized keep their values: every pass adds `scale · B A x` to their results, in sampling, scoring and training alike.
+//! Quantized matrices don't change: every pass adds `scale · B A x` to their results, in sampling, scoring and training alike.
 //!
-//! Other weights are always `W0 + scale · B A`, recomputed after each update from the base weights and the factors. A resumed run therefore computes
-//! the same as the interrupted one, and rounding doesn't accumulate. The base weights of adapted matrices are kept for this, in 16 bits if that is
-//! exact, as for models stored in bfloat16. (Mapping the checkpoint instead would save this memory, but would not work for weights from other
-//! sources.)
+//! Other adapted matrices always are `W0 + scale · B A`, recomputed after each update from the base weights and the factors. A resumed run therefore
+//! computes the same as an uninterrupted one, and rounding errors don't accumulate. The base weights are stored for this, in 16 bits if that is
+//! exact, as for models stored in bfloat16. (Mapping the checkpoint instead would save this memory, but wouldn't work for weights from other sources.)
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -17,29 +16,29 @@ use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConf
 use crate::quantized::BaseFormat;
 use crate::weights::{Dtype, TensorFile, TensorWriter, write_json};
 
-/// The adapter state of an engine.
+/// Adapter state of an engine.
 pub(crate) struct Adapters {
     config: LoraConfig,
     pub(super) layout: AdapterLayout,
-    /// Whether passes compute with the factors, and not with the base weights alone.
+    /// Whether passes apply the update; if not, they compute with the base weights alone.
     pub(super) applied: bool,
 }
 
-/// The factors that passes apply beside the weights, if there are such.
+/// Layout of the factors that passes apply separately from the weights, or `None` if there are none.
 pub(super) fn unmerged(adapters: &Option<Adapters>) -> Option<&AdapterLayout> {
     adapters.as_ref().filter(|adapters| adapters.applied && !adapters.layout.merged).map(|a| &a.layout)
 }
 
 impl Engine {
-    /// Adds LoRA's factors to the matrices that `lora` names. From now on only the factors are trained; nothing else has a gradient or optimizer state.
-    /// The weights are unchanged at first: `B` is 0, and `A` uniform within `1 / √inputs` from `uniform`, which gives numbers in [0, 1), as in PEFT.
+    /// Adds LoRA's factors to the matrices that `lora` selects. From then on only the factors are trained, and nothing else has a gradient or optimizer state.
+    /// Initially the weights are unchanged: `B` is 0, and `A` is uniform within `1 / √inputs`, from `uniform`, which returns numbers in [0, 1), as in PEFT.
     /// An existing gradient or optimizer state is dropped.
-    /// Fails if a setting is impossible ([`LoraConfig::check`]), or the engine has adapters already.
+    /// Returns an error if a setting is invalid ([`LoraConfig::check`]), or the engine already has adapters.
     pub fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> {
         self.device.forget_prompts();
         lora.check()?;
         if self.adapters.is_some() {
-            return Err(Error::request("lora", "an engine that has adapters", "one without"));
+            return Err(Error::request("lora", "an engine that has adapters", "an engine without adapters"));
         }
         let config = lora.of_model(&self.decoder.layout)?;
         let layout = AdapterLayout::new(&self.decoder.layout, &config);
@@ -56,13 +55,13 @@ impl Engine {
         Ok(())
     }
 
-    /// LoRA's settings, where the engine has adapters.
+    /// LoRA settings, or `None` without adapters.
     pub fn lora(&self) -> Option<&LoraConfig> {
         self.adapters.as_ref().map(|adapters| &adapters.config)
     }
 
-    /// Whether the weights are those with adapters (as at first) or, bit for bit, the base model's: what a reference policy needs, without a second model.
-    /// Gradients can only be accumulated, and updates made, with them.
+    /// Sets whether the weights include the adapters (the default) or are, bit for bit, the base model's, as for a reference policy without a second model.
+    /// Gradients and updates require the adapters.
     ///
     /// # Panics
     /// If the engine has no adapters.
@@ -76,8 +75,8 @@ impl Engine {
     }
 
     /// Writes the factors as PEFT does: `adapter_model.safetensors`, in f32, and `adapter_config.json` with `base` as the base model's name or path.
-    /// The folder is created if necessary and must not contain an adapter.
-    /// Fails if the folder can't be written or holds an adapter, or a factor is not finite.
+    /// The folder is created if necessary.
+    /// Returns an error if the folder can't be written or contains an adapter, or a factor is not finite.
     ///
     /// # Panics
     /// If the engine has no adapters.
@@ -86,7 +85,7 @@ impl Engine {
         std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
         for path in [dir.join(ADAPTER_WEIGHTS), dir.join(ADAPTER_CONFIG)] {
             if path.exists() {
-                let wanted = "a folder without one; remove it or choose another";
+                let wanted = "a folder without an adapter; remove it or choose another folder";
                 return Err(Error::file(path, "an adapter", wanted));
             }
         }
@@ -104,23 +103,23 @@ impl Engine {
         write_json(&dir.join(ADAPTER_CONFIG), &adapters.config.to_json(base))
     }
 
-    /// Loads an adapter in PEFT's layout. An engine without adapters gets the folder's settings; one with adapters must have the same settings.
-    /// Fails if the folder is not an adapter of this model, uses what is not supported (the setting is named), or has other settings. Nothing has changed
-    /// then.
+    /// Loads an adapter in PEFT's layout. An engine without adapters takes the folder's settings; otherwise they must be equal to the engine's.
+    /// Returns an error, without changing the engine, if the folder is not an adapter of this model, uses an unsupported setting (which is named), or has other
+    /// settings.
     pub fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
         self.device.forget_prompts();
         let lora = LoraConfig::read(dir)?.0.of_model(&self.decoder.layout)?;
-        if let Some(own) = self.lora().filter(|own| **own != lora) {
+        if let Some(settings) = self.lora().filter(|settings| **settings != lora) {
             return Err(Error::file(
                 dir.join(ADAPTER_CONFIG),
                 format!("{lora:?}"),
-                format!("{own:?}, as the engine was adapted"),
+                format!("{settings:?} as in the engine"),
             ));
         }
         self.read_factors(dir, &lora, &BTreeSet::new())
     }
 
-    /// The factors in the layers of an adapter with these settings; `used` are the names of its file that belong to other tensors.
+    /// Reads the factors in the layers of an adapter with these settings. `used` are the names in its file that belong to other tensors.
     pub(super) fn read_factors(
         &mut self,
         dir: &Path,
@@ -129,14 +128,14 @@ impl Engine {
     ) -> Result<(), Error> {
         let layout = AdapterLayout::new(&self.decoder.layout, lora);
         let path = weights_of(dir)?;
-        // One that names no format may be PEFT's, trained on any.
-        let (trained, own) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
-        if trained.is_some() && trained != own {
+        // If the file names no format, it may be PEFT's, trained on any.
+        let (trained, base) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
+        if trained.is_some() && trained != base {
             let name = |format: Option<BaseFormat>| format.map_or("none", BaseFormat::name);
             return Err(Error::file(
                 path,
                 format!("an adapter trained on a base in the format {}", name(trained)),
-                format!("{}, the format of this base", name(own)),
+                format!("one for {}, the format of this base", name(base)),
             ));
         }
         let file = TensorFile::open(&path)?;
@@ -153,7 +152,7 @@ impl Engine {
                 format!("the factors of {}", lora.targets.join(", ")),
             ));
         }
-        // Factors are small: held once, so that one that isn't finite changes nothing.
+        // Factors are small. Read all of them first, so that one that isn't finite leaves the engine unchanged.
         let values: Vec<Vec<f32>> =
             layout.tensors.iter().map(|tensor| file.tensor(&tensor.name)).collect::<Result<_, _>>()?;
         if lora.targets.is_empty() {
@@ -169,8 +168,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Overwrites one of LoRA's factors, by its PEFT name.
-    /// Fails if there is no such factor, or it has another length.
+    /// Replaces one of LoRA's factors, by its PEFT name.
+    /// Returns an error if the factor doesn't exist or has another length.
     ///
     /// # Panics
     /// If the engine has no adapters.
@@ -183,13 +182,13 @@ impl Engine {
         Ok(())
     }
 
-    /// LoRA's factors under PEFT's names, `A` before `B`, in the order of the checkpoint; none without adapters.
+    /// LoRA's factors under PEFT's names, `A` before `B`, in the checkpoint's order; empty without adapters.
     pub fn adapter_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = if self.lora().is_some() { self.trained() } else { &[] };
         self.named(Store::Factors, tensors)
     }
 
-    /// Computes the adapted matrices from base and factors, where they are merged.
+    /// Computes the adapted matrices from base and factors, if they are merged.
     pub(super) fn merge(&mut self) {
         if let Some(adapters) = self.adapters.as_ref().filter(|adapters| adapters.layout.merged) {
             self.device.backend_mut().merge(&adapters.layout, adapters.applied);

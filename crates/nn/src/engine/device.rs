@@ -1,11 +1,11 @@
-//! What runs on the executors of a device: passes of a batch, and generation.
+//! Work on the executors of a device: passes over a batch, and generation.
 
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use super::generate::Generation;
-use super::pass::{Request, Score, Wanted};
+use super::pass::{Output, Request, Score};
 use super::worker::Worker;
 use crate::backend::{Backend, Executors, Lane, Work};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
@@ -34,16 +34,16 @@ pub(super) trait OnDevice: Send + Sync {
 
     fn backend_mut(&mut self) -> &mut dyn Backend;
 
-    /// Forgets the prompts whose keys and values are in the cache: the weights change, or the memory is needed.
+    /// Drops cached prompts, because the weights change or the memory is needed.
     fn forget_prompts(&mut self);
 
-    /// Runs the families of each share on an executor.
+    /// Runs each share of trees on an executor.
     fn pass(&mut self, request: &Request<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error>;
 
     /// Runs each share of jobs on an executor.
     fn generate(
         &mut self,
-        of: Generation<'_>,
+        generation: Generation<'_>,
         shares: &[Vec<Job<'_>>],
         on_done: &mut DoneFn<'_>,
     ) -> Result<(), Error>;
@@ -67,9 +67,9 @@ impl<D: Executors> OnDevice for OnBackend<D> {
     }
 
     fn pass(&mut self, request: &Request<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error> {
-        let work = if matches!(request.wanted, Wanted::Gradient(_)) { Work::Accumulate } else { Work::Score };
+        let work = if matches!(request.output, Output::Gradient(_)) { Work::Accumulate } else { Work::Score };
         if work == Work::Accumulate && !self.backend.has_gradient() {
-            // The gradient may need the memory of keys and values that were kept for the next rollout.
+            // The gradient may need the memory of cached keys and values.
             self.forget_prompts();
             self.workers.iter_mut().for_each(|worker| worker.cache = Default::default());
         }
@@ -95,11 +95,11 @@ impl<D: Executors> OnDevice for OnBackend<D> {
 
     fn generate(
         &mut self,
-        of: Generation<'_>,
+        generation: Generation<'_>,
         shares: &[Vec<Job<'_>>],
         on_done: &mut DoneFn<'_>,
     ) -> Result<(), Error> {
-        let Generation { decoder, chunk_tokens, unmerged, request, longest, reach, mut rollout } = of;
+        let Generation { decoder, chunk_tokens, unmerged, request, longest, reach, mut rollout } = generation;
         let (sampling, executors, state) = (request.sampling, shares.len(), self.backend.state_pages());
         let needed = match request.feed {
             Some(_) => pages_needed(state, longest, 1, 1) + 1,
@@ -110,10 +110,10 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             self.forget_prompts();
         }
         self.workers.iter_mut().for_each(|worker| worker.tree.keep = keep);
-        // Another limit would be another cache, without the prompts in this one.
-        let kept = self.workers.first().map_or(0, |worker| worker.tree.limit);
+        // A cache that is kept keeps its limit; another limit would require another cache.
+        let kept_limit = self.workers.first().map_or(0, |worker| worker.tree.limit);
         let limit = match sampling.max_cached_tokens {
-            _ if kept > 0 => kept,
+            _ if kept_limit > 0 => kept_limit,
             Some(tokens) => {
                 let limit = tokens / PAGE / executors.max(1);
                 if limit < needed && executors > 0 {
@@ -121,7 +121,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
                         "max_cached_tokens",
                         tokens.to_string(),
                         format!(
-                            "at least {}: {executors} batches side by side, a prompt of {longest} tokens and max_new_tokens {}",
+                            "at least {}; {executors} batches run at the same time, the longest prompt has {longest} tokens, and max_new_tokens is {}",
                             needed * PAGE * executors,
                             sampling.max_new_tokens
                         ),
@@ -132,15 +132,15 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             None => (self.backend.cached_tokens(executors.max(1), &rollout) / PAGE).max(needed),
         };
         let limit = match request.feed {
-            // Half of what is left: other engines may be on the device, and an update follows.
-            Some(_) if kept == 0 && sampling.max_cached_tokens.is_none() => {
+            // Half of the free memory: other engines may use the device, and an update follows.
+            Some(_) if kept_limit == 0 && sampling.max_cached_tokens.is_none() => {
                 (limit / 2).min(rollout.cached_tokens / PAGE).max(needed)
             }
             _ => limit,
         };
         rollout.cached_tokens = rollout.cached_tokens.min(limit * PAGE);
-        if kept == 0 && !self.backend.fits(&rollout) {
-            // Gradient and activations of an update are not needed now: keys and values take their place.
+        if kept_limit == 0 && !self.backend.fits(&rollout) {
+            // Free the gradient and activations of updates, which aren't needed now.
             self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
             self.workers.iter_mut().for_each(|worker| worker.tree.keep = keep);
             self.backend.free_update();
@@ -161,7 +161,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
                 Option<mpsc::Sender<Completion>>,
                 Result<(), Error>,
             ) = task;
-            // Dropped at the end, which ends the receiver.
+            // Dropped at the end of the task; when all are, the receiver ends.
             let sender = sender.take().expect("a task runs once");
             let mut emit = |completion| {
                 if cancelled.load(Ordering::Relaxed) || sender.send(completion).is_err() {
@@ -174,7 +174,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             let executor = &mut Checked::new(executor, decoder.checked_layout());
             let parameters = decoder.parameters(weights, factors.zip(unmerged));
             let most_slots = match request.feed {
-                // The same for all requests, whose keys and values stay.
+                // The same for all requests, so that the cache can be kept.
                 Some(_) => limit * PAGE,
                 None => slots_needed(jobs).min(PAGE * pages_of_keys(limit, state, reach)),
             };
@@ -197,7 +197,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             if !tree.keep {
                 executor.shrink_cache(cache, KEPT_BYTES);
             } else if tree.is_empty() {
-                // Cancelled or failed.
+                // The generation was cancelled or failed.
                 (tree.keep, tree.limit) = (false, 0);
                 executor.shrink_cache(cache, KEPT_BYTES);
             }

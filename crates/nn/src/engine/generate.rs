@@ -14,16 +14,16 @@ use crate::generate::{self, DoneFn, Fed, Feed, Job, Prompt, Request, StopFn, Uni
 use crate::lora::AdapterLayout;
 use crate::sampling::{Rollout, Sampling};
 
-/// Samples for whose buffers a generation with a feed has room at least; more wait, or take what memory is left.
+/// Minimum number of samples for which a generation with a feed reserves buffers. More samples wait, or use other free memory.
 const FED_SAMPLES: usize = 256;
 
 impl Engine {
     /// Samples completions of `prompts`.
     ///
-    /// Every draw is `uniform(prompt, sample, position)`, so a sample does not depend on what else is sampled. `stop`, if given, is called with a
-    /// completion's tokens after each draw and ends it by returning `true`. `on_done` receives completions as they finish, in an order that may
-    /// differ between runs, and ends generation by breaking.
-    /// Fails if a setting is out of range, the bound on cached tokens is too small for one sequence, or logits are not finite.
+    /// Every draw is `uniform(prompt, sample, position)`, so a sample doesn't depend on what else is sampled. `stop`, if given, is called with a
+    /// completion's tokens after each draw, and ends the completion by returning `true`. `on_done` receives completions as they finish, in an order that
+    /// may differ between runs, and ends generation by breaking.
+    /// Returns an error if a setting is out of range, the limit on cached tokens is too small for one sequence, or logits are not finite.
     ///
     /// # Panics
     /// If a prompt is empty or has a token outside the vocabulary.
@@ -41,7 +41,7 @@ impl Engine {
             assert!(!prompt.tokens.is_empty(), "prompt {index} is empty");
             assert!(
                 prompt.tokens.iter().all(|&t| (t as usize) < v),
-                "prompt {index} leaves the vocabulary of {v}"
+                "prompt {index} has a token outside of the vocabulary of {v}"
             );
         }
         let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
@@ -52,14 +52,15 @@ impl Engine {
         self.run_generation(&shares, (longest, rollout), &request, on_done)
     }
 
-    /// Samples completions of prompts that arrive while it runs: those of `feed`, until it has none and all are done.
+    /// Samples completions of prompts that arrive from `feed` while it runs. Returns when the feed has none and all completions are done.
     ///
-    /// `longest` bounds the tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay in the
-    /// cache until their memory or the weights change, so a prompt that begins like an earlier one, or like one with its completion, has only its end
-    /// computed ([`Completion::cached`](crate::Completion::cached) says how much was there); its log-probabilities then differ by rounding. `on_done` as in [`Engine::generate`].
+    /// `longest` is the maximum number of tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay
+    /// in the cache until their memory is needed or the weights change. Of a prompt that begins like an earlier one, or like one with its completion, only the
+    /// rest is then computed ([`Completion::cached`](crate::Completion::cached) counts the cached tokens), and its log-probabilities differ by rounding.
+    /// `on_done` works as in [`Engine::generate`].
     ///
     /// # Panics
-    /// If a prompt of the feed is empty, has a token outside the vocabulary or leaves no room within `longest`.
+    /// If a prompt of the feed is empty, has a token outside the vocabulary, or exceeds `longest`.
     pub fn generate_fed(
         &mut self,
         feed: &dyn Feed,
@@ -87,7 +88,7 @@ impl Engine {
         self.run_generation(&vec![Vec::new(); executors], (longest, rollout), &request, on_done)
     }
 
-    /// Runs shares of jobs on as many executors. `longest`: tokens of the longest prompt, without a feed; with one, of a prompt and its completion.
+    /// Runs each share of jobs on an executor. `longest` is the number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
     fn run_generation(
         &mut self,
         shares: &[Vec<Job<'_>>],
@@ -100,26 +101,26 @@ impl Engine {
         self.reach(reach)?;
         let (decoder, chunk_tokens) = (&self.decoder, self.chunk_tokens);
         let unmerged = unmerged(&self.adapters);
-        let of = Generation { decoder, chunk_tokens, unmerged, request, longest, reach, rollout };
-        self.device.generate(of, shares, on_done).map_err(|error| self.diagnose(error))
+        let generation = Generation { decoder, chunk_tokens, unmerged, request, longest, reach, rollout };
+        self.device.generate(generation, shares, on_done).map_err(|error| self.diagnose(error))
     }
 }
 
-/// A generation with its model.
+/// A generation request with its model.
 pub(super) struct Generation<'a> {
     pub(super) decoder: &'a Decoder,
     pub(super) chunk_tokens: usize,
-    /// The factors that are applied beside the weights.
+    /// Layout of the factors that are applied separately from the weights.
     pub(super) unmerged: Option<&'a AdapterLayout>,
     pub(super) request: &'a Request<'a>,
-    /// Tokens of the longest prompt; with a feed, of a prompt and its completion.
+    /// Number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
     pub(super) longest: usize,
-    /// Tokens of the longest sequence.
+    /// Number of tokens of the longest sequence.
     pub(super) reach: usize,
     pub(super) rollout: Rollout,
 }
 
-/// The sizes of the largest share: the maximum of each.
+/// Sizes of a share that is at least as large as each share.
 fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize) -> Rollout {
     let most = |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);
     let cached = |jobs: &[Job<'_>]| generate::slots_needed(jobs);
@@ -133,8 +134,8 @@ fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize
     }
 }
 
-/// Distributes prompts over executors by cost; with fewer prompts than executors, the samples of a prompt are distributed. Executors without work are
-/// left out.
+/// Distributes prompts over executors by cost. If there are fewer prompts than executors, the samples of a prompt are distributed. Executors without work
+/// are omitted.
 fn share_prompts<'a>(prompts: &[Prompt<'a>], speeds: &[usize], max_new_tokens: usize) -> Vec<Vec<Job<'a>>> {
     let parts = speeds.len().div_ceil(prompts.len().max(1));
     let mut jobs = Vec::new();
@@ -145,7 +146,7 @@ fn share_prompts<'a>(prompts: &[Prompt<'a>], speeds: &[usize], max_new_tokens: u
             let samples = start + count * part / parts..start + count * (part + 1) / parts;
             if !samples.is_empty() {
                 let tokens = Cow::Borrowed(prompt.tokens);
-                jobs.push(Job { prompt: index, tokens, samples, most: max_new_tokens });
+                jobs.push(Job { prompt: index, tokens, samples, max_new_tokens });
             }
         }
     }

@@ -1,4 +1,4 @@
-//! The ways to make an engine: fresh weights, a checkpoint, a checkpoint with an adapter.
+//! Ways to create an engine: fresh weights, a checkpoint, or a checkpoint with an adapter.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -20,17 +20,17 @@ use crate::quantized::BaseFormat;
 use crate::switch;
 use crate::weights::{Checkpoint, TensorFile};
 
-/// Parameters from which products decide how long a step takes.
+/// Minimum number of parameters for which products dominate the time of a step.
 const LARGE: usize = 100_000_000;
 
 impl Engine {
-    /// A decoder with fresh weights: matrices normal with standard deviation `std`, biases 0, norms 1. `normal` gives the standard normal number of
-    /// an index; it is called from several threads at the same time.
-    /// Fails if the threads can't be started, the environment variable `FGRPO_SIMD` names an instruction set that isn't there, or there is no such GPU or too
-    /// little memory on it.
+    /// Creates a decoder with fresh weights: matrices are normal with standard deviation `std`, biases 0, norms 1. `normal` returns the standard normal number
+    /// with an index; it is called from several threads at the same time.
+    /// Returns an error if the threads can't be started, the environment variable `FGRPO_SIMD` names an unsupported instruction set, or the GPU doesn't exist or
+    /// has too little memory.
     ///
     /// # Panics
-    /// If the device has no threads, or the configuration's sizes are impossible.
+    /// If the device has no threads, or a size in the configuration is impossible.
     pub fn init(
         config: &Config,
         std: f32,
@@ -40,10 +40,10 @@ impl Engine {
         Engine::init_with_base(config, std, normal, None, device)
     }
 
-    /// [`Engine::init`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
+    /// Like [`Engine::init`], with the layers' matrices in the quantized format `base` if given. They are frozen, and can only be trained through adapters.
     ///
     /// # Panics
-    /// As [`Engine::init`].
+    /// See [`Engine::init`].
     pub fn init_with_base(
         config: &Config,
         std: f32,
@@ -56,8 +56,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The decoder of a checkpoint, its weights in f32.
-    /// Fails if a tensor is missing or of another shape, the threads can't be started, or there is no such GPU or too little memory on it.
+    /// Opens a checkpoint, with its weights in f32.
+    /// Returns an error if a tensor is missing or has another shape, the threads can't be started, or the GPU doesn't exist or has too little memory.
     ///
     /// # Panics
     /// If the device has no threads.
@@ -65,24 +65,27 @@ impl Engine {
         Engine::open_with_base(checkpoint, None, device)
     }
 
-    /// [`Engine::open`] with the matrices of the layers in a `base` format, if one is given: they are frozen, and can only be trained through adapters.
-    /// Each is converted when it is read, so that memory never holds a second model. Those that bitsandbytes has converted to NF4 are taken as they are;
-    /// without a `base`, they have their values in full.
-    /// Fails as [`Engine::open`], or if the checkpoint is in another format.
+    /// Like [`Engine::open`], with the layers' matrices in the quantized format `base` if given. They are frozen, and can only be trained through adapters.
+    /// Each is quantized when it is read, so memory never holds a second model. Matrices that are stored in bitsandbytes' NF4 are used unchanged, or
+    /// dequantized without a `base`.
+    /// Also returns an error if the checkpoint is quantized in another format.
     ///
     /// # Panics
-    /// As [`Engine::open`].
+    /// See [`Engine::open`].
     pub fn open_with_base(
         checkpoint: &Checkpoint,
         base: Option<BaseFormat>,
         device: &Device,
     ) -> Result<Engine, Error> {
         let (_, quantized) = checkpoint.layer_matrices();
-        if let Some(wanted) = base.filter(|&base| quantized > 0 && base != BaseFormat::Nf4) {
+        if let Some(base) = base.filter(|&base| quantized > 0 && base != BaseFormat::Nf4) {
             return Err(Error::file(
                 checkpoint.path(),
                 format!("{quantized} matrices in the format nf4"),
-                format!("lora.base = \"nf4\", or a checkpoint without such for {:?}", wanted.name()),
+                format!(
+                    "lora.base = \"nf4\", or a checkpoint without quantized matrices for {:?}",
+                    base.name()
+                ),
             ));
         }
         let mut engine = Engine::zeros(checkpoint.config(), base, device)?;
@@ -92,12 +95,12 @@ impl Engine {
         Ok(engine)
     }
 
-    /// [`Engine::open_with_base`] with an adapter in PEFT's layout. What it trains outside of the layers' matrices (whole modules, factors of embedding
-    /// and head) becomes part of the model's own weights; a head that is tied to the embedding is then one of its own if the adapter makes it differ.
-    /// Fails as [`Engine::open_with_base`], or if the folder is not an adapter of this model or uses what is not supported; the setting is named.
+    /// Like [`Engine::open_with_base`], with an adapter in PEFT's layout. Tensors that it trains outside of the layers' matrices (whole modules, factors of
+    /// embedding and head) become part of the model's weights; a head that is tied to the embedding becomes separate if the adapter makes them differ.
+    /// Also returns an error if the folder is not an adapter of this model or uses an unsupported setting, which is named.
     ///
     /// # Panics
-    /// As [`Engine::open`].
+    /// See [`Engine::open`].
     pub fn open_adapted(
         checkpoint: Checkpoint,
         base: Option<BaseFormat>,
@@ -128,7 +131,7 @@ impl Engine {
                 adapter.tensor((&name, &shape), tied, &file, &values, &mut used)?
             {
                 if base.is_some() && name.starts_with("model.layers.") && shape.len() == 2 {
-                    return Err(refuse(&name, "none of the matrices that the base has in a format"));
+                    return Err(refuse(&name, "no matrix that is quantized in the base"));
                 }
                 if let Some(Update { sizes, a, b, scale }) = update {
                     add_update(sizes, [&a, &b], scale, &mut values);
@@ -147,7 +150,7 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The engine without layer checks, with weights of 0.
+    /// Creates an engine without layer checks, with weights of 0.
     fn unchecked(config: &Config, base: Option<BaseFormat>, device: &Device) -> Result<Engine, Error> {
         if !matches!(device, Device::Cpu { .. }) {
             config.check_on_gpus()?;
@@ -162,30 +165,34 @@ impl Engine {
                 return Ok(Engine::new(decoder, backend));
             }
             Device::Cuda { gpu, precision, moments, exact } => {
-                let opened = fgrpo_cuda::Gpu::open(gpu, None)
+                let gpu = fgrpo_cuda::Gpu::open(gpu, None)
                     .map_err(|source| Error::Device { source, remedy: NO_GPU })?;
-                (Arc::new(opened), precision, moments, exact)
+                (Arc::new(gpu), precision, moments, exact)
             }
             #[cfg(feature = "cuda-emulator")]
             Device::CudaEmulated { memory, precision, moments, exact, lost_after } => {
-                let made = fgrpo_cuda::emulated::Emulated::with_memory(0, memory).lost_after(lost_after);
-                (Arc::new(made), precision, moments, exact)
+                let emulated = fgrpo_cuda::emulated::Emulated::with_memory(0, memory).lost_after(lost_after);
+                (Arc::new(emulated), precision, moments, exact)
             }
         };
         if precision == Precision::F32 && decoder.layout.len >= LARGE {
             tracing::warn!(
-                "compute.precision is \"f32\": products of this model run 10 to 15 times faster in \"bf16\", on tensor cores"
+                "compute.precision is \"f32\"; with \"bf16\" the products of this model run 10 to 15 times faster, on tensor cores"
             );
         }
         let backend = CudaBackend::new(config, &decoder.layout, precision, moments, exact, driver)?;
         Ok(Engine::new(decoder, backend))
     }
 
-    /// Reads all tensors again from a checkpoint of the same sizes, with its weights in f32. Gradient and optimizer state stay.
-    /// Fails if the engine has adapters, or a tensor is missing or of another shape; the weights are then unknown.
+    /// Reads all tensors again from a checkpoint with the same sizes. Gradient and optimizer state are retained.
+    /// Returns an error if the engine has adapters, or a tensor is missing or has another shape; the weights are then unspecified.
     pub fn reload(&mut self, checkpoint: &Checkpoint) -> Result<(), Error> {
         if self.lora().is_some() {
-            return Err(Error::request("reload", "an engine that has adapters", "one without"));
+            return Err(Error::request(
+                "reload",
+                "an engine that has adapters",
+                "an engine without adapters",
+            ));
         }
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
         self.fill_with(&mut read, &|_| Ok(None))

@@ -1,4 +1,4 @@
-//! Passes of a batch through the network: scores, gradients, logits.
+//! Passes over a batch: scores, gradients, logits.
 
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
@@ -15,39 +15,39 @@ use crate::executor::{Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;
 use crate::segments::{Batch, Family};
 
-/// (prediction, log-probability, entropy).
+/// (Prediction, log-probability, entropy).
 pub(super) type Score = (usize, f32, f32);
 
-/// The shared state of all executors of a pass.
+/// A pass over a batch, shared by all executors.
 pub(super) struct Request<'a> {
     decoder: &'a Decoder,
     adapters: Option<&'a AdapterLayout>,
-    /// The factors that are applied beside the weights.
+    /// Layout of the factors that are applied separately from the weights.
     unmerged: Option<&'a AdapterLayout>,
     batch: &'a Batch,
     chunk_tokens: usize,
     temperature: f32,
     keep: Keep,
-    pub(super) wanted: Wanted<'a>,
+    pub(super) output: Output<'a>,
 }
 
-/// The results of a pass.
+/// Results to compute in a pass.
 #[derive(Clone, Copy)]
-pub(super) enum Wanted<'a> {
+pub(super) enum Output<'a> {
     Scores,
-    /// Scores, and the gradient of a loss, which is added.
+    /// Scores, and the gradient of a loss, which is added to the existing gradient.
     Gradient(&'a LossFn<'a>),
-    /// Logits of the predictions in place of scores: `[predictions, V]`.
+    /// Logits of the predictions instead of scores: `[predictions, V]`.
     Logits(&'a Mutex<Vec<f32>>),
 }
 
 impl Engine {
-    /// Scores the batch, calls `loss` for each family's derivatives and ADDS their gradient. Families whose derivatives are all zero need no backward
-    /// pass. Returns the scores and what `loss` returned for each family with predictions, in their order.
-    /// Fails if the scores aren't finite, or the device fails; the gradient is then incomplete and must be zeroed.
+    /// Scores the batch, calls `loss` for the derivatives of each tree, and adds their gradient to the existing gradient. Trees whose derivatives are all zero
+    /// skip the backward pass. Returns the scores, and the results of `loss` for the trees with predictions, in their order.
+    /// Returns an error if the scores aren't finite or the device fails; the gradient is then incomplete and must be zeroed.
     ///
     /// # Panics
-    /// As [`Engine::score`].
+    /// See [`Engine::score`].
     pub fn accumulate<S: Send>(
         &mut self,
         batch: &Batch,
@@ -57,44 +57,44 @@ impl Engine {
         let returned = Mutex::new(Vec::new());
         let loss = |scores: FamilyScores<'_>| {
             let family = scores.family;
-            let own = loss(scores);
-            returned.lock().unwrap_or_else(PoisonError::into_inner).push((family, own));
+            let result = loss(scores);
+            returned.lock().unwrap_or_else(PoisonError::into_inner).push((family, result));
         };
-        let scores = self.pass(batch, temperature, Wanted::Gradient(&loss))?;
+        let scores = self.pass(batch, temperature, Output::Gradient(&loss))?;
         let mut returned = returned.into_inner().unwrap_or_else(PoisonError::into_inner);
         returned.sort_unstable_by_key(|(family, _)| *family);
-        Ok((scores, returned.into_iter().map(|(_, own)| own).collect()))
+        Ok((scores, returned.into_iter().map(|(_, result)| result).collect()))
     }
 
     /// Computes log-probabilities and entropies of the batch's predictions.
-    /// Fails if they aren't finite, or the device fails.
+    /// Returns an error if they aren't finite or the device fails.
     ///
     /// # Panics
-    /// If the batch is malformed (see [`Batch`]), or the temperature is not positive.
+    /// If the batch is invalid (see [`Batch`]), or the temperature is not positive.
     pub fn score(&mut self, batch: &Batch, temperature: f32) -> Result<Scores, Error> {
-        self.pass(batch, temperature, Wanted::Scores)
+        self.pass(batch, temperature, Output::Scores)
     }
 
-    /// The logits of the batch's predictions, untempered: `[predictions, V]`. For tests and small inputs.
+    /// Computes the logits of the batch's predictions without temperature: `[predictions, V]`. For tests and small inputs.
     ///
     /// # Panics
-    /// If the batch is malformed.
+    /// If the batch is invalid.
     pub fn logits(&mut self, batch: &Batch) -> Result<Vec<f32>, Error> {
         let logits = Mutex::new(vec![0.0; batch.predictions.len() * self.decoder.config.vocab_size]);
-        self.pass(batch, 1.0, Wanted::Logits(&logits))?;
+        self.pass(batch, 1.0, Output::Logits(&logits))?;
         Ok(logits.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    fn pass(&mut self, batch: &Batch, temperature: f32, wanted: Wanted<'_>) -> Result<Scores, Error> {
+    fn pass(&mut self, batch: &Batch, temperature: f32, output: Output<'_>) -> Result<Scores, Error> {
         assert!(temperature > 0.0 && temperature.is_finite(), "temperature {temperature}");
         let applied = self.adapters.as_ref().is_none_or(|adapters| adapters.applied);
-        let trains = matches!(wanted, Wanted::Gradient(_));
+        let trains = matches!(output, Output::Gradient(_));
         assert!(!trains || applied, "a gradient while the adapters are not applied");
         if let (Some(base), None, true) = (self.decoder.layout.base, &self.adapters, trains) {
             return Err(Error::request(
                 "lora",
                 format!("no adapters on a base in {}", base.name()),
-                "adapters: the matrices of such a base are not trained",
+                "adapters; the matrices of such a base are not trained",
             ));
         }
         batch.check(self.decoder.config.vocab_size);
@@ -114,19 +114,19 @@ impl Engine {
             chunk_tokens: self.chunk_tokens,
             temperature,
             keep,
-            wanted,
+            output,
         };
-        let found = self.device.pass(&request, &shares).map_err(|error| self.diagnose(error))?;
+        let results = self.device.pass(&request, &shares).map_err(|error| self.diagnose(error))?;
         let zeros = vec![0.0; batch.predictions.len()];
         let mut scores = Scores { logp: zeros.clone(), entropy: zeros };
-        for (index, logp, entropy) in found {
+        for (index, logp, entropy) in results {
             scores.logp[index] = logp;
             scores.entropy[index] = entropy;
         }
         Ok(scores)
     }
 
-    /// Distributes families with predictions over the executors.
+    /// Distributes the trees that have predictions over the executors.
     fn shares<'a>(&self, families: &'a [Family]) -> Vec<Vec<&'a Family>> {
         let config = &self.decoder.config;
         let per_token = self.decoder.layout.len as u64;
@@ -136,14 +136,14 @@ impl Engine {
         deal(predicting, &self.device.backend().executors(), |family: &&Family| cost(family))
     }
 
-    /// Extends the rotary tables to the positions of the families.
+    /// Extends the rotary tables to the positions of the trees.
     fn reach_families(&mut self, families: &[Family]) -> Result<(), Error> {
         let ends = families.iter().flat_map(|family| &family.segments).map(|s| s.position + s.len);
         self.reach(ends.max().unwrap_or(0))
     }
 
-    /// Extends the rotary tables to sequences of so many tokens.
-    /// Fails if they are longer than what is computed as the model computes it.
+    /// Extends the rotary tables to sequences of `tokens` tokens.
+    /// Returns an error if such sequences aren't computed as the model defines.
     pub(super) fn reach(&mut self, tokens: usize) -> Result<(), Error> {
         if let Some((most, setting)) = self.decoder.config.longest_sequence()
             && tokens > most
@@ -151,7 +151,7 @@ impl Engine {
             return Err(Error::request(
                 "sequence",
                 format!("{tokens} tokens"),
-                format!("at most {most}, the model's {setting}: longer ones are not supported here"),
+                format!("at most {most}, the model's {setting}; longer sequences are not supported"),
             ));
         }
         self.device.backend_mut().reach(tokens);
@@ -160,7 +160,7 @@ impl Engine {
 }
 
 impl Request<'_> {
-    /// Runs an executor's families through the network, some at a time; returns (prediction, logp, entropy) for each.
+    /// Runs an executor's trees through the network, chunk by chunk, and returns the scores.
     pub(super) fn run<X: Executor>(
         &self,
         lane: Lane<'_, X>,
@@ -168,7 +168,7 @@ impl Request<'_> {
         families: &[&Family],
     ) -> Result<Vec<Score>, Error> {
         let Lane { executor, weights, factors, mut gradient } = lane;
-        let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, wanted } = *self;
+        let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, output } = *self;
         let e = &mut Checked::new(executor, decoder.checked_layout());
         let p = decoder.parameters(weights, factors.zip(unmerged));
         let (mut scores, mut logits) = (Vec::new(), Vec::new());
@@ -187,7 +187,7 @@ impl Request<'_> {
             e.stage(chunk, &[], lists);
             let pass = Pass::new(p, chunk, &*lists);
             decoder.forward(e, &pass, keep, Over::Pass(None), workspace);
-            if let Wanted::Logits(all) = wanted {
+            if let Output::Logits(all) = output {
                 let v = decoder.config.vocab_size;
                 e.logits(weights, decoder.head(), pass.predicting, workspace.hidden(), &mut logits);
                 e.checked()?;
@@ -206,7 +206,7 @@ impl Request<'_> {
             decoder.score(e, &pass, keep, temperature, workspace, Picked { logp, entropy })?;
             scores
                 .extend(chunk.indices.iter().zip(logp.iter().zip(&*entropy)).map(|(&i, (&l, &e))| (i, l, e)));
-            let Wanted::Gradient(loss) = wanted else { continue };
+            let Output::Gradient(loss) = output else { continue };
             let mut first = 0;
             for (family, &(.., end)) in group.iter().zip(&chunk.ends) {
                 loss(FamilyScores {
@@ -238,7 +238,7 @@ impl Request<'_> {
         Ok(scores)
     }
 
-    /// Removes families without a derivative from the chunk, the kept activations and the derivatives. Returns whether any family is left.
+    /// Removes trees without a derivative from the chunk, the saved activations and the derivatives. Returns whether any tree is left.
     fn drop_idle<X: Executor>(
         &self,
         e: &mut Checked<'_, X>,
@@ -252,12 +252,12 @@ impl Request<'_> {
         let mut active = Vec::new();
         let [mut all, mut predicting, mut picks] = [const { Vec::<Range<usize>>::new() }; 3];
         for (&family, &ends) in families.iter().zip(&chunk.ends) {
-            let own = starts.2..ends.2;
-            if dlogp[own.clone()].iter().chain(&dentropy[own.clone()]).any(|&d| d != 0.0) {
+            let range = starts.2..ends.2;
+            if dlogp[range.clone()].iter().chain(&dentropy[range.clone()]).any(|&d| d != 0.0) {
                 active.push(family);
                 all.push(starts.0..ends.0);
                 predicting.push(starts.1..ends.1);
-                picks.push(own);
+                picks.push(range);
             }
             starts = ends;
         }
@@ -267,7 +267,7 @@ impl Request<'_> {
         let stays = Stays { all: &all, predicting: &predicting };
         self.decoder.keep_rows(e, stays, self.keep, workspace);
         for list in [dlogp, dentropy] {
-            *list = picks.iter().flat_map(|own| list[own.clone()].iter().copied()).collect();
+            *list = picks.iter().flat_map(|range| list[range.clone()].iter().copied()).collect();
         }
         chunk.lay_out(self.batch, active.into_iter());
         e.stage(chunk, &[], lists);

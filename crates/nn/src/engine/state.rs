@@ -1,4 +1,4 @@
-//! What training has made of a model, in host memory: models over one base take turns in an engine.
+//! Training state in host memory, so that several models over one base can take turns in an engine.
 
 use super::{Engine, find};
 use crate::backend::Store;
@@ -6,13 +6,13 @@ use crate::error::Error;
 use crate::layout::{Span, TensorLayout};
 use crate::lora::LoraConfig;
 
-/// Trained parameters, gradient and optimizer state of a model. With LoRA the parameters are the factors, so it is small.
+/// Trained parameters, gradient and optimizer state of a model. With LoRA the parameters are only the factors, so it is small.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingState {
     lora: Option<LoraConfig>,
-    /// The names of the trained tensors.
+    /// Names of the trained tensors.
     names: Vec<String>,
-    /// By tensor: parameters; gradient, empty if it is 0; first and second moments, empty before the first update.
+    /// For each tensor: parameters; gradient, empty if it is 0; first and second moments, empty before the first update.
     values: [Vec<Vec<f32>>; 4],
     step: u64,
 }
@@ -22,7 +22,7 @@ impl Engine {
         if self.adapters.is_some() { Store::Factors } else { Store::Weights }
     }
 
-    /// A copy of what training has made of the model: trained parameters, gradient and optimizer state.
+    /// Copies the trained parameters, the gradient and the optimizer state.
     pub fn training_state(&self) -> TrainingState {
         let read = |store: Store| -> Vec<Vec<f32>> {
             self.trained()
@@ -49,9 +49,9 @@ impl Engine {
         }
     }
 
-    /// Continues from a state of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before. The engine's adapters are
-    /// replaced by the state's if their settings differ.
-    /// Fails if the state is one of another model, or the device fails.
+    /// Continues from the result of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before it. If the settings of the
+    /// adapters differ, the engine's adapters are replaced.
+    /// Returns an error if the state is of another model, or the device fails.
     pub fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
         self.device.forget_prompts();
         if self.lora() != state.lora.as_ref() {
@@ -65,7 +65,7 @@ impl Engine {
             return Err(Error::request(
                 "training state",
                 format!("{} tensors", state.names.len()),
-                format!("{}, as the engine has", trained.len()),
+                format!("{} as in the engine", trained.len()),
             ));
         }
         let named = state.names.iter().zip(&state.values[0]);
@@ -87,7 +87,7 @@ impl Engine {
         self.device.backend().check()
     }
 
-    /// Restores the base weights and removes the factors, with their gradient and optimizer state. Without adapters it does nothing.
+    /// Restores the base weights, and removes the factors with their gradient and optimizer state. Does nothing without adapters.
     pub fn remove_adapters(&mut self) {
         self.device.forget_prompts();
         if let Some(adapters) = self.adapters.take() {
@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Adds up the executors' parts of the gradient. Later sums then no longer depend on whether the gradient was copied in between.
+    /// Adds up the executors' parts of the gradient. Later sums then don't depend on whether the gradient was copied in between.
     pub fn gather_gradient(&mut self) {
         if self.device.backend().executors().len() == 1 || !self.device.backend().has_gradient() {
             return;

@@ -1,11 +1,11 @@
-//! The optimizer: one step on all trained parameters, and its state.
+//! The optimizer: a step on all trained parameters, and its state.
 
 use super::{Engine, NamedTensor, OptimizerState, find};
 use crate::adamw::{self, AdamW, AdamWStep, UpdateReport};
 use crate::backend::Store;
 use crate::error::Error;
 
-/// The moments under the names of PyTorch's optimizer.
+/// Both moments, with the suffixes of their names in PyTorch's optimizer.
 const MOMENTS: [(Store, &str); 2] = [(Store::FirstMoment, ".exp_avg"), (Store::SecondMoment, ".exp_avg_sq")];
 
 impl Engine {
@@ -19,14 +19,14 @@ impl Engine {
         self.device.backend().gradient_norm()
     }
 
-    /// The gradient of each tensor that is trained: all of them, or LoRA's factors.
+    /// Gradients of the trained tensors: all, or LoRA's factors.
     pub fn gradients(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         self.named(Store::Gradient, self.trained())
     }
 
-    /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. If the gradient isn't finite, the weights don't change, but the
-    /// gradient is still zeroed, and the report says so.
-    /// Fails if the device fails. The weights are then unknown.
+    /// Clips the gradient to `max_norm`, takes an AdamW step and zeroes the gradient. If the gradient isn't finite, the weights don't change and the report
+    /// says so, but the gradient is still zeroed.
+    /// Returns an error if the device fails; the weights are then unspecified.
     pub fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> {
         self.device.forget_prompts();
         let gradient_norm = self.device.backend_mut().reduce();
@@ -39,27 +39,27 @@ impl Engine {
             self.device.backend_mut().adamw(&runs, &AdamWStep::new(adamw, self.step, clip));
             self.merge();
         } else {
-            let found = if self.decoder.check_layers { self.find_in_gradient() } else { Ok(()) };
+            let checked = if self.decoder.check_layers { self.check_gradient() } else { Ok(()) };
             self.device.backend_mut().zero_gradient();
-            found?;
+            checked?;
         }
         self.device.backend().check()?;
         Ok(UpdateReport { gradient_norm, applied })
     }
 
-    /// Fails with the first number of the gradient that is not finite.
-    fn find_in_gradient(&self) -> Result<(), Error> {
+    /// Returns an error that names the first value of the gradient that is not finite.
+    fn check_gradient(&self) -> Result<(), Error> {
         let Some((name, index, found)) = self.first_non_finite(Store::Gradient, self.trained()) else {
             return Ok(());
         };
         Err(Error::NonFinite {
             what: format!("update: gradient of {name}, index {index}"),
             found,
-            remedy: "the derivatives of all passes are finite, so their sum has grown too large: go back to an earlier checkpoint, and lower the learning rate".into(),
+            remedy: "the derivatives of all passes are finite, so their sum has grown too large: return to an earlier checkpoint and lower the learning rate".into(),
         })
     }
 
-    /// The state that a resumed run needs in addition to the tensors (with LoRA: in addition to the adapter).
+    /// The state that a resumed run needs in addition to the tensors or, with LoRA, to the adapter.
     pub fn optimizer_state(&self) -> OptimizerState<'_> {
         let mut tensors = Vec::new();
         if self.step > 0 {
@@ -73,9 +73,10 @@ impl Engine {
         OptimizerState { step: self.step, tensors }
     }
 
-    /// Loads the state of an optimizer tensor by tensor, so that there is never a second copy: `tensors` are the names and lengths of
-    /// [`OptimizerState::tensors`], and `read` writes the values of the one with an index.
-    /// Fails if a tensor is missing, unknown, or of another length; nothing has changed then. If `read` fails: the state is then that of no update.
+    /// Loads an optimizer's state tensor by tensor, so that there is no second copy: `tensors` are the names and lengths of [`OptimizerState::tensors`], and
+    /// `read` writes the values of the tensor with an index.
+    /// Returns an error, without a change, if a tensor is missing, unknown, or has another length. If `read` fails, the state is reset to that before the first
+    /// update.
     pub fn load_optimizer(
         &mut self,
         step: u64,
@@ -84,24 +85,24 @@ impl Engine {
     ) -> Result<(), Error> {
         let refuse = |found: String, wanted: String| Err(Error::request("optimizer state", found, wanted));
         let trained = self.trained();
-        let wanted = MOMENTS.len() * trained.len();
-        if !tensors.is_empty() && tensors.len() != wanted {
-            let wanted = format!("{wanted}: two for each of the {} that are trained", trained.len());
+        let count = MOMENTS.len() * trained.len();
+        if !tensors.is_empty() && tensors.len() != count {
+            let wanted = format!("{count}, two for each of the {} trained tensors", trained.len());
             return refuse(format!("{} tensors", tensors.len()), wanted);
         }
         let mut seen = std::collections::HashSet::new();
-        let mut places = Vec::with_capacity(tensors.len());
+        let mut destinations = Vec::with_capacity(tensors.len());
         for &(name, len) in tensors {
             let stripped = |&(store, suffix): &(Store, &str)| Some((store, name.strip_suffix(suffix)?));
             let (store, parameter) = MOMENTS.iter().find_map(stripped).unwrap_or((Store::FirstMoment, name));
-            places.push((store, find(trained, parameter, len)?.span));
+            destinations.push((store, find(trained, parameter, len)?.span));
             if !seen.insert(name) {
                 return refuse(format!("{name} twice"), "each tensor once".into());
             }
         }
         self.device.backend_mut().forget_moments();
         self.step = 0;
-        for (index, (store, span)) in places.into_iter().enumerate() {
+        for (index, (store, span)) in destinations.into_iter().enumerate() {
             if let Err(error) = self.device.backend_mut().fill(store, span, &mut |out| read(index, out)) {
                 self.device.backend_mut().forget_moments();
                 return Err(error);
@@ -111,8 +112,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Loads a state from [`Engine::optimizer_state`]. A GPU with moments in bf16 rounds them to nearest, which changes none that were bf16.
-    /// Fails if a tensor is missing, unknown, or of another length; nothing has changed then.
+    /// Loads the result of [`Engine::optimizer_state`]. A GPU with bf16 moments rounds them to nearest; values that were bf16 don't change.
+    /// Returns an error, without a change, if a tensor is missing, unknown, or has another length.
     pub fn load_state(&mut self, state: &OptimizerState<'_>) -> Result<(), Error> {
         let tensors: Vec<(&str, usize)> =
             state.tensors.iter().map(|(name, _, values)| (name.as_str(), values.len())).collect();

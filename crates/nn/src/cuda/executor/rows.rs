@@ -1,4 +1,4 @@
-//! Operations on rows.
+//! Row operations.
 
 use std::ops::Range;
 
@@ -51,7 +51,7 @@ impl RowOps for CudaExecutor {
         let mut to = 0;
         for range in ranges {
             let (mut from, end) = (range.start * width, range.end * width);
-            // Numbers move to lower places, so those that a piece overwrites have moved before.
+            // Values move towards the front, so values that a copy overwrites have already moved.
             while from < end {
                 let len = (end - from).min(MOVED);
                 if from > to {

@@ -1,10 +1,12 @@
-//! Matrix products by cuBLASLt, which is loaded at run time. It comes with CUDA, not with the driver; without it, our own kernel computes products.
+//! Matrix products with cuBLASLt, which is loaded at run time. It is part of the CUDA toolkit, not of the driver. Without it, a kernel of this crate
+//! computes the products.
 //!
-//! cuBLASLt uses column-major matrices; a row-major matrix is the transpose of the column-major one in the same memory. So `c = a b` is computed as
-//! `cᵀ = bᵀ aᵀ`: the operands are swapped and nothing is copied.
+//! cuBLASLt stores matrices by columns. The memory of a row-major matrix, read by columns, is its transpose, so `c = a b` is computed as `cᵀ = bᵀ aᵀ`:
+//! the operands are swapped, and nothing is copied.
 //!
-//! The library chooses an algorithm by all sizes, so the bits of a row depend on the number of rows. For an exact product we choose an algorithm once, without
-//! workspace and without split sums, and use it for any number of rows. We assume that it computes a row in the same way wherever it stands; NVIDIA doesn't document this.
+//! The library chooses an algorithm from all sizes, so the bits of a row depend on the number of rows. For an exact product, one algorithm is chosen,
+//! without workspace and without split-k, and used for any number of rows. This assumes that the algorithm computes a row in the same way at every
+//! position, which NVIDIA doesn't document.
 
 use crate::launch::Error;
 use crate::product::{Matrix, Numbers, Product};
@@ -17,31 +19,32 @@ use std::mem::MaybeUninit;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, Once, OnceLock, PoisonError};
 
-/// The environment variable that names the library's file.
+/// Environment variable with the path of the library.
 const VARIABLE: &str = "FGRPO_CUBLASLT";
-/// Its file names, by CUDA version.
+/// File names of the library, newest CUDA version first.
 const FILES: [&str; 2] = ["libcublasLt.so.13", "libcublasLt.so.12"];
-/// Maximum number of plans; then the least recently used one is dropped.
-const KEPT: usize = 1024;
+/// Maximum number of cached plans. When it is reached, the least recently used plan is dropped.
+const MAX_PLANS: usize = 1024;
 
 /// An NVIDIA library that was found at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
-    /// Its file.
+    /// Path of the file; empty if unknown.
     pub path: PathBuf,
-    /// Its version, as the library numbers it.
+    /// Version number as the library reports it.
     pub version: usize,
 }
 
-/// Loads cuBLASLt: the file that `FGRPO_CUBLASLT` names, or that of the loader's paths, of a CUDA toolkit, or of an installed Python.
+/// Loads cuBLASLt from the path in `FGRPO_CUBLASLT`, or else from the dynamic loader's paths, a CUDA toolkit, or NVIDIA's Python packages. The result of
+/// the first call is cached.
 pub fn library() -> Result<Library, Error> {
-    static FOUND: OnceLock<Result<Library, Error>> = OnceLock::new();
-    FOUND.get_or_init(find).clone()
+    static LIBRARY: OnceLock<Result<Library, Error>> = OnceLock::new();
+    LIBRARY.get_or_init(find).clone()
 }
 
 fn find() -> Result<Library, Error> {
-    // A library that is loaded is found by its name from then on, also by cudarc, which asks for it by name.
-    // SAFETY: opens libraries, whose initialization is their own.
+    // Once a library is loaded, the loader returns it for its name. That is how cudarc, which opens it by name, gets this one.
+    // SAFETY: loading runs the initializers of NVIDIA's library, which have no requirements.
     let load = |path: &Path| match unsafe { libloading::Library::new(path) } {
         Ok(library) => {
             std::mem::forget(library);
@@ -54,7 +57,7 @@ fn find() -> Result<Library, Error> {
     if let Some(path) = &named {
         load(Path::new(path)).map_err(|why| unavailable(format!("{VARIABLE}: {why}")))?;
     }
-    // SAFETY: looks for the library by its names and opens it.
+    // SAFETY: opens the library by its names; as above.
     let present = || unsafe { sys::is_culib_present() };
     let folders = folders();
     let mut files = folders.iter().flat_map(|folder| FILES.map(|file| folder.join(file)));
@@ -79,7 +82,7 @@ fn find() -> Result<Library, Error> {
     Ok(Library { path, version })
 }
 
-/// The file from which the code at an address comes.
+/// Returns the file that the code at `address` is mapped from.
 pub(crate) fn file_at(address: usize) -> Option<PathBuf> {
     let maps = std::fs::read_to_string("/proc/self/maps").ok()?;
     let holds = |line: &&str| {
@@ -91,13 +94,13 @@ pub(crate) fn file_at(address: usize) -> Option<PathBuf> {
     Some(PathBuf::from(&line[line.find('/')?..]))
 }
 
-/// The folders of CUDA toolkits, and of NVIDIA's packages in Pythons on `PATH` or in use.
+/// Returns the library folders of CUDA toolkits, and of NVIDIA's packages in the active Python environment and the Pythons on `PATH`.
 fn folders() -> Vec<PathBuf> {
     let mut roots: Vec<PathBuf> = ["/usr", "/usr/local"].map(PathBuf::from).into();
     roots.extend(["VIRTUAL_ENV", "CONDA_PREFIX"].iter().filter_map(std::env::var_os).map(PathBuf::from));
     roots.extend(std::env::var_os("HOME").map(|home| Path::new(&home).join(".local")));
     for folder in std::env::var_os("PATH").iter().flat_map(std::env::split_paths) {
-        // A link to the interpreter of a virtual environment leads to its folder, and further to the system's Python.
+        // The interpreter of a virtual environment is a chain of links to the system's Python. Both have packages.
         let mut python = folder.join("python3");
         for _ in 0..4 {
             roots.extend(python.parent().and_then(Path::parent).map(Path::to_owned));
@@ -107,13 +110,13 @@ fn folders() -> Vec<PathBuf> {
     }
     let children = |folder: &Path, prefix: &str| -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let mut found: Vec<PathBuf> = entries
+        let mut paths: Vec<PathBuf> = entries
             .filter(|entry| entry.file_name().to_string_lossy().starts_with(prefix))
             .map(|entry| entry.path())
             .collect();
-        // The newest version first.
-        found.sort_by(|a, b| b.cmp(a));
-        found
+        // Newest version first.
+        paths.sort_by(|a, b| b.cmp(a));
+        paths
     };
     let mut folders: Vec<PathBuf> =
         children(Path::new("/usr/local"), "cuda").into_iter().map(|cuda| cuda.join("lib64")).collect();
@@ -128,36 +131,39 @@ fn folders() -> Vec<PathBuf> {
     folders
 }
 
-/// Rows for which an exact product's algorithm is chosen.
+/// Number of rows for which the algorithm of an exact product is chosen.
 const EXACT_ROWS: usize = 256;
-/// The greatest alignment in bytes that such an algorithm relies on: what one load takes.
+/// Largest alignment in bytes that the algorithm of an exact product may rely on: the width of a vector load.
 const EXACT_ALIGNMENT: u32 = 16;
 
-/// The properties that decide which algorithm is the fastest.
+/// Everything that the choice of an algorithm depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
+    /// `m`, `n`, `k`.
     sizes: [usize; 3],
+    /// Row strides of `a`, `b`, `c` in elements.
     strides: [usize; 3],
+    /// Whether `a` and `b` are transposed.
     transposed: [bool; 2],
-    /// Alignment of each operand's address in bytes, up to 256: of a, b, what is added, c.
+    /// Alignment of the addresses of `a`, `b`, the addend, and `c` in bytes, at most 256.
     alignment: [u32; 4],
     numbers: Numbers,
     biased: bool,
     exact: bool,
 }
 
-/// A power of two that divides a number of bytes, up to `most`.
-fn aligned(bytes: u64, most: u32) -> u32 {
-    (1 << bytes.trailing_zeros().min(31)).min(most)
+/// Returns the largest power of two that divides `bytes`, at most `max`.
+fn alignment(bytes: u64, max: u32) -> u32 {
+    (1 << bytes.trailing_zeros().min(31)).min(max)
 }
 
 impl Key {
-    fn of(p: &Product) -> Key {
+    fn new(p: &Product) -> Key {
         Key {
             sizes: [p.m, p.n, p.k],
             strides: [p.a.stride, p.b.stride, p.c_stride],
             transposed: [p.a.transposed, p.b.transposed],
-            alignment: [p.a.at.0, p.b.at.0, p.onto.unwrap_or(p.c).0, p.c.0].map(|at| aligned(at, 256)),
+            alignment: [p.a.at.0, p.b.at.0, p.onto.unwrap_or(p.c).0, p.c.0].map(|at| alignment(at, 256)),
             numbers: p.numbers,
             biased: p.bias.is_some(),
             exact: p.exact,
@@ -165,31 +171,32 @@ impl Key {
     }
 }
 
-/// The product for which an exact product's algorithm is chosen: the same for any number of rows, wherever they stand.
+/// Returns the product for which the algorithm of the exact product `p` is chosen. It depends on neither the number of rows nor the addresses of `a` and
+/// `c`.
 fn typical(p: &Product) -> Product {
     Product { m: EXACT_ROWS, c_stride: p.n, onto: p.onto.map(|_| p.c), ..*p }
 }
 
-/// Alignments that follow from the sizes of a typical product.
+/// Returns the key of a typical product. The alignments of `a` and `c` are those that their strides guarantee to every row.
 fn exact_key(typical: &Product) -> Key {
     let (operand, result) = typical.numbers.bytes();
-    let of = |numbers: usize, bytes: usize| aligned((numbers * bytes) as u64, EXACT_ALIGNMENT);
-    let (a, c) = (of(typical.a.stride, operand), of(typical.n, result));
-    let b = of(typical.b.stride, operand).min(aligned(typical.b.at.0, EXACT_ALIGNMENT));
-    Key { alignment: [a, b, c, c], ..Key::of(typical) }
+    let of_rows = |stride: usize, bytes: usize| alignment((stride * bytes) as u64, EXACT_ALIGNMENT);
+    let (a, c) = (of_rows(typical.a.stride, operand), of_rows(typical.n, result));
+    let b = of_rows(typical.b.stride, operand).min(alignment(typical.b.at.0, EXACT_ALIGNMENT));
+    Key { alignment: [a, b, c, c], ..Key::new(typical) }
 }
 
-/// Descriptions of a product's operands, and its algorithm.
+/// cuBLASLt's descriptors of a product, and the algorithm.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
-    /// In cuBLASLt's order: our b, our a, c.
+    /// Of `b`, `a`, `c`: cuBLASLt's left operand is `b`.
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }
 
 impl Drop for Plan {
     fn drop(&mut self) {
-        // SAFETY: they were made by `plan`, those that aren't null.
+        // SAFETY: the descriptors that aren't null were created by `Blas::layouts`.
         unsafe {
             let _ = result::destroy_matmul_desc(self.description);
             for layout in self.layouts.into_iter().filter(|layout| !layout.is_null()) {
@@ -199,7 +206,7 @@ impl Drop for Plan {
     }
 }
 
-/// The library, its workspace, and its plans.
+/// A cuBLASLt handle with its workspace and cached plans.
 pub(crate) struct Blas {
     handle: sys::cublasLtHandle_t,
     workspace: u64,
@@ -210,9 +217,9 @@ pub(crate) struct Blas {
 #[derive(Default)]
 struct Plans {
     products: u64,
-    /// Each with the number of the last product that used it.
+    /// Plans, each with the number of the last product that used it.
     by_key: HashMap<Key, (u64, Plan)>,
-    /// Plans of exact products, by the key of the typical one. They are chosen only once.
+    /// Algorithms of exact products, by the key of the typical product. An entry is never replaced.
     exact: HashMap<Key, sys::cublasLtMatmulAlgo_t>,
 }
 
@@ -220,13 +227,13 @@ fn failed(call: &str, error: result::CublasError) -> Error {
     Error::Failed { call: format!("cuBLASLt: {call}"), why: error.to_string() }
 }
 
-/// Sets an attribute of a product, which is a number of this size.
+/// Sets an attribute of a product. `T` must be the attribute's type.
 fn describe<T>(
     description: sys::cublasLtMatmulDesc_t,
     attribute: Description,
     value: &T,
 ) -> Result<(), Error> {
-    // SAFETY: the attribute's bytes are those of the value.
+    // SAFETY: the call reads `size_of::<T>()` bytes of `value`.
     unsafe {
         result::set_matmul_desc_attribute(
             description,
@@ -239,8 +246,9 @@ fn describe<T>(
 }
 
 impl Blas {
-    /// Starts the library, with a workspace from `allocate`. `None` if it is not installed.
-    /// Fails if the named one isn't found, it doesn't start, or its workspace doesn't fit.
+    /// Creates a handle, with a workspace from `allocate`. Returns `None` if the library is not installed.
+    ///
+    /// Returns an error if the library that `FGRPO_CUBLASLT` names can't be loaded, the handle can't be created, or the workspace doesn't fit.
     pub(crate) fn open(
         capability: (i32, i32),
         allocate: impl Fn(usize) -> Result<u64, Error>,
@@ -249,14 +257,14 @@ impl Blas {
             Ok(_) => {}
             Err(why) if std::env::var_os(VARIABLE).is_some_and(|path| !path.is_empty()) => return Err(why),
             Err(why) => {
-                static TOLD: Once = Once::new();
-                TOLD.call_once(|| {
-                    tracing::warn!("{why}. Our plain kernel computes matrix products: on a large GPU at about 1 % of the speed");
+                static WARNED: Once = Once::new();
+                WARNED.call_once(|| {
+                    tracing::warn!("{why}. Matrix products use a plain kernel, which reaches about 1 % of the speed on a large GPU");
                 });
                 return Ok(None);
             }
         }
-        // NVIDIA's recommendation by chip.
+        // Sizes that NVIDIA recommends.
         let workspace_bytes = if capability.0 >= 9 { 32 << 20 } else { 4 << 20 };
         let handle = result::create_handle().map_err(|e| failed("start", e))?;
         let mut blas = Blas { handle, workspace: 0, workspace_bytes, plans: Mutex::default() };
@@ -264,28 +272,28 @@ impl Blas {
         Ok(Some(blas))
     }
 
-    /// Submits a product that has been checked.
+    /// Submits a product that [`Product::check`] has accepted.
     pub(crate) fn product(&self, p: &Product, stream: driver_sys::CUstream) -> Result<(), Error> {
-        let key = Key::of(p);
+        let key = Key::new(p);
         let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         plans.products += 1;
         let Plans { products, by_key, exact } = &mut *plans;
         if !by_key.contains_key(&key) {
             let plan = if p.exact { self.exact_plan(p, &key, exact)? } else { self.plan(p, &key)? };
-            if by_key.len() == KEPT {
+            if by_key.len() == MAX_PLANS {
                 let oldest = by_key.iter().min_by_key(|(_, (used, _))| *used).map(|(key, _)| *key);
                 oldest.map(|key| by_key.remove(&key));
             }
             by_key.insert(key, (0, plan));
         }
-        let (used, plan) = by_key.get_mut(&key).expect("it was just made");
+        let (used, plan) = by_key.get_mut(&key).expect("the plan was just inserted");
         *used = *products;
         let (alpha, beta) = (p.alpha, f32::from(u8::from(p.onto.is_some())));
         let [b, a, c] = plan.layouts;
         if let Some(bias) = p.bias {
             describe(plan.description, Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)?;
         }
-        // SAFETY: the operands' extents were checked by the caller's memory; the layouts and the algorithm belong to these sizes.
+        // SAFETY: the caller passes addresses of operands with these sizes and strides, and the plan's key has the same ones.
         unsafe {
             result::matmul(
                 self.handle,
@@ -309,19 +317,19 @@ impl Blas {
         .map_err(|e| failed("product", e))
     }
 
-    /// Bytes of workspace that a product may use for split sums.
+    /// Bytes of workspace that a product may use. An exact product uses none, which rules out split-k.
     fn workspace_of(&self, exact: bool) -> usize {
         if exact { 0 } else { self.workspace_bytes }
     }
 
-    /// A plan with the fastest algorithm.
+    /// Creates a plan with the fastest algorithm for these sizes.
     fn plan(&self, p: &Product, key: &Key) -> Result<Plan, Error> {
         let mut plan = self.layouts(p)?;
         plan.algorithm = self.choose(&plan, key)?;
         Ok(plan)
     }
 
-    /// A plan with the algorithm for any number of rows.
+    /// Creates a plan for an exact product, with the algorithm that is used for any number of rows.
     fn exact_plan(
         &self,
         p: &Product,
@@ -334,22 +342,23 @@ impl Blas {
             Error::Failed { call, why: format!("{why}; without compute.exact another algorithm is chosen") }
         };
         let typical = typical(p);
-        let wanted = exact_key(&typical);
-        if let Some((of, found)) =
-            wanted.alignment.into_iter().zip(key.alignment).find(|(of, found)| found < of)
-        {
-            return Err(refused(format!("an operand at a multiple of {found} bytes, wanted of {of}")));
+        let exact_key = exact_key(&typical);
+        let mut alignments = exact_key.alignment.into_iter().zip(key.alignment);
+        if let Some((required, actual)) = alignments.find(|(required, actual)| actual < required) {
+            return Err(refused(format!(
+                "an operand is aligned to {actual} bytes, but the algorithm needs {required}"
+            )));
         }
-        let algorithm = match chosen.get(&wanted) {
+        let algorithm = match chosen.get(&exact_key) {
             Some(&algorithm) => algorithm,
             None => {
-                let algorithm = self.plan(&typical, &wanted)?.algorithm;
+                let algorithm = self.plan(&typical, &exact_key)?.algorithm;
                 for attribute in
                     [Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM, Config::CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME]
                 {
-                    let (mut found, mut written) = (0u32, 0);
-                    let at = (&raw mut found).cast();
-                    // SAFETY: both attributes are numbers of 32 bits.
+                    let (mut value, mut written) = (0u32, 0);
+                    let at = (&raw mut value).cast();
+                    // SAFETY: both attributes are 32-bit integers.
                     unsafe {
                         sys::cublasLtMatmulAlgoConfigGetAttribute(
                             &raw const algorithm,
@@ -360,23 +369,21 @@ impl Blas {
                         )
                     }
                     .result()
-                    .map_err(|e| failed("asking for an algorithm's settings", e))?;
-                    // One part is 0 or 1.
-                    if found > u32::from(attribute == Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM) {
-                        return Err(refused(
-                            "the library has only algorithms that sum in several parts".to_owned(),
-                        ));
+                    .map_err(|e| failed("reading an algorithm's attributes", e))?;
+                    // 0 and 1 both mean that k is not split.
+                    if value > u32::from(attribute == Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM) {
+                        return Err(refused("the library only has algorithms with split-k".to_owned()));
                     }
                 }
-                *chosen.entry(wanted).or_insert(algorithm)
+                *chosen.entry(exact_key).or_insert(algorithm)
             }
         };
         let mut plan = self.layouts(p)?;
         plan.algorithm = algorithm;
         let [b, a, c] = plan.layouts;
-        let mut found = MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed();
-        // SAFETY: all of them live, and the result has room for what is written.
-        let found = unsafe {
+        let mut checked = MaybeUninit::<sys::cublasLtMatmulHeuristicResult_t>::zeroed();
+        // SAFETY: the descriptors are alive, and the call writes one result.
+        let checked = unsafe {
             let algorithm = &raw const plan.algorithm;
             sys::cublasLtMatmulAlgoCheck(
                 self.handle,
@@ -386,28 +393,30 @@ impl Blas {
                 c,
                 c,
                 algorithm,
-                found.as_mut_ptr(),
+                checked.as_mut_ptr(),
             )
             .result()
-            .map_err(|e| refused(format!("the algorithm of {EXACT_ROWS} rows doesn't compute these: {e}")))?;
-            found.assume_init()
+            .map_err(|e| {
+                refused(format!("the algorithm for {EXACT_ROWS} rows doesn't support these sizes: {e}"))
+            })?;
+            checked.assume_init()
         };
-        match found.workspaceSize {
+        match checked.workspaceSize {
             0 => Ok(plan),
             bytes => Err(refused(format!(
-                "the algorithm of {EXACT_ROWS} rows wants a workspace of {bytes} bytes here"
+                "the algorithm for {EXACT_ROWS} rows needs a workspace of {bytes} bytes here"
             ))),
         }
     }
 
-    /// Descriptions of the operands, without an algorithm.
+    /// Creates the descriptors of a plan. The algorithm is left unset.
     fn layouts(&self, p: &Product) -> Result<Plan, Error> {
         let (operand, result_type) = match p.numbers {
             Numbers::F32 => (sys::cudaDataType_t::CUDA_R_32F, sys::cudaDataType_t::CUDA_R_32F),
             Numbers::Bf16 => (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_16BF),
             Numbers::Bf16ToF32 => (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_32F),
         };
-        // By columns: the rows in memory are its columns.
+        // Read by columns, the rows in memory are the matrix's columns.
         let layout = |kind, matrix: Matrix, rows: usize, columns: usize| {
             let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
             result::create_matrix_layout(kind, columns as u64, rows as u64, matrix.stride as i64)
@@ -418,7 +427,7 @@ impl Blas {
             sys::cudaDataType_t::CUDA_R_32F,
         )
         .map_err(|e| failed("description", e))?;
-        // From here on, what has been made so far is freed on an error.
+        // On an error below, dropping the plan frees the descriptors.
         let mut plan = Plan {
             description,
             layouts: [std::ptr::null_mut(); 3],
@@ -434,7 +443,7 @@ impl Blas {
             describe(description, attribute, &i32::from(transposed))?;
         }
         if let Some(bias) = p.bias {
-            // By columns, a row of ours is a column, so every column gets the bias.
+            // cuBLASLt adds the bias to every column of `cᵀ`, which is a row of `c`.
             let epilogue = sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS as i32;
             describe(description, Description::CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue)?;
             describe(description, Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias.0)?;
@@ -442,11 +451,11 @@ impl Blas {
         Ok(plan)
     }
 
-    /// The fastest algorithm.
+    /// Returns the algorithm that the library's heuristic ranks first.
     fn choose(&self, plan: &Plan, key: &Key) -> Result<sys::cublasLtMatmulAlgo_t, Error> {
         let preference = result::create_matmul_pref().map_err(|e| failed("preference", e))?;
         let chosen = self.preferred(plan, key, preference);
-        // SAFETY: it was just made.
+        // SAFETY: the preference was created above.
         let _ = unsafe { result::destroy_matmul_pref(preference) };
         chosen
     }
@@ -459,7 +468,7 @@ impl Blas {
     ) -> Result<sys::cublasLtMatmulAlgo_t, Error> {
         use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
         let set = |attribute, value: *const c_void, bytes| {
-            // SAFETY: each attribute is given a number of its size.
+            // SAFETY: `value` points to `bytes` bytes, the attribute's size.
             unsafe { result::set_matmul_pref_attribute(preference, attribute, value, bytes) }
                 .map_err(|e| failed("preference", e))
         };
@@ -471,7 +480,7 @@ impl Blas {
             let schemes = (&raw const none).cast::<c_void>();
             set(Preference::CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, schemes, size_of::<u32>())?;
         }
-        // Unless told otherwise the library takes every address for a multiple of 256.
+        // The library assumes addresses aligned to 256 bytes by default.
         let [a_bytes, b_bytes, onto_bytes, c_bytes] = key.alignment;
         for (attribute, alignment) in [
             (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, b_bytes),
@@ -482,9 +491,9 @@ impl Blas {
             set(attribute, (&raw const alignment).cast::<c_void>(), size_of::<u32>())?;
         }
         let [b, a, c] = plan.layouts;
-        // SAFETY: all of them live.
+        // SAFETY: the descriptors and the preference are alive.
         unsafe { result::get_matmul_algo_heuristic(self.handle, plan.description, b, a, c, c, preference) }
-            .map(|found| found.algo)
+            .map(|best| best.algo)
             .map_err(|e| failed("choosing an algorithm", e))
     }
 }
@@ -492,7 +501,7 @@ impl Blas {
 impl Drop for Blas {
     fn drop(&mut self) {
         self.plans.lock().unwrap_or_else(PoisonError::into_inner).by_key.clear();
-        // SAFETY: made by `open`; the GPU has made its context current and waited for its work.
+        // SAFETY: both were created by `open`; `Gpu::drop` has made the context current and waited for all work.
         unsafe {
             if self.workspace != 0 {
                 let _ = driver::free_sync(self.workspace);

@@ -1,101 +1,104 @@
-//! The interface of a driver: memory, copies, launches, queues. Only reads, [`Driver::wait_here`] and
-//! [`Driver::synchronize`] wait for work.
+//! The interface to a device: memory, copies, launches, queues. The host waits for the device only in [`Driver::read`], [`Driver::wait_here`] and
+//! [`Driver::synchronize`].
 
 use crate::launch::{Address, Argument, Error, Limits, Shape};
 use crate::node::Node;
 use crate::product::Product;
 
-/// A queue of a device. Work of one queue runs in submission order. Different queues run at the same time; [`Driver::wait`] makes one wait for
-/// another.
+/// A queue of work, a CUDA stream. Work in one queue runs in submission order. Queues run concurrently; [`Driver::wait`] makes one wait for another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Queue {
-    /// Launches, and all calls that name no queue.
+    /// Launches, and all calls without a queue.
     Compute,
-    /// Copies from the host.
+    /// Copies from the host to the device.
     Upload,
-    /// Copies to the host.
+    /// Copies from the device to the host.
     Download,
 }
 
 impl Queue {
-    /// All queues, by their numbers.
+    /// All queues, in the order of their discriminants.
     pub const ALL: [Queue; 3] = [Queue::Compute, Queue::Upload, Queue::Download];
 }
 
-/// A device's memory in bytes.
+/// Memory of a device, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct DeviceMemory {
-    /// Free bytes.
+    /// Free memory of the device.
     pub free: usize,
-    /// Total bytes.
+    /// Total memory of the device.
     pub total: usize,
-    /// Bytes allocated through this driver and not freed.
+    /// Memory allocated through this driver and not yet freed.
     pub allocated: usize,
 }
 
-/// A device that runs kernels. Any thread may submit work; the work of [`Queue::Compute`] runs in submission order.
+/// A device that runs kernels. Any thread may submit work.
 pub trait Driver: Send + Sync + std::fmt::Debug {
-    /// The limits of a block on this device.
+    /// Returns the limits of a block on this device.
     fn limits(&self) -> Limits;
 
-    /// The device's memory.
+    /// Returns the device's free and allocated memory.
     fn memory(&self) -> Result<DeviceMemory, Error>;
 
-    /// Allocates `bytes` bytes with unspecified content.
-    /// Fails with [`Error::OutOfMemory`], with the free memory.
+    /// Allocates `bytes` bytes with unspecified contents.
+    ///
+    /// Returns [`Error::OutOfMemory`] if the device has too little free memory.
     fn allocate(&self, bytes: usize) -> Result<Address, Error>;
 
-    /// Frees memory. Work that was submitted before may still use it.
+    /// Frees memory. Work that is already submitted may still use it.
     fn free(&self, at: Address, bytes: usize);
 
-    /// Copies to the device, in order with launches.
+    /// Copies `from` to the device, in order with launches.
     fn write(&self, to: Address, from: &[u8]) -> Result<(), Error>;
 
-    /// Waits for all work and copies from the device.
+    /// Waits for all submitted work, then copies from the device to `to`.
     fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error>;
 
-    /// Copies `bytes` bytes within the device; the two ranges must not overlap.
+    /// Copies `bytes` bytes within the device. The ranges must not overlap.
     fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
     /// Sets `bytes` bytes to 0.
     fn zero(&self, at: Address, bytes: usize) -> Result<(), Error>;
 
-    /// A matrix product, by the device's library or by our kernel.
-    /// Fails for operands that the library would refuse, and as reported by the driver.
+    /// Computes a matrix product with cuBLASLt, or with a kernel of this crate if the library is not available.
+    ///
+    /// Returns an error if [`Product::check`] rejects the operands, or the driver fails.
     fn product(&self, product: &Product) -> Result<(), Error>;
 
     /// Launches a kernel.
-    /// Fails for an unknown kernel, wrong arguments, or a shape that no device can run.
+    ///
+    /// Returns an error if there is no such kernel or the device can't run the shape. The emulator also checks the arguments' number and sizes.
     fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
 
-    /// Makes a graph of work of [`Queue::Compute`] without running it, and returns its number. No other thread may submit work meanwhile.
+    /// Records work of [`Queue::Compute`] as a graph, without running it, and returns the graph's number. Other threads must not submit work meanwhile.
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;
 
     /// Submits the work of a graph to [`Queue::Compute`] in one call.
-    /// The emulator refuses a graph whose memory was freed.
+    ///
+    /// The emulator returns an error if memory that the graph uses has been freed.
     fn replay(&self, graph: u64) -> Result<(), Error>;
 
-    /// Frees a graph. Work that it has submitted still runs.
+    /// Frees a graph. Work that it has already submitted still runs.
     fn free_graph(&self, graph: u64);
 
-    /// Allocates page-locked memory of the host with unspecified content.
+    /// Allocates page-locked host memory with unspecified contents.
     fn allocate_host(&self, bytes: usize) -> Result<Address, Error>;
 
-    /// Frees memory of the host, which no submitted work may still use.
+    /// Frees page-locked host memory. No submitted work may still use it.
     fn free_host(&self, at: Address, bytes: usize);
 
-    /// Copies `bytes` bytes in a queue, between the device and page-locked memory of the host.
+    /// Copies `bytes` bytes between the device and page-locked host memory, in the given queue.
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
 
-    /// Marks the work submitted to a queue so far with a number; an earlier mark with this number is lost.
+    /// Records an event after the work submitted to a queue so far. It replaces an earlier record of the same event.
     fn record(&self, queue: Queue, event: usize) -> Result<(), Error>;
 
-    /// Makes further work of a queue wait for the work marked with a number, if there is any.
+    /// Makes later work of a queue wait for an event. Does nothing if the event was never recorded.
     fn wait(&self, queue: Queue, event: usize) -> Result<(), Error>;
 
-    /// Waits until the work marked with a number is done, if there is any.
+    /// Blocks the host until an event has happened. Returns at once if the event was never recorded.
     fn wait_here(&self, event: usize) -> Result<(), Error>;
 
-    /// Waits for all work of all queues.
+    /// Blocks the host until all work of all queues is done.
     fn synchronize(&self) -> Result<(), Error>;
 }

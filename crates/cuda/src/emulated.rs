@@ -1,6 +1,8 @@
-//! The kernels on this machine's CPU. Work waits in its queue until something is read, as on a GPU, so a host that forgets to synchronise reads
-//! poison. The queues take turns at running as far as they can, so one that doesn't wait for another is found. Fresh memory is poisoned, the pages
-//! before and after every allocation are inaccessible, and a kernel's arguments must be in the device's memory.
+//! A device that runs the kernels on the CPU, and finds mistakes that a GPU would hide.
+//!
+//! Work waits in its queue until the host synchronizes, so a host that reads too early reads poison. A pseudo-random choice decides which queue runs
+//! first, so that a missing wait between queues shows. New memory is poisoned, the pages before and after each allocation are inaccessible, and a
+//! kernel's pointers must be in the device's memory.
 
 use crate::driver::{DeviceMemory, Driver, Queue};
 use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
@@ -19,7 +21,7 @@ struct Entry {
     count: usize,
 }
 
-// SAFETY: entries are constants of the program.
+// SAFETY: entries are constants.
 unsafe impl Sync for Entry {}
 
 unsafe extern "C" {
@@ -37,67 +39,72 @@ unsafe extern "C" {
     fn fgrpo_emulator_free(at: *mut c_void, bytes: usize);
 }
 
-/// An entry of the queue.
+/// One piece of submitted work.
 enum Work {
     Write {
         to: Address,
         bytes: Vec<u8>,
     },
-    /// Checked, and without products.
+    /// A node that `Emulated::checked` returned: never a product.
     Node(Node),
     Free {
         at: Address,
         bytes: usize,
     },
-    /// Until this amount of a line's work is done.
+    /// Waits until the first `until` pieces of work of `line` are done.
     Wait {
         line: usize,
         until: u64,
     },
 }
 
-/// The emulator as a device.
+/// The emulated device.
 pub struct Emulated {
     work: Mutex<Pending>,
-    /// Order in which a block's threads run: 0 ascending, 1 descending, others shuffled.
+    /// Order in which the threads of a block run: 0 ascending, 1 descending, other values are seeds of a shuffle.
     order: u32,
-    /// Bytes that may be allocated, and bytes that are allocated.
+    /// Bytes of memory of the device.
     total: usize,
+    /// Bytes allocated.
     used: AtomicUsize,
-    /// Its allocations: bytes by address.
-    owned: Mutex<BTreeMap<u64, usize>>,
+    /// Sizes of allocations in bytes, by address.
+    allocations: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// One queue: work that has not run yet, and how much was submitted and done.
+/// The state of one queue.
 #[derive(Default)]
 struct Line {
+    /// Work that has not run yet.
     work: VecDeque<Work>,
+    /// Number of pieces of work submitted so far.
     submitted: u64,
+    /// Number of pieces of work done so far.
     done: u64,
 }
 
-/// The device's queues.
+/// The state of the device, behind one lock.
 #[derive(Default)]
 struct Pending {
-    /// By queue.
+    /// Indexed by `Queue`.
     lines: [Line; Queue::ALL.len()],
-    /// By number: a line, and the work submitted to it when it was marked.
+    /// Recorded events: the queue, and the number of pieces submitted to it at the time.
     events: HashMap<usize, (usize, u64)>,
-    /// How often the host has waited.
+    /// Number of times that the host has waited.
     turns: u64,
-    /// Kernels run so far.
+    /// Number of kernels run so far.
     launched: u64,
-    /// The first one.
+    /// The first failure. Later work doesn't run.
     failure: Option<Error>,
-    /// The launches after which the device is lost.
+    /// Number of launches after which all work fails.
     lost_after: Option<u64>,
-    /// By number.
+    /// Nodes of the graphs, by number.
     graphs: HashMap<u64, Vec<Node>>,
+    /// Number of graphs captured so far.
     captured: u64,
 }
 
 impl Pending {
-    /// A pseudo-random number that decides what runs next.
+    /// Returns a pseudo-random number that decides which queue runs first.
     fn turn(&mut self, order: u32) -> u64 {
         self.turns += 1;
         self.turns.wrapping_add(u64::from(order)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40
@@ -110,7 +117,7 @@ impl Pending {
     }
 }
 
-/// The addresses of a graph's node.
+/// Returns the addresses that a graph's node uses.
 fn addresses(node: &Node) -> Vec<Address> {
     match node {
         Node::Launch(Launch { arguments, .. }) => {
@@ -122,7 +129,7 @@ fn addresses(node: &Node) -> Vec<Address> {
         }
         Node::Copy { from, to, .. } => vec![*from, *to],
         Node::Zero { at, .. } => vec![*at],
-        Node::Product(_) => unreachable!("a launch in its place"),
+        Node::Product(_) => unreachable!("`checked` turns products into launches"),
     }
 }
 
@@ -133,17 +140,24 @@ impl std::fmt::Debug for Emulated {
 }
 
 impl Emulated {
-    /// A device whose blocks run their threads in the given order.
+    /// Creates a device with 4 GiB of memory. `order` is the order in which the threads of a block run: 0 ascending, 1 descending, other values are
+    /// seeds of a shuffle.
     pub fn new(order: u32) -> Self {
         Self::with_memory(order, 4 << 30)
     }
 
-    /// A device with this many bytes of memory.
+    /// Creates a device with `total` bytes of memory.
     pub fn with_memory(order: u32, total: usize) -> Self {
-        Self { work: Mutex::default(), order, total, used: AtomicUsize::new(0), owned: Mutex::default() }
+        Self {
+            work: Mutex::default(),
+            order,
+            total,
+            used: AtomicUsize::new(0),
+            allocations: Mutex::default(),
+        }
     }
 
-    /// The device, which is lost after this number of launches, if one is given: for tests of the code that must notice.
+    /// Makes all work after this number of launches fail, as if the GPU was lost. `None` changes nothing.
     pub fn lost_after(self, launches: Option<u64>) -> Self {
         self.work().lost_after = launches;
         self
@@ -153,39 +167,39 @@ impl Emulated {
         self.work.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn owned(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
-        self.owned.lock().unwrap_or_else(PoisonError::into_inner)
+    fn allocations(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
+        self.allocations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn queue(&self, node: Node) {
         self.work().submit(Queue::Compute, Work::Node(node));
     }
 
-    /// Whether an address is in this device's memory, or null.
+    /// Whether an address is null, or within or at the end of an allocation of this device.
     fn owns(&self, at: Address) -> bool {
-        let owned = self.owned();
-        let before = owned.range(..=at.0).next_back();
+        let allocations = self.allocations();
+        let before = allocations.range(..=at.0).next_back();
         at.0 == 0 || before.is_some_and(|(first, bytes)| at.0 <= first + *bytes as u64)
     }
 
-    /// Runs a line until this amount of its work is done, and the work of other lines that it waits for.
+    /// Runs the work of a queue until `until` pieces are done, including work of other queues that it waits for.
     fn advance(&self, pending: &mut Pending, line: usize, until: u64) {
         while pending.lines[line].done < until {
-            let work = pending.lines[line].work.pop_front().expect("work that was submitted");
+            let work = pending.lines[line].work.pop_front().expect("`until` is at most the number submitted");
             match work {
                 Work::Wait { line: other, until } => self.advance(pending, other, until),
-                // SAFETY: the address and size of an allocation that nobody uses any more.
+                // SAFETY: the address and size of an allocation; work that uses it was submitted before and is done.
                 Work::Free { at, bytes } => unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) },
                 _ if pending.failure.is_some() => {}
                 work => {
                     let launch = matches!(work, Work::Node(Node::Launch(_)));
-                    let lost = launch && pending.lost_after.is_some_and(|most| pending.launched >= most);
+                    let lost = launch && pending.lost_after.is_some_and(|limit| pending.launched >= limit);
                     pending.launched += u64::from(launch);
-                    let planted = || Error::Failed {
+                    let injected = || Error::Failed {
                         call: "running a kernel".to_owned(),
-                        why: "the GPU was lost, as planted".to_owned(),
+                        why: "the GPU was lost (injected fault)".to_owned(),
                     };
-                    let done = if lost { Err(planted()) } else { self.perform(work) };
+                    let done = if lost { Err(injected()) } else { self.perform(work) };
                     pending.failure = done.err();
                 }
             }
@@ -200,34 +214,34 @@ impl Emulated {
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
             }
             Work::Node(Node::Copy { from, to, bytes }) => {
-                let apart = from.0 + bytes as u64 <= to.0 || to.0 + bytes as u64 <= from.0;
-                assert!(apart, "a copy of {bytes} bytes from {from:?} to {to:?} overlaps");
-                // SAFETY: both places hold that many bytes, and they are apart.
+                let disjoint = from.0 + bytes as u64 <= to.0 || to.0 + bytes as u64 <= from.0;
+                assert!(disjoint, "a copy of {bytes} bytes from {from:?} to {to:?} overlaps");
+                // SAFETY: both ranges are in the device's memory, and they are disjoint.
                 unsafe { std::ptr::copy_nonoverlapping(from.0 as *const u8, to.0 as *mut u8, bytes) };
             }
             Work::Node(Node::Zero { at, bytes }) => {
-                // SAFETY: the place holds that many bytes.
+                // SAFETY: the range is in the device's memory.
                 unsafe { std::ptr::write_bytes(at.0 as *mut u8, 0, bytes) };
             }
             Work::Node(Node::Launch(launch)) => return self.run(&launch),
             Work::Node(Node::Product(_)) | Work::Free { .. } | Work::Wait { .. } => {
-                unreachable!("launched, or done by `advance`")
+                unreachable!("products are launches, and `advance` handles the others")
             }
         }
         Ok(())
     }
 
-    /// Number of kernels run so far.
+    /// Returns the number of kernels run so far.
     pub fn launched(&self) -> u64 {
         self.work().launched
     }
 
-    /// The names of all kernels.
+    /// Returns the names of all kernels.
     pub fn kernels() -> Vec<&'static str> {
         entries().map(name_of).collect()
     }
 
-    /// Work that has been checked; a product becomes a launch.
+    /// Checks a node's shape and arguments. A product becomes a launch of the product kernel.
     fn checked(&self, node: Node) -> Result<Node, Error> {
         let launch = match node {
             Node::Product(product) => {
@@ -243,9 +257,9 @@ impl Emulated {
         let entry = entry(kernel).ok_or_else(|| wrong("no such kernel".to_owned()))?;
         // SAFETY: `sizes` has `count` elements.
         let sizes = unsafe { std::slice::from_raw_parts(entry.sizes, entry.count) };
-        let given: Vec<usize> = arguments.iter().map(|a| a.bytes().1).collect();
-        if given != sizes {
-            return Err(wrong(format!("arguments of {given:?} bytes, wanted {sizes:?}")));
+        let passed: Vec<usize> = arguments.iter().map(|a| a.bytes().1).collect();
+        if passed != sizes {
+            return Err(wrong(format!("its arguments have {sizes:?} bytes, but {passed:?} were passed")));
         }
         for (index, argument) in arguments.iter().enumerate() {
             if matches!(argument, Argument::Address(at) if !self.owns(*at)) {
@@ -256,13 +270,13 @@ impl Emulated {
     }
 
     fn run(&self, Launch { kernel, shape, arguments }: &Launch) -> Result<(), Error> {
-        let entry = entry(kernel).expect("a kernel that was checked");
+        let entry = entry(kernel).expect("the kernel was checked");
         let mut values: Vec<[u8; 8]> = arguments.iter().map(|a| a.bytes().0).collect();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
-        let call = entry.call.expect("the table's entries have one");
+        let call = entry.call.expect("every entry of the table has a function");
         let threads = [shape.threads, 1, 1];
-        // SAFETY: the argument list has the kernel's number and sizes of arguments (checked before); what the pointers in it reach is
-        // fenced, so that a wrong access ends the process with a message.
+        // SAFETY: the number and sizes of the arguments match the kernel (checked before). The memory behind its pointers is between inaccessible
+        // pages, so that an access out of bounds ends the process with a message.
         let failed = unsafe {
             fgrpo_emulator_launch(
                 entry.name,
@@ -294,7 +308,7 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
         .take_while(|entry| !entry.name.is_null())
 }
 
-/// The entry of a kernel.
+/// Returns the table's entry of a kernel.
 fn entry(kernel: &str) -> Option<&'static Entry> {
     entries().find(|entry| name_of(entry) == kernel)
 }
@@ -306,7 +320,7 @@ fn name_of(entry: &Entry) -> &'static str {
 
 impl Driver for Emulated {
     fn limits(&self) -> Limits {
-        // What every supported chip has: 99 KiB on sm_120, 100 on sm_86.
+        // The smallest limits among supported GPUs: 99 KiB on sm_86 and sm_120.
         Limits { threads: 1024, shared: 99 << 10 }
     }
 
@@ -320,19 +334,19 @@ impl Driver for Emulated {
         if bytes > free {
             return Err(Error::OutOfMemory { wanted: bytes, free, total });
         }
-        // SAFETY: it returns fresh memory or null.
+        // SAFETY: has no requirements; returns new memory or null.
         let at = unsafe { fgrpo_emulator_allocate(bytes) };
         if at.is_null() {
             return Err(Error::OutOfMemory { wanted: bytes, free, total });
         }
         self.used.fetch_add(bytes, Ordering::Relaxed);
-        self.owned().insert(at as u64, bytes);
+        self.allocations().insert(at as u64, bytes);
         Ok(Address(at as u64))
     }
 
     fn free(&self, at: Address, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
-        self.owned().remove(&at.0);
+        self.allocations().remove(&at.0);
         self.work().submit(Queue::Compute, Work::Free { at, bytes });
     }
 
@@ -386,7 +400,7 @@ impl Driver for Emulated {
         };
         for (index, node) in work.iter().enumerate() {
             if let Some(at) = addresses(node).into_iter().find(|&at| !self.owns(at)) {
-                return refused(format!("the memory at {:#x} of its node {index} was freed", at.0));
+                return refused(format!("node {index} uses memory at {:#x}, which was freed", at.0));
             }
         }
         work.into_iter().for_each(|node| pending.submit(Queue::Compute, Work::Node(node)));
@@ -398,16 +412,16 @@ impl Driver for Emulated {
     }
 
     fn allocate_host(&self, bytes: usize) -> Result<Address, Error> {
-        // SAFETY: it returns fresh memory or null.
+        // SAFETY: has no requirements; returns new memory or null.
         let at = unsafe { fgrpo_emulator_allocate(bytes) };
         if at.is_null() {
-            return Err(Error::host_memory(bytes, "the emulator has none".to_owned()));
+            return Err(Error::host_memory(bytes, "the emulator can't allocate more".to_owned()));
         }
         Ok(Address(at as u64))
     }
 
     fn free_host(&self, at: Address, bytes: usize) {
-        // SAFETY: the address and size of an allocation that nobody uses any more.
+        // SAFETY: the address and size of an allocation, which the caller no longer uses.
         unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) };
     }
 
@@ -437,21 +451,21 @@ impl Driver for Emulated {
         let Some(&(line, until)) = pending.events.get(&event) else { return Ok(()) };
         self.advance(&mut pending, line, until);
         let failure = pending.failure.clone();
-        // A device is at times far ahead of what the host waits for.
+        // A real device may be far ahead of the event that the host waits for.
         drop(pending);
         if choice.is_multiple_of(2) { self.synchronize() } else { failure.map_or(Ok(()), Err) }
     }
 
     fn synchronize(&self) -> Result<(), Error> {
         let mut pending = self.work();
-        // Each line is the first at some time: it then runs before all that it doesn't wait for.
+        // Over many calls, each queue is the first to run, before everything that it doesn't wait for.
         let lines = pending.lines.len();
         let first = pending.turn(self.order) as usize % lines;
         for line in (first..first + lines).map(|line| line % lines) {
             let until = pending.lines[line].submitted;
             self.advance(&mut pending, line, until);
         }
-        // As on a GPU, a failure is found when somebody waits, and stays.
+        // As on a GPU, the host sees a failure when it waits, and from then on at every call.
         pending.failure.clone().map_or(Ok(()), Err)
     }
 }

@@ -17,12 +17,12 @@ pub struct Report {
     pub complaints: Vec<String>,
 }
 
-/// The folder of the driver; cuBLASLt lies in its folder `cublaslt`.
+/// Returns the folder of the fake driver. The fake cuBLASLt is in its subfolder `cublaslt`.
 pub fn folder() -> &'static Path {
     Path::new(env!("FGRPO_FAKE_DRIVER"))
 }
 
-/// Runs a program on the fake driver, with cuBLASLt or without.
+/// Sets the environment of a command so that it runs on the fake driver, with or without cuBLASLt.
 pub fn run(command: &mut Command, with_cublaslt: bool) -> &mut Command {
     let mut path = folder().display().to_string();
     if with_cublaslt {
@@ -31,11 +31,11 @@ pub fn run(command: &mut Command, with_cublaslt: bool) -> &mut Command {
     command.env("LD_LIBRARY_PATH", path).env("PATH", "/usr/bin:/bin").env_remove("VIRTUAL_ENV")
 }
 
-/// Runs the test of this name in a process of its own on the fake driver, with these environment variables; there it returns true, here false, once the
-/// test has passed.
+/// Runs the test of this name in a child process on the fake driver, with additional environment variables. Returns true in the child, and false in the
+/// parent once the child's test has passed.
 ///
 /// # Panics
-/// With what the process has printed, if it fails.
+/// If the test fails in the child, with what it printed.
 pub fn is_here(test: &str, with_cublaslt: bool, variables: &[(&str, &str)]) -> bool {
     if is_loaded() {
         return true;
@@ -56,8 +56,8 @@ fn is_loaded() -> bool {
         .is_ok_and(|path| Path::new(path.split(':').next().unwrap_or("")) == folder())
 }
 
-/// Plants an error in the call of this name that comes after `number` others of it; the call "kernel" is a kernel's own failure. Clears what earlier
-/// ones have broken. `None` plants nothing.
+/// Makes the driver return error `code` from call `number` (counted from 0) of the function `call`, given as `(call, number, code)`. The function
+/// "kernel" stands for a kernel that fails while it runs. Clears earlier faults; `None` injects no new one.
 ///
 /// # Panics
 /// If this process doesn't run on the fake driver.
@@ -71,7 +71,7 @@ pub fn plant(fault: Option<(&str, u64, i32)>) {
     }
 }
 
-/// The current state.
+/// Returns the fake driver's current state.
 ///
 /// # Panics
 /// If this process doesn't run on the fake driver.
@@ -97,7 +97,7 @@ pub fn report() -> Report {
 /// # Safety
 /// The symbol must have this type.
 unsafe fn symbol<T: Copy>(name: &[u8]) -> T {
-    // SAFETY: as the caller promises.
-    let found = unsafe { cudarc::driver::sys::culib().get::<T>(name) };
-    *found.expect("a function of the fake driver: run this test with its folder in LD_LIBRARY_PATH")
+    // SAFETY: the caller guarantees the type.
+    let symbol = unsafe { cudarc::driver::sys::culib().get::<T>(name) };
+    *symbol.expect("a function of the fake driver: run this test with its folder in LD_LIBRARY_PATH")
 }

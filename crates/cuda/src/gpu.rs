@@ -17,9 +17,10 @@ use std::time::Instant;
 /// The kernels for compute capability 8.0 and higher as PTX; the driver compiles them for the GPU.
 const PTX: &str = include_str!("../ptx/kernels.ptx");
 /// The first driver API version that supports this PTX (`PTX_VERSION` in scripts/gpu/kernels).
-const WANTED_DRIVER: i32 = 12_000;
-const WANTED_CAPABILITY: (i32, i32) = (8, 0);
-/// Bytes for the driver's message about kernels that it can't compile.
+const MIN_DRIVER: i32 = 12_000;
+/// The lowest compute capability that this PTX runs on.
+const MIN_CAPABILITY: (i32, i32) = (8, 0);
+/// Size in bytes of the buffer for the log of the driver's compiler.
 const LOG: usize = 16 << 10;
 /// The environment variable that makes the host wait for every launch, so that an error names the kernel that failed.
 const SYNC: &str = "FGRPO_CUDA_SYNC";
@@ -27,20 +28,21 @@ const SYNC: &str = "FGRPO_CUDA_SYNC";
 /// A GPU in this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Its number, as in `--device cuda:1`.
+    /// Number of the GPU, as in `--device cuda:1`.
     pub ordinal: usize,
-    /// Its name.
+    /// Name that the driver reports.
     pub name: String,
-    /// Bytes of memory.
+    /// Total memory in bytes.
     pub memory: usize,
-    /// Compute capability.
+    /// Compute capability, major and minor.
     pub capability: (i32, i32),
-    /// Why it can't be used; `None` if it can.
+    /// Why the GPU can't be used; `None` if it can.
     pub unusable: Option<String>,
 }
 
-/// The GPUs of this machine.
-/// Fails with [`Error::Unavailable`]: no driver is installed, it is too old (with the version found and the one required), or it doesn't start.
+/// Lists the GPUs of this machine, including unusable ones.
+///
+/// Returns [`Error::Unavailable`] if no driver is installed, it is too old, or it doesn't start.
 pub fn probe() -> Result<Vec<Found>, Error> {
     start()?;
     let count = result::device::get_count().during("counting devices")?;
@@ -51,10 +53,10 @@ pub fn probe() -> Result<Vec<Found>, Error> {
             // SAFETY: the device was just opened.
             let memory = unsafe { result::device::total_mem(device) }.during("asking for its memory")?;
             let name = result::device::get_name(device).during("asking for its name")?;
-            let unusable = (capability < WANTED_CAPABILITY).then(|| {
+            let unusable = (capability < MIN_CAPABILITY).then(|| {
                 format!(
-                    "compute capability {}.{}, wanted at least {}.{}",
-                    capability.0, capability.1, WANTED_CAPABILITY.0, WANTED_CAPABILITY.1
+                    "compute capability {}.{}, but at least {}.{} is required",
+                    capability.0, capability.1, MIN_CAPABILITY.0, MIN_CAPABILITY.1
                 )
             });
             Ok(Found { ordinal: ordinal as usize, name, memory, capability, unusable })
@@ -62,12 +64,13 @@ pub fn probe() -> Result<Vec<Found>, Error> {
         .collect()
 }
 
-/// A usable GPU by its number.
-/// Fails as [`probe`], or if the GPU doesn't exist or can't be used.
+/// Returns the GPU with this number.
+///
+/// Returns an error if [`probe`] does, or the GPU doesn't exist or can't be used.
 pub fn find(ordinal: usize) -> Result<Found, Error> {
-    let found = probe()?;
-    let Some(gpu) = found.get(ordinal) else {
-        return Err(Error::Unavailable(format!("no GPU with number {ordinal}, found {}", found.len())));
+    let gpus = probe()?;
+    let Some(gpu) = gpus.get(ordinal) else {
+        return Err(Error::Unavailable(format!("no GPU with number {ordinal}, found {}", gpus.len())));
     };
     match &gpu.unusable {
         Some(why) => Err(Error::Unavailable(format!("GPU {ordinal} ({}): {why}", gpu.name))),
@@ -75,7 +78,7 @@ pub fn find(ordinal: usize) -> Result<Found, Error> {
     }
 }
 
-/// The driver: its file, and the CUDA version that it supports, as 13000 for 13.0.
+/// Returns the driver's file and the CUDA version that it supports: 13000 for 13.0.
 pub fn driver_library() -> Result<Library, Error> {
     start()?;
     let mut version = 0;
@@ -101,12 +104,12 @@ fn start() -> Result<(), Error> {
     unsafe { sys::cuDriverGetVersion(&raw mut version) }
         .result()
         .during("asking for the driver's version")?;
-    if version < WANTED_DRIVER {
+    if version < MIN_DRIVER {
         let text = |v: i32| format!("{}.{}", v / 1000, v % 1000 / 10);
         return Err(Error::Unavailable(format!(
-            "the driver supports CUDA {}, wanted at least {}: update the NVIDIA driver",
+            "the driver supports CUDA {}, but at least {} is required: update the NVIDIA driver",
             text(version),
-            text(WANTED_DRIVER)
+            text(MIN_DRIVER)
         )));
     }
     Ok(())
@@ -124,27 +127,27 @@ fn capability(device: sys::CUdevice) -> Result<(i32, i32), Error> {
     ))
 }
 
-/// Loads kernels into the current context; the error has what the driver's compiler says.
+/// Loads kernels into the current context. The error includes the log of the driver's compiler.
 fn load(ptx: &CStr) -> Result<sys::CUmodule, Error> {
     use sys::CUjit_option_enum as Option;
     let mut log = vec![0u8; LOG];
     let mut options = [Option::CU_JIT_ERROR_LOG_BUFFER, Option::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
     let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG - 1)];
     let mut module = std::ptr::null_mut();
-    // SAFETY: the log has room for what its size says, and both arrays have two elements.
+    // SAFETY: the log is longer than the size passed for it, and both arrays have two elements.
     let loaded = unsafe {
         let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
         sys::cuModuleLoadDataEx(&raw mut module, ptx.as_ptr().cast(), 2, options, values)
     };
     loaded.result().map(|()| module).map_err(|e| {
-        let said =
+        let log =
             String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned();
-        let why = if said.is_empty() { words(e) } else { format!("{}: {}", words(e), said.trim()) };
+        let why = if log.is_empty() { words(e) } else { format!("{}: {}", words(e), log.trim()) };
         Error::Failed { call: "loading the kernels".to_owned(), why }
     })
 }
 
-/// Memory of the device whose context is current on this thread.
+/// Allocates memory of the device whose context is current on this thread.
 fn allocate(bytes: usize) -> Result<u64, Error> {
     // SAFETY: the context is current on this thread.
     match unsafe { result::malloc_sync(bytes.max(1)) } {
@@ -164,7 +167,7 @@ fn words(error: result::DriverError) -> String {
     }
 }
 
-/// What was being done when the driver refused a call.
+/// Adds to a driver's error what the call was for.
 trait During<T> {
     fn during(self, call: &str) -> Result<T, Error>;
 }
@@ -183,20 +186,20 @@ fn failed(call: &str, error: result::DriverError) -> Error {
 pub struct Gpu {
     device: sys::CUdevice,
     context: sys::CUcontext,
-    /// By queue.
+    /// Indexed by [`Queue`].
     streams: [sys::CUstream; 3],
-    /// By number; made when they are first recorded.
+    /// Events by number, created when they are first recorded.
     events: Mutex<HashMap<usize, sys::CUevent>>,
     module: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, sys::CUfunction>>,
-    /// Bytes that were allocated and not freed.
+    /// Bytes allocated and not yet freed.
     allocated: AtomicUsize,
-    /// cuBLASLt, if it is found.
+    /// cuBLASLt, if it is installed.
     blas: Option<Blas>,
     limits: Limits,
-    /// Whether the host waits for every launch.
+    /// Whether the host waits for every launch (`FGRPO_CUDA_SYNC=on`).
     sync: bool,
-    /// Whether the stream is recording work instead of running it.
+    /// Whether the compute stream is capturing a graph.
     capturing: AtomicBool,
     /// Milliseconds that loading the kernels took.
     load_ms: f64,
@@ -219,21 +222,22 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Opens a GPU by its number. `ptx` replaces the binary's kernels.
-    /// Fails as [`probe`], or if the GPU doesn't exist or can't be used.
+    /// Opens the GPU with this number. `ptx` replaces the built-in kernels.
+    ///
+    /// Returns an error if [`find`] does, the kernels can't be loaded, or a driver call fails.
     pub fn open(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {
         let gpu = find(ordinal)?;
         let device = result::device::get(ordinal as i32).during("opening a device")?;
         let ptx = CString::new(ptx.unwrap_or(PTX))
             .map_err(|_| Error::Unavailable("the kernels hold a zero byte".to_owned()))?;
         let shared = sys::CUdevice_attribute_enum::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN;
-        // SAFETY: the calls follow the driver's order: context, current, streams, module; each result is checked before the next.
+        // SAFETY: the context is made current before streams and module are created in it, and each result is checked before the next call.
         unsafe {
             let shared =
                 result::device::get_attribute(device, shared).during("asking for its shared memory")?;
             let context = result::primary_ctx::retain(device).during("making a context")?;
-            // From here on, what has been made so far is freed on an error.
-            let mut made = Self {
+            // On an error below, dropping `gpu` releases what was created.
+            let mut opened = Self {
                 device,
                 context,
                 streams: [std::ptr::null_mut(); 3],
@@ -247,25 +251,25 @@ impl Gpu {
                 capturing: AtomicBool::new(false),
                 load_ms: 0.0,
             };
-            made.enter()?;
-            for stream in &mut made.streams {
+            opened.enter()?;
+            for stream in &mut opened.streams {
                 *stream = result::stream::create(result::stream::StreamKind::NonBlocking)
                     .during("making a stream")?;
             }
             let clock = Instant::now();
-            made.module = load(&ptx)?;
-            made.load_ms = clock.elapsed().as_secs_f64() * 1e3;
-            made.blas = Blas::open(gpu.capability, allocate)?;
-            Ok(made)
+            opened.module = load(&ptx)?;
+            opened.load_ms = clock.elapsed().as_secs_f64() * 1e3;
+            opened.blas = Blas::open(gpu.capability, allocate)?;
+            Ok(opened)
         }
     }
 
-    /// How long the driver took to load the kernels, in milliseconds.
+    /// Returns the milliseconds that the driver took to load the kernels.
     pub fn load_ms(&self) -> f64 {
         self.load_ms
     }
 
-    /// After a launch: waits for it if every launch is waited for.
+    /// Waits for the work just launched if `FGRPO_CUDA_SYNC` is on.
     fn launched(&self, what: &str) -> Result<(), Error> {
         if !self.sync || self.capturing.load(Ordering::Relaxed) {
             return Ok(());
@@ -339,33 +343,33 @@ impl Driver for Gpu {
         if self.enter().is_err() {
             return;
         }
-        // SAFETY: an address that `allocate` gave; cuMemFree waits for work that uses it.
+        // SAFETY: the address is from `allocate`. cuMemFree waits for work that uses the memory.
         let _ = unsafe { result::free_sync(at.0) };
     }
 
     fn write(&self, to: Address, from: &[u8]) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: the caller's memory holds that many bytes. Pageable memory is copied out before the call returns.
+        // SAFETY: the caller's memory at `to` has that many bytes. The driver copies from pageable memory before the call returns.
         unsafe { result::memcpy_htod_async(to.0, from, self.compute()) }.during("copying to the device")
     }
 
     fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: as in `write`; the stream is waited for before `to` is looked at.
+        // SAFETY: as in `write`. `to` is borrowed until the copy is done.
         unsafe { result::memcpy_dtoh_async(to, from.0, self.compute()) }.during("copying from the device")?;
         self.synchronize()
     }
 
     fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: the caller's places hold that many bytes and are apart.
+        // SAFETY: the caller's ranges have that many bytes and don't overlap.
         unsafe { result::memcpy_dtod_async(to.0, from.0, bytes, self.compute()) }
             .during("copying within the device")
     }
 
     fn zero(&self, at: Address, bytes: usize) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: the caller's place holds that many bytes.
+        // SAFETY: the caller's range has that many bytes.
         unsafe { result::memset_d8_async(at.0, 0, bytes, self.compute()) }.during("setting memory to 0")
     }
 
@@ -391,10 +395,10 @@ impl Driver for Gpu {
         let mut values: Vec<[u8; 8]> = arguments.iter().map(|a| a.bytes().0).collect();
         let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
         let [x, y, z] = shape.grid;
-        // SAFETY: each pointer is to 8 bytes of `values`, which live until the call returns, and the driver copies the arguments during it. How many it
-        // reads, and how many bytes of each, is the kernel's signature, which the arguments match: the emulator compares both with the signature in the
-        // source for every launch of the tests. Addresses among them are the caller's, of memory that this driver allocated and that stays until the work
-        // is done. The function is of the module that this GPU has loaded, and the shape is within the limits of the GPU.
+        // SAFETY: each pointer points to 8 bytes of `values`, and the driver copies the arguments before the call returns. It reads as many arguments and
+        // bytes as the kernel's signature has; in tests, the emulator compares the arguments of every launch with the signature in the source. The caller
+        // passes addresses of memory that this driver allocated and that is not freed before the work is submitted. The function belongs to the loaded
+        // module, and the shape was checked against the GPU's limits.
         unsafe {
             result::launch_kernel(
                 function,
@@ -417,13 +421,13 @@ impl Driver for Gpu {
         self.capturing.store(true, Ordering::Relaxed);
         let submitted = nodes.iter().try_for_each(|node| node.submit(self));
         self.capturing.store(false, Ordering::Relaxed);
-        // In any case: until then the stream takes work down instead of running it.
+        // Also after an error, because the stream captures all work until this call.
         // SAFETY: the capture was begun above, on this thread.
         let graph = unsafe { result::stream::end_capture(self.compute()) };
-        // SAFETY: the graph was just made; what was instantiated doesn't need it any more.
+        // SAFETY: the graph was created above. The instantiated graph doesn't refer to it.
         unsafe {
             // The first error is the cause.
-            let made = submitted.and_then(|()| {
+            let executable = submitted.and_then(|()| {
                 let graph = graph.during("ending a capture")?;
                 result::graph::instantiate(graph, sys::CUgraphInstantiate_flags_enum(0))
                     .during("instantiating a graph")
@@ -431,20 +435,20 @@ impl Driver for Gpu {
             if let Ok(graph) = graph {
                 let _ = result::graph::destroy(graph);
             }
-            made.map(|graph| graph as u64)
+            executable.map(|graph| graph as u64)
         }
     }
 
     fn replay(&self, graph: u64) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: `capture` gave this number, and it isn't freed.
+        // SAFETY: the number is from `capture`, and the graph isn't freed.
         unsafe { result::graph::launch(graph as sys::CUgraphExec, self.compute()) }
             .during("launching a graph")
     }
 
     fn free_graph(&self, graph: u64) {
         if self.enter().is_ok() {
-            // SAFETY: as in `replay`. A graph under way is freed when it ends.
+            // SAFETY: as in `replay`. The driver frees a running graph when it ends.
             let _ = unsafe { result::graph::exec_destroy(graph as sys::CUgraphExec) };
         }
     }
@@ -460,14 +464,14 @@ impl Driver for Gpu {
 
     fn free_host(&self, at: Address, _bytes: usize) {
         if self.enter().is_ok() {
-            // SAFETY: an address that `allocate_host` gave, which no work uses any more.
+            // SAFETY: the address is from `allocate_host`, and no work uses it any more.
             let _ = unsafe { result::free_host(at.0 as *mut c_void) };
         }
     }
 
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: the caller's places hold that many bytes; addresses of host and device are of one space.
+        // SAFETY: the caller's ranges have that many bytes. Host and device share one address space.
         unsafe { sys::cuMemcpyAsync(to.0, from.0, bytes, self.stream(queue)) }
             .result()
             .during("copying between host and device")
@@ -477,10 +481,10 @@ impl Driver for Gpu {
         self.enter()?;
         let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
         let event = match events.entry(event) {
-            Entry::Occupied(made) => *made.get(),
-            Entry::Vacant(place) => {
+            Entry::Occupied(entry) => *entry.get(),
+            Entry::Vacant(entry) => {
                 let kind = sys::CUevent_flags::CU_EVENT_DISABLE_TIMING;
-                *place.insert(result::event::create(kind).during("making an event")?)
+                *entry.insert(result::event::create(kind).during("making an event")?)
             }
         };
         // SAFETY: event and stream are this GPU's.
@@ -520,7 +524,7 @@ impl Drop for Gpu {
         if self.enter().is_err() {
             return;
         }
-        // SAFETY: everything was made by `open`; nothing uses it any more.
+        // SAFETY: everything was created by `open`, and nothing uses it once the streams are synchronized.
         unsafe {
             let streams = || self.streams.into_iter().filter(|stream| !stream.is_null());
             for stream in streams() {

@@ -1,7 +1,7 @@
 //! CUDA graphs: a fixed sequence of work that is submitted in one call.
 //!
-//! A graph is made of a closed list of nodes, so a capture can't meet what is forbidden in one: a wait, a read, an allocation, or a copy from the host's
-//! pageable memory. It keeps the addresses of its nodes, whose memory must not be freed as long as the graph is replayed.
+//! A graph is captured from a list of [`Node`]s, which can't express what a capture forbids: waits, reads, allocations, and copies from pageable host
+//! memory. The graph stores the nodes' addresses, so their memory must not be freed while the graph is in use.
 
 use crate::driver::Driver;
 use crate::launch::{Error, Launch};
@@ -9,7 +9,7 @@ use crate::node::Node;
 use std::sync::Arc;
 
 impl Node {
-    /// Submits it by itself.
+    /// Submits this node without a graph.
     pub fn submit(&self, driver: &dyn Driver) -> Result<(), Error> {
         match self {
             Node::Launch(Launch { kernel, shape, arguments }) => driver.launch(kernel, *shape, arguments),
@@ -28,13 +28,13 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Makes a graph of work in this order; none of it runs.
+    /// Captures the nodes as a graph that runs them in this order. Nothing runs yet.
     pub fn capture(driver: &Arc<dyn Driver>, nodes: &[Node]) -> Result<Graph, Error> {
         let number = driver.capture(nodes)?;
         Ok(Graph { driver: Arc::clone(driver), number })
     }
 
-    /// Submits its work.
+    /// Submits the graph's work.
     pub fn replay(&self) -> Result<(), Error> {
         self.driver.replay(self.number)
     }

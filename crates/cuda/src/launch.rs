@@ -9,13 +9,13 @@ pub enum Error {
     /// The driver refused a call, or a kernel failed.
     #[error("CUDA: {call}: {why}")]
     Failed {
-        /// What was being done.
+        /// The call, or what it was for.
         call: String,
         /// The message of the driver or the emulator.
         why: String,
     },
     /// The device has too little memory.
-    #[error("CUDA: out of memory: {wanted} bytes wanted, {free} of {total} free")]
+    #[error("CUDA: out of memory: {wanted} bytes requested, {free} of {total} free")]
     OutOfMemory {
         /// Bytes requested.
         wanted: usize,
@@ -29,20 +29,20 @@ pub enum Error {
     Launch {
         /// The kernel.
         kernel: String,
-        /// What is wrong with it.
+        /// What is wrong with the launch.
         why: String,
     },
 }
 
 impl Error {
-    /// The host has too little memory that the device can copy from.
-    pub(crate) fn host_memory(wanted: usize, why: String) -> Self {
-        let call = format!("out of host memory: {wanted} bytes wanted that the device can copy from");
+    /// Returns the error for a failed allocation of page-locked host memory.
+    pub(crate) fn host_memory(requested: usize, why: String) -> Self {
+        let call = format!("out of page-locked host memory: {requested} bytes requested");
         Error::Failed { call, why }
     }
 }
 
-/// An address in a device's memory, or in page-locked memory of the host.
+/// An address in device memory or in page-locked host memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Address(pub u64);
 
@@ -68,7 +68,7 @@ pub enum Argument {
 }
 
 impl Argument {
-    /// Its bytes in native order, and how many of them are used.
+    /// Returns the value in native byte order, and the number of bytes used.
     pub fn bytes(&self) -> ([u8; 8], usize) {
         let mut bytes = [0; 8];
         match self {
@@ -97,7 +97,7 @@ macro_rules! argument {
 argument!(u32 => U32, u64 => U64, f32 => F32, Address => Address);
 
 impl From<usize> for Argument {
-    /// A size, which is `unsigned` in every kernel.
+    /// Converts a size to `unsigned`, the type of sizes in all kernels.
     ///
     /// # Panics
     /// If the size has more than 32 bits.
@@ -118,30 +118,36 @@ pub struct Shape {
 }
 
 impl Shape {
-    /// `blocks` blocks in one dimension.
+    /// Returns a one-dimensional grid of `blocks` blocks.
     pub fn of(blocks: usize, threads: u32, shared: usize) -> Self {
         Self { grid: [blocks as u32, 1, 1], threads, shared: shared as u32 }
     }
 
-    /// Enough blocks of `threads` for `count` threads.
+    /// Returns enough blocks of `threads` threads for `count` threads in total.
     pub fn covering(count: usize, threads: u32) -> Self {
         Self::of(count.div_ceil(threads as usize), threads, 0)
     }
 
-    /// Refuses launches that no supported device can run.
+    /// Returns an error if a device with these limits can't run the shape.
     pub fn check(&self, kernel: &str, limits: &Limits) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Launch { kernel: kernel.to_owned(), why });
         if self.threads == 0 || self.threads > limits.threads || !self.threads.is_multiple_of(32) {
-            return wrong(format!("{} threads, wanted whole warps up to {}", self.threads, limits.threads));
+            return wrong(format!(
+                "{} threads per block: a block has whole warps, up to {} threads",
+                self.threads, limits.threads
+            ));
         }
         if self.grid.contains(&0) || self.grid[1] > 65_535 || self.grid[2] > 65_535 {
             return wrong(format!(
-                "grid {:?}, wanted 1 to 65535 in the second and third dimension",
+                "grid {:?}: no dimension may be 0, and the second and third are at most 65535",
                 self.grid
             ));
         }
         if self.shared > limits.shared {
-            return wrong(format!("{} bytes of shared memory, at most {}", self.shared, limits.shared));
+            return wrong(format!(
+                "{} bytes of shared memory: a block has at most {}",
+                self.shared, limits.shared
+            ));
         }
         Ok(())
     }

@@ -1,8 +1,8 @@
 //! The engine's kernels on an NVIDIA GPU, and the same kernels on an emulator.
 //!
-//! The sources of the kernels are in `kernels/*.cu`. NVRTC compiles them to the PTX in the binary, so users need only the driver. A C++ compiler
-//! compiles them against `emulator/`, so tests run them without a GPU. Both implement [`Driver`]: memory, copies, launches in order. CUDA isn't
-//! needed at build time; [`probe`] says at run time which GPUs are found, or why none is.
+//! The sources of the kernels are in `kernels/*.cu`. NVRTC compiles them to the PTX in the binary, so users need only the driver. For tests without a
+//! GPU, a C++ compiler compiles the same sources against `emulator/`. Both devices implement [`Driver`]: memory, copies, launches. CUDA isn't needed at
+//! build time; [`probe`] lists the GPUs at run time, or returns why there are none.
 //!
 //! This crate doesn't know the decoder: `fgrpo-nn` builds its operations from these launches.
 

@@ -1,4 +1,4 @@
-//! Memory as arrays of numbers: the device's, and page-locked memory of the host.
+//! Typed arrays in device memory and in page-locked host memory.
 
 mod message;
 
@@ -9,7 +9,7 @@ use crate::launch::{Address, Argument, Error};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-/// Numbers in a device's memory, which is freed on drop.
+/// An array in device memory, freed on drop.
 #[derive(Debug)]
 pub struct Memory<T: Copy> {
     driver: Arc<dyn Driver>,
@@ -19,38 +19,37 @@ pub struct Memory<T: Copy> {
 }
 
 impl<T: Copy> Memory<T> {
-    /// Allocates `len` numbers with unspecified content.
+    /// Allocates `len` elements with unspecified contents.
     pub fn new(driver: &Arc<dyn Driver>, len: usize) -> Result<Self, Error> {
         let at = driver.allocate(len * size_of::<T>())?;
         Ok(Self { driver: Arc::clone(driver), at, len, numbers: PhantomData })
     }
 
-    /// Copies the numbers of a slice to the device.
-    /// Fails with [`Error::OutOfMemory`], or as reported by the driver.
+    /// Allocates an array on the device and copies a slice to it.
     pub fn from(driver: &Arc<dyn Driver>, values: &[T]) -> Result<Self, Error> {
         let memory = Self::new(driver, values.len())?;
         driver.write(memory.at, bytes_of(values))?;
         Ok(memory)
     }
 
-    /// Its address.
+    /// Returns the address of the first element.
     pub fn address(&self) -> Address {
         self.at
     }
 
-    /// The address of number `index`.
+    /// Returns the address of element `index`, or of the end.
     ///
     /// # Panics
-    /// If it is beyond the end.
+    /// If `index` is greater than the length.
     pub fn at(&self, index: usize) -> Address {
         assert!(index <= self.len, "number {index} of {}", self.len);
         self.at.plus(index * size_of::<T>())
     }
 
-    /// Overwrites the numbers from `first` on.
+    /// Overwrites the elements from index `first` on.
     ///
     /// # Panics
-    /// If they don't fit.
+    /// If the values don't fit.
     pub fn write(&self, first: usize, values: &[T]) -> Result<(), Error> {
         assert!(
             first + values.len() <= self.len,
@@ -61,29 +60,29 @@ impl<T: Copy> Memory<T> {
         self.driver.write(self.at(first), bytes_of(values))
     }
 
-    /// Reads the numbers from `first` on, after all work submitted so far.
+    /// Waits for all submitted work, then copies elements from index `first` on to the slice.
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the array is too short.
     pub fn read_into(&self, first: usize, to: &mut [T]) -> Result<(), Error> {
         assert!(first + to.len() <= self.len, "{} numbers from {first} of {}", to.len(), self.len);
         let bytes = size_of_val(to);
-        // SAFETY: the slice covers exactly these numbers, which are plain data for every T used here.
+        // SAFETY: the bytes are those of the slice, and every `T` in use is a number, for which all bit patterns are valid.
         let view = unsafe { std::slice::from_raw_parts_mut(to.as_mut_ptr().cast::<u8>(), bytes) };
         self.driver.read(self.at(first), view)
     }
 
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it is empty.
+    /// Whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Reads all numbers, after all work submitted so far.
+    /// Waits for all submitted work, then returns a copy of the array.
     pub fn read(&self) -> Result<Vec<T>, Error>
     where
         T: Default,
@@ -107,11 +106,11 @@ impl<T: Copy> Drop for Memory<T> {
 }
 
 fn bytes_of<T: Copy>(values: &[T]) -> &[u8] {
-    // SAFETY: plain data may be read as bytes; the length is the slice's own.
+    // SAFETY: the bytes are those of the slice, and every `T` in use is a number without padding.
     unsafe { std::slice::from_raw_parts(values.as_ptr().cast::<u8>(), size_of_val(values)) }
 }
 
-/// Numbers in page-locked memory of the host, which the device copies from and to while it computes. Freed on drop.
+/// An array in page-locked host memory, which the device can copy from and to while it computes. Freed on drop.
 #[derive(Debug)]
 pub struct Pinned<T: Copy> {
     driver: Arc<dyn Driver>,
@@ -121,11 +120,11 @@ pub struct Pinned<T: Copy> {
 }
 
 impl<T: Copy + Default> Pinned<T> {
-    /// Allocates `len` numbers, each the type's default.
+    /// Allocates `len` elements with the type's default value.
     pub fn new(driver: &Arc<dyn Driver>, len: usize) -> Result<Self, Error> {
         let at = driver.allocate_host(len * size_of::<T>())?;
         for index in 0..len {
-            // SAFETY: fresh memory for `len` numbers, aligned to a page.
+            // SAFETY: the allocation has `len` elements and is aligned to a page.
             unsafe { (at.0 as *mut T).add(index).write(T::default()) };
         }
         Ok(Self { driver: Arc::clone(driver), at, len, numbers: PhantomData })
@@ -133,12 +132,12 @@ impl<T: Copy + Default> Pinned<T> {
 }
 
 impl<T: Copy> Pinned<T> {
-    /// The number of elements.
+    /// Returns the number of elements.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether it is empty.
+    /// Whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -148,37 +147,37 @@ impl<T: Copy> Pinned<T> {
         self.at.plus(first * size_of::<T>())
     }
 
-    /// Copies `len` numbers to the device, in [`Queue::Upload`].
+    /// Copies `len` elements from index `first` on to the device, in [`Queue::Upload`].
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the array is too short.
     pub fn upload(&mut self, first: usize, len: usize, to: Address) -> Result<(), Error> {
         self.driver.transfer(Queue::Upload, self.at(first, len), to, len * size_of::<T>())
     }
 
-    /// Overwrites `len` numbers by those of the device, in [`Queue::Download`].
+    /// Overwrites `len` elements from index `first` on with those on the device, in [`Queue::Download`].
     ///
     /// # Panics
-    /// If there are fewer.
+    /// If the array is too short.
     pub fn download(&mut self, from: Address, first: usize, len: usize) -> Result<(), Error> {
         self.driver.transfer(Queue::Download, from, self.at(first, len), len * size_of::<T>())
     }
 
-    /// The numbers, after all work submitted so far.
+    /// Waits for all submitted work, then returns the array.
     pub fn read(&self) -> Result<&[T], Error> {
         self.driver.synchronize()?;
-        // SAFETY: all numbers were written by `new`; copies to them are submitted through an exclusive borrow, and none is under way.
+        // SAFETY: `new` initialized all elements. Copies to them are submitted through an exclusive borrow, and none is under way.
         Ok(unsafe { std::slice::from_raw_parts(self.at.0 as *const T, self.len) })
     }
 
-    /// Overwrites the numbers from `first` on, after all work submitted so far.
+    /// Waits for all submitted work, then overwrites the elements from index `first` on.
     ///
     /// # Panics
-    /// If they don't fit.
+    /// If the values don't fit.
     pub fn write(&mut self, first: usize, values: &[T]) -> Result<(), Error> {
         self.driver.synchronize()?;
         let to = self.at(first, values.len());
-        // SAFETY: the place holds that many numbers, and no copy is under way.
+        // SAFETY: `at` has checked the range, and no copy is under way.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), to.0 as *mut T, values.len()) };
         Ok(())
     }
@@ -186,7 +185,7 @@ impl<T: Copy> Pinned<T> {
 
 impl<T: Copy> Drop for Pinned<T> {
     fn drop(&mut self) {
-        // Copies may be under way; after a failure of the device none is.
+        // Copies may be under way, unless the device has failed.
         let _ = self.driver.synchronize();
         self.driver.free_host(self.at, self.len * size_of::<T>());
     }

@@ -1,29 +1,29 @@
-//! A piece of a graph's work.
+//! The work that a graph consists of.
 
 use crate::launch::{Address, Launch};
 use crate::product::Product;
 
-/// Work of [`Queue::Compute`](crate::Queue::Compute) that needs nothing from the host.
+/// One piece of work of [`Queue::Compute`](crate::Queue::Compute) that needs no data from the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// As [`Driver::launch`](crate::Driver::launch).
+    /// See [`Driver::launch`](crate::Driver::launch).
     Launch(Launch),
-    /// As [`Driver::product`](crate::Driver::product).
+    /// See [`Driver::product`](crate::Driver::product).
     Product(Product),
-    /// As [`Driver::copy`](crate::Driver::copy).
+    /// See [`Driver::copy`](crate::Driver::copy).
     Copy {
-        /// The first byte that is read.
+        /// Address of the source.
         from: Address,
-        /// The first byte that is written.
+        /// Address of the destination.
         to: Address,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
-    /// As [`Driver::zero`](crate::Driver::zero).
+    /// See [`Driver::zero`](crate::Driver::zero).
     Zero {
-        /// The first byte.
+        /// Address of the first byte.
         at: Address,
-        /// How many.
+        /// Number of bytes.
         bytes: usize,
     },
 }

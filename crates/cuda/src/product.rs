@@ -1,32 +1,32 @@
-//! Matrix products: the memory layout of operands, and our kernel, which is used if the device's library is not found.
+//! Matrix products: the layout of the operands in memory, and the launch of this crate's kernel, which is used without cuBLASLt.
 
 use crate::launch::{Address, Argument, Error, Launch, Shape};
 
-/// A row-major matrix whose rows are `stride` numbers apart.
+/// A row-major matrix whose rows are `stride` elements apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matrix {
-    /// Its first number.
+    /// Address of the first element.
     pub at: Address,
-    /// Distance between rows in memory, in numbers.
+    /// Distance between rows in memory, in elements.
     pub stride: usize,
-    /// Whether the operand is its transpose.
+    /// Whether the operand is the transpose of this matrix.
     pub transposed: bool,
 }
 
 impl Matrix {
-    /// Rows of `stride` numbers.
+    /// Returns a matrix that is not transposed.
     pub fn rows(at: Address, stride: usize) -> Self {
         Self { at, stride, transposed: false }
     }
 
-    /// The transpose.
+    /// Returns the transpose, which has the same memory.
     #[must_use]
     pub fn transposed(self) -> Self {
         Self { transposed: !self.transposed, ..self }
     }
 }
 
-/// The operands' number types. Sums are in f32.
+/// The operands' number types. Products are summed in f32.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Numbers {
     /// All f32.
@@ -38,7 +38,7 @@ pub enum Numbers {
 }
 
 impl Numbers {
-    /// Bytes of a number of `a` or `b`, and of `c`.
+    /// Returns the element sizes in bytes, of `a` and `b`, and of `c`.
     pub fn bytes(self) -> (usize, usize) {
         match self {
             Numbers::F32 => (4, 4),
@@ -48,14 +48,14 @@ impl Numbers {
     }
 }
 
-/// `c = alpha a b + onto + bias`: `a` is `[m, k]`, `b` is `[k, n]`, `c` and `onto` are `[m, n]`, `bias` is `[n]`. The sum is rounded once.
+/// `c = alpha a b + onto + bias`: `a` is `[m, k]`, `b` is `[k, n]`, `c` and `onto` are `[m, n]`, `bias` is `[n]`. The result is rounded to `c`'s type once.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Product {
     /// Rows of `c`.
     pub m: usize,
     /// Columns of `c`.
     pub n: usize,
-    /// Terms of a sum.
+    /// Columns of `a` and rows of `b`.
     pub k: usize,
     /// The left operand.
     pub a: Matrix,
@@ -63,32 +63,32 @@ pub struct Product {
     pub b: Matrix,
     /// The result.
     pub c: Address,
-    /// Distance between rows of `c`, in numbers.
+    /// Distance between rows of `c`, in elements.
     pub c_stride: usize,
-    /// Factor of the sums.
+    /// Factor of `a b`.
     pub alpha: f32,
-    /// What is added, in numbers and rows like those of `c`: `c` itself, or a matrix apart from it.
+    /// The addend, with the number type and row stride of `c`: `c` itself, or a matrix that doesn't overlap it.
     pub onto: Option<Address>,
-    /// What is added to every row, in numbers like those of `c`.
+    /// A vector added to every row, with the number type of `c`.
     pub bias: Option<Address>,
     /// Number types.
     pub numbers: Numbers,
-    /// Whether a row of `c` gets the same bits among any number of rows: cuBLASLt's algorithm is then chosen once for all numbers of rows.
+    /// Whether the bits of a row of `c` must not depend on the number of rows. If so, cuBLASLt's algorithm is chosen once for all numbers of rows.
     pub exact: bool,
 }
 
 impl Product {
-    /// Rows and columns of an operand in memory.
+    /// Returns the rows and columns in memory of an operand of this shape.
     fn stored(matrix: Matrix, rows: usize, columns: usize) -> (usize, usize) {
         if matrix.transposed { (columns, rows) } else { (rows, columns) }
     }
 
-    /// Refuses what cuBLASLt's documentation says it refuses, so that tests find it without a GPU.
+    /// Returns an error for operands that cuBLASLt's documentation excludes, so that tests without a GPU find them.
     pub fn check(&self) -> Result<(), Error> {
         let wrong = |why: String| Err(Error::Launch { kernel: "matrix product".to_owned(), why });
         let Product { m, n, k, .. } = *self;
         if m == 0 || n == 0 || k == 0 || [m, n, k].iter().any(|&size| size > i32::MAX as usize) {
-            return wrong(format!("sizes {m} x {n} x {k}, wanted each between 1 and {}", i32::MAX));
+            return wrong(format!("sizes {m} x {n} x {k}: each must be 1 to {}", i32::MAX));
         }
         let (operand, result) = self.numbers.bytes();
         let c = Matrix::rows(self.c, self.c_stride);
@@ -103,18 +103,21 @@ impl Product {
         ] {
             let Some(matrix) = matrix else { continue };
             if matrix.stride < columns {
-                return wrong(format!("{name} has rows of {columns} numbers {} apart", matrix.stride));
+                return wrong(format!(
+                    "{name} has rows of {columns} elements, but a stride of {}",
+                    matrix.stride
+                ));
             }
             if !matrix.at.0.is_multiple_of(bytes as u64) {
-                return wrong(format!("{name} at {:#x}, wanted a multiple of {bytes}", matrix.at.0));
+                return wrong(format!("{name} at {:#x} is not aligned to {bytes} bytes", matrix.at.0));
             }
             let extent = |matrix: Matrix, rows: usize, columns: usize, bytes: usize| {
                 matrix.at.0..matrix.at.0 + (((rows - 1) * matrix.stride + columns) * bytes) as u64
             };
             let same = name == "c" || name == "onto" && matrix == c;
             if !same {
-                let (own, other) = (extent(matrix, rows, columns, bytes), extent(c, m, n, result));
-                if own.start < other.end && other.start < own.end {
+                let (range, result) = (extent(matrix, rows, columns, bytes), extent(c, m, n, result));
+                if range.start < result.end && result.start < range.end {
                     return wrong(format!("{name} overlaps the result"));
                 }
             }
@@ -122,7 +125,7 @@ impl Product {
         Ok(())
     }
 
-    /// The product by our kernel.
+    /// Returns the launch that computes the product with this crate's kernel.
     pub fn launch(&self) -> Launch {
         let kernel = match self.numbers {
             Numbers::F32 => "product_f32",

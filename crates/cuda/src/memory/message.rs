@@ -1,4 +1,4 @@
-//! Short messages between host and device, in order with launches. Neither side waits for the other's further work.
+//! Short messages between host and device, in order with launches. A message waits only for work submitted before it.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,63 +7,63 @@ use super::Pinned;
 use crate::driver::{Driver, Queue};
 use crate::launch::{Address, Error};
 
-/// Marks of messages; other work has smaller ones.
-static NEXT_MARK: AtomicUsize = AtomicUsize::new(1000);
+/// The next message's event number. Other events have numbers below 1000.
+static NEXT_EVENT: AtomicUsize = AtomicUsize::new(1000);
 
-/// Page-locked memory of the host for one message at a time: to the device, or from it.
+/// A buffer in page-locked host memory for one message at a time, to or from the device.
 #[derive(Debug)]
 pub struct Message<T: Copy> {
     memory: Pinned<T>,
-    /// Of the last copy.
-    mark: usize,
-    /// Numbers of the last copy.
+    /// Event number of the last copy.
+    event: usize,
+    /// Number of elements of the last copy.
     len: usize,
 }
 
 impl<T: Copy + Default> Message<T> {
-    /// Allocates memory for `room` numbers.
+    /// Allocates memory for messages of up to `room` elements.
     pub fn new(driver: &Arc<dyn Driver>, room: usize) -> Result<Self, Error> {
-        let mark = NEXT_MARK.fetch_add(1, Ordering::Relaxed);
-        Ok(Self { memory: Pinned::new(driver, room)?, mark, len: 0 })
+        let event = NEXT_EVENT.fetch_add(1, Ordering::Relaxed);
+        Ok(Self { memory: Pinned::new(driver, room)?, event, len: 0 })
     }
 }
 
 impl<T: Copy> Message<T> {
-    /// The largest number of elements.
+    /// Returns the maximum number of elements of a message.
     pub fn room(&self) -> usize {
         self.memory.len()
     }
 
-    /// Copies numbers to the device, after the work submitted so far. It waits only for the message before this one.
+    /// Copies values to the device, after the work submitted so far. The host waits only until this buffer's last message is copied.
     ///
     /// # Panics
-    /// If there is no room for them.
+    /// If the message is longer than the buffer.
     pub fn send(&mut self, values: &[T], to: Address) -> Result<(), Error> {
         let from = self.memory.at(0, values.len());
         let driver = &self.memory.driver;
-        driver.wait_here(self.mark)?;
-        // SAFETY: the place holds that many numbers, and the only copies from or to it are those of the mark.
+        driver.wait_here(self.event)?;
+        // SAFETY: `at` has checked the range. The last copy from or to the buffer is done, as the event shows.
         unsafe { std::ptr::copy_nonoverlapping(values.as_ptr(), from.0 as *mut T, values.len()) };
         self.len = values.len();
         driver.transfer(Queue::Compute, from, to, size_of_val(values))?;
-        driver.record(Queue::Compute, self.mark)
+        driver.record(Queue::Compute, self.event)
     }
 
-    /// Copies `len` numbers from the device, after the work submitted so far.
+    /// Copies `len` elements from the device to the buffer, after the work submitted so far.
     ///
     /// # Panics
-    /// If there is no room for them.
+    /// If the message is longer than the buffer.
     pub fn receive(&mut self, from: Address, len: usize) -> Result<(), Error> {
         let to = self.memory.at(0, len);
         self.len = len;
         self.memory.driver.transfer(Queue::Compute, from, to, len * size_of::<T>())?;
-        self.memory.driver.record(Queue::Compute, self.mark)
+        self.memory.driver.record(Queue::Compute, self.event)
     }
 
-    /// The numbers received last. It waits for them, and not for work submitted later.
+    /// Waits for the last message, but not for work submitted after it, and returns the elements.
     pub fn read(&self) -> Result<&[T], Error> {
-        self.memory.driver.wait_here(self.mark)?;
-        // SAFETY: all numbers were written by `Pinned::new`; copies to them are submitted through an exclusive borrow, and the last one is done.
+        self.memory.driver.wait_here(self.event)?;
+        // SAFETY: `Pinned::new` initialized all elements. Copies to them are submitted through an exclusive borrow, and the last one is done.
         Ok(unsafe { std::slice::from_raw_parts(self.memory.at.0 as *const T, self.len) })
     }
 }

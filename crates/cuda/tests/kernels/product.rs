@@ -83,12 +83,15 @@ fn operands_that_the_library_refuses_are_refused_by_name() {
     Product { onto: Some(Address(16384)), bias: Some(Address(16384 + 256)), ..plain }.check().unwrap();
     for (product, part) in [
         (Product { k: 0, ..plain }, "8 x 8 x 0"),
-        (Product { a: Matrix::rows(Address(4096), 7), ..plain }, "a has rows of 8 numbers 7 apart"),
-        (Product { b: Matrix::rows(Address(8194), 8), ..plain }, "b at 0x2002, wanted a multiple of 4"),
+        (
+            Product { a: Matrix::rows(Address(4096), 7), ..plain },
+            "a has rows of 8 elements, but a stride of 7",
+        ),
+        (Product { b: Matrix::rows(Address(8194), 8), ..plain }, "b at 0x2002 is not aligned to 4 bytes"),
         (Product { c: Address(4096 + 252), ..plain }, "a overlaps the result"),
         (Product { onto: Some(Address(16384 + 32)), ..plain }, "onto overlaps the result"),
         (Product { bias: Some(Address(16384 + 252)), ..plain }, "bias overlaps the result"),
-        (Product { bias: Some(Address(4097)), ..plain }, "bias at 0x1001, wanted a multiple of 4"),
+        (Product { bias: Some(Address(4097)), ..plain }, "bias at 0x1001 is not aligned to 4 bytes"),
     ] {
         let message = product.check().unwrap_err().to_string();
         assert!(message.contains(part), "{message:?} lacks {part:?}");
@@ -112,7 +115,7 @@ fn copies_and_zeros_wait_their_turn_and_memory_is_bounded() {
     let small: Arc<dyn Driver> = Arc::new(Emulated::with_memory(0, 1000));
     let kept = Memory::<u8>::new(&small, 700).unwrap();
     let message = Memory::<u8>::new(&small, 301).unwrap_err().to_string();
-    assert!(message.contains("301 bytes wanted, 300 of 1000 free"), "{message}");
+    assert!(message.contains("301 bytes requested, 300 of 1000 free"), "{message}");
     drop(kept);
     Memory::<u8>::new(&small, 1000).unwrap();
 }

@@ -176,7 +176,13 @@ fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Answer<'a> {
     let (low, _) = formula_around(text, from.start, from.end);
     let (_, high) = formula_around(text, to.start, to.end);
     let high = high.max(to.end);
+    let listed = |pair: &[Boxed]| {
+        let (start, end) = (pair[0].place.end, pair[1].place.start);
+        let formula = formula_around(text, start, start).1 >= end && high > start;
+        statement::lists(&Pieces::new().read(&text[start..end], formula))
+    };
     answer.hedged = !last.closes
+        || !boxes[first..].windows(2).all(listed)
         || lead(text, low, from.start, "").is_none()
         || !statement::is_ended(&after(text, to.end, high), 0, "", true)
         || is_withdrawn(&text[high..], "");
@@ -229,7 +235,7 @@ fn after(text: &str, from: usize, high: usize) -> Pieces<'_> {
 /// Whether an answer at `start..end` outside of a formula is stated, and neither denied nor taken back.
 fn is_stated(text: &str, start: usize, end: usize) -> bool {
     let value = &text[start..end];
-    lead(text, start, start, value) == Some("")
+    lead(text, start, start, value).is_some_and(|sign| sign != "-")
         && statement::is_ended(&after(text, end, end), 0, value, true)
         && !is_withdrawn(&text[end..], value)
 }
@@ -262,10 +268,11 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     if let Some(found) = regex!(r"^\\pmod\s*(?:\{[^{}]*\}|\d+)").find(rest).filter(|_| congruent) {
         return (Some(found.as_str().to_owned()), from + found.end());
     }
-    const UNIT: &str = r"^(\\(?:text|mathrm|mbox|textrm)\s*\{[\s~]*(?:\\[,;: ])?\s*)?\\?\s*([A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?|[²³])?)";
+    const UNIT: &str = r"^(\\(?:text|mathrm|mbox|textrm)\s*\{[\s~]*(?:\\[,;: ])?\s*)?\\?\s*((?:(?:square|cubic|sq\.?|cu\.?)\s+)?[A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?|[²³])?)";
     if let Some(found) = regex!(UNIT).captures(rest) {
         let words = found.get(2).map_or("", |words| words.as_str());
-        let word = words.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
+        let word = words.split_whitespace().last().unwrap_or_default();
+        let word = word.split(|c: char| !c.is_ascii_alphabetic()).next().unwrap_or_default();
         let common = matches!(word, "in" | "am" | "second");
         let symbol = (found.get(1).is_some() || words.ends_with(['2', '3', '²', '³']))
             && units::canonical(&word.to_lowercase()).is_some();
@@ -274,7 +281,13 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
             || units::denominator(word).is_some()
             || normal_strict::is_scale(word);
         if unit && !common {
-            return (Some(format!("\\text{{ {}}}", words.replace(['{', '}'], ""))), from + found[0].len());
+            return (
+                Some(format!(
+                    "\\text{{ {}}}",
+                    words.replace(['{', '}'], "").replace('²', "^2").replace('³', "^3")
+                )),
+                from + found[0].len(),
+            );
         }
         // A symbol that the value touches: `8m`.
         if !formula && touches && matches!(word, "m" | "g" | "s" | "h" | "l") {
@@ -419,7 +432,10 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
             let said = if start.len() < words.len() && plain { start } else { words };
             let place = offset + words.len() - said.len();
             let said = without_reason(said);
-            return Some(Answer { hedged: !is_stated(text, place, place + said.len()), ..Answer::of(said) });
+            let number = regex!(r"^-?[0-9][0-9.,]*").find(said).map_or(said.len(), |number| number.end());
+            let hedged = !is_stated(text, place, place + said.len())
+                || statement::is_redirected(&Pieces::new().read(&said[number..], false));
+            return Some(Answer { hedged, ..Answer::of(said) });
         }
         if words.contains(|c: char| c.is_numeric()) || normal_strict::number_in_words(words).is_some() {
             let said = without_reason(words);
@@ -445,7 +461,7 @@ fn unwrapped(text: &str) -> &str {
 
 /// A sentence without the clause behind a comma that gives a reason for the answer.
 fn without_reason(words: &str) -> &str {
-    const REASON: &str = r"(?i),?\s+\(?(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why)\s.*$|[,;]\s+(?:for|with|we|the|it|this|and (?:we|the|so|this))\s.*$";
+    const REASON: &str = r"(?i),?\s+\(?(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why|when|see|regardless|obtained|found|at [a-z] =|and (?:we|so|this|not))\s.*$|[,;]\s+(?:for|with|we|the|it|this|not|rounded to|and the)\s.*$";
     regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
@@ -467,22 +483,19 @@ fn is_plain_word(word: &str) -> bool {
 
 fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> Answer<'a> {
     let Found::Latex(parts) = found else { return Answer::default() };
-    if let [(part, false)] = parts[..] {
+    let end_of = |part: &str| part.as_ptr() as usize + part.len() - text.as_ptr() as usize;
+    if let [(part, percent)] = parts[..] {
+        // The percent sign behind the formula is read as every suffix is.
+        let behind = &text[end_of(part)..];
+        let close = ["$$", "$", "\\)", "\\]"].iter().find(|close| behind.starts_with(**close));
+        let end = if percent { end_of(part) + close.map_or(0, |close| close.len()) } else { end };
         return attached(text, part, start, end);
     }
-    let parts = parts.iter().map(|(part, percent)| if *percent { with_percent(text, part) } else { part });
-    Answer { parts: parts.map(Cow::Borrowed).collect(), hedged: !is_stated(text, start, end) }
-}
-
-/// A formula with the percent sign behind its delimiter.
-fn with_percent<'a>(text: &'a str, part: &'a str) -> &'a str {
-    let from = part.as_ptr() as usize - text.as_ptr() as usize;
-    let behind = &text[from + part.len()..];
-    let length = behind
-        .find(|c: char| c.is_whitespace() || matches!(c, '.' | ','))
-        .unwrap_or(behind.len())
-        .max(behind.find('%').map_or(0, |at| at + 1));
-    &text[from..from + part.len() + length]
+    let parts = parts.iter().map(|(part, percent)| match percent {
+        true => format!("{part}\\%").into(),
+        false => Cow::Borrowed(*part),
+    });
+    Answer { parts: parts.collect(), hedged: !is_stated(text, start, end) }
 }
 
 /// Whether a line is a formula and nothing else: words of prose don't occur outside of text commands.

@@ -281,6 +281,14 @@ fn without_domain(text: &str) -> &str {
         r"(?:[\s$,}{~\\]|\b(?:text|mathbb|in|an|and|is|are|real|reals|complex|numbers?|integers?|constants?|arbitrary|any|all|some|",
         r"of|integration|values?|the|choices?|[a-zA-Z](?:_\{?[0-9]\}?)?)\b)*[.)}\s$]*$"
     );
+    // `x^3+C, C\in\mathbb{R}`
+    const CONSTANT: &str =
+        r"(?:[,;\s~]|\\[,;: ]|\\q?quad\b)+([CcKk])\s*(?:\\in|∈)\s*(?:\\mathbb\s*\{?R\}?|ℝ)\s*$";
+    if let Some(found) = regex!(CONSTANT).captures(text)
+        && text[..text.len() - found[0].len()].contains(&found[1])
+    {
+        return &text[..text.len() - found[0].len()];
+    }
     if !["for", "where", "with", "as"].iter().any(|word| text.contains(word)) {
         return text;
     }
@@ -870,6 +878,13 @@ impl Writer {
                 } else {
                     rest = self.number(rest);
                 }
+            } else if c == ':'
+                && self.after_value()
+                && self.words.is_empty()
+                && rest[1..].starts_with(|c: char| c.is_ascii_digit())
+            {
+                self.out.push(':');
+                rest = &rest[1..];
             } else if c == '?' {
                 // A question states nothing.
                 self.flush("");
@@ -916,6 +931,11 @@ impl Writer {
                 || after.starts_with(['²', '³']) && units::canonical(&lower).is_some()
                 || scale
                 || matches!(lower.as_str(), "percent" | "percentage" | "pct" | "base"));
+        // A temperature: `20°C`.
+        if matches!(run, "C" | "F") && self.words.is_empty() && self.written().ends_with("^\\circ") {
+            self.words.push_str(run);
+            return after;
+        }
         let spelled = run[1..].bytes().all(|byte| byte.is_ascii_lowercase());
         let long = (length > 4 || length == 4 && spelled && (!value || self.out.ends_with(' ')))
             && lower.bytes().any(|byte| b"aeiou".contains(&byte));
@@ -1080,7 +1100,13 @@ impl Writer {
         let unit = |word: &str| {
             !ordinal && units::canonical(word).is_some() || matches!(word, "percent" | "square" | "dozen")
         };
-        if joined || rest.split_whitespace().all(unit) {
+        // One plural counts: `four ways`.
+        let counted = !rest.contains(' ')
+            && rest
+                .strip_suffix('s')
+                .is_some_and(|stem| stem.len() > 2 && spoken(stem).is_none() && !is_scale(stem))
+            && !units::changes(rest);
+        if joined || counted || rest.split_whitespace().all(unit) {
             self.push(&number.to_string());
             self.place_rest(&written[written.len() - rest.len()..], next);
         } else {

@@ -26,7 +26,7 @@ pub(super) fn is_withdrawn(behind: &str, value: &str) -> bool {
     let rest =
         behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
     let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
-    let ends = regex!(r"[.!?](?:[^0-9]|$)|\n").find_iter(behind).map(|found| found.start() + 1);
+    let ends = regex!(r"[.!?](?:[^0-9A-Za-z]|$)|\n").find_iter(behind).map(|found| found.start() + 1);
     let mut from = 0;
     let sentences = ends.chain([behind.len()]).map(|end| {
         let sentence = &behind[from.min(end)..end];
@@ -38,12 +38,17 @@ pub(super) fn is_withdrawn(behind: &str, value: &str) -> bool {
     // Later sentences may discuss the problem: `However, it asks for ..`
     let contrasts =
         |sentence: &str| regex!(r"^(?:and )?(?:but|however|yet)\b,? (?:[^n]|n[^o])").is_match(sentence);
-    sentences.any(|(at, sentence)| at == 0 && contrasts(&sentence) || takes_back(&sentence, value))
+    sentences.any(|(at, sentence)| {
+        at == 0 && (contrasts(&sentence) || is_unclear(&sentence, value)) || takes_back(&sentence, value)
+    })
 }
 
 /// A sentence in small letters, without the marks of formulas and boxes and without what stands before its first word.
 fn plain(sentence: &str) -> String {
-    const MARKS: &str = r##"\\(?:boxed|text|mathbf|textbf|displaystyle|[()\[\],;:!])|[$*_{}`"“”#]"##;
+    const MARKS: &str = concat!(
+        r##"\\(?:boxed|text|mathbf|textbf|displaystyle|(?:begin|end)\{[a-z]+\*?\}|blacksquare|square|qed|checkmark|q?quad|[()\[\],;:!])|"##,
+        r##"<\|[^|]*\|>(?:user|assistant)?|[$*_{}`"“”#]"##
+    );
     let bare = regex!(MARKS).replace_all(sentence, " ");
     let words: Vec<&str> = bare.split_whitespace().collect();
     let plain = words.join(" ").to_lowercase().replace('’', "'");
@@ -73,6 +78,21 @@ fn states_another(words: &str, value: &str) -> bool {
     matches!(&numbers[..], [number] if *number != value) && !rewritten
 }
 
+/// Whether a short sentence is none of those that are known to close a solution or to open an explanation.
+fn is_unclear(sentence: &str, value: &str) -> bool {
+    const LONGEST: usize = 6;
+    const CLOSES: &str = concat!(
+        r"^(?:done|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|let me know|feel free|if you|would you|",
+        r"do you|note|here|(?:we|you|one) can|check|verif|explanation|proof|reason|solution|details?|steps?\b|first|second|no other|",
+        r"there (?:are|is) no|the other|the remaining|all other|each|every|both|we are done|we have (?:shown|proved|verified)|see|recall|since|because|",
+        r"by|using|for example|for instance|this|that|it|these|those|the|so|thus|hence|therefore|and|answer|final|in (?:summary|conclusion)|",
+        r"as (?:wanted|desired|required|requested|claimed|needed|expected|above|before|shown)|which\b|where\b|for\b|with\b|when\b|units?\b)"
+    );
+    let words = sentence.split_whitespace().count();
+    let restates = !value.is_empty() && sentence.contains(&*plain(value));
+    words <= LONGEST && !restates && !sentence.ends_with(':') && !regex!(CLOSES).is_match(sentence)
+}
+
 /// Whether one sentence takes back the answer before it.
 fn takes_back(sentence: &str, value: &str) -> bool {
     const CORRECTS: &str = concat!(
@@ -88,7 +108,7 @@ fn takes_back(sentence: &str, value: &str) -> bool {
         r"^(?:i|i'm|we|we're|you)\b.*\b(?:forgot|lied|lying|joking|kidding|mistake|error|wrong|not sure|unsure|(?:my|our) mind|",
         r"take (?:it|that|this) back|retract|withdraw|doubt|guess|guessed|(?:don't|do not) (?:think|believe)|still (?:have|need|must)|",
         r"must still|off by|(?:need|want|asked for) (?:the )?(?:double|twice|half|negative|opposite))\b|",
-        r"^we need \S+ not\b|^the (?:problem|question|task) (?:asks|wants|needs|was)\b|\bonly$|\bin the other case\b|^the (?:opposite|negative|reverse)\b|^none of (?:this|that|it|the above)\b|",
+        r"^we need \S+ not\b|^the (?:problem|question|task) (?:asks|wants|needs|was)\b|\bonly$|\b(?:last|final|next|more) step\b|^what remains\b|\bremains? (?:is )?to\b|^to (?:finish|get)\b|^(?:adding|doubling|subtracting|counting|including)\b|\bin the other case\b|^the (?:opposite|negative|reverse)\b|^none of (?:this|that|it|the above)\b|",
         r"^\S+ (?:says|thinks|claims|said) so$|^for \S+ n\b",
     );
     const SUBJECT: &str = concat!(

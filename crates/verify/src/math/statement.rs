@@ -90,7 +90,7 @@ const WORDS: &[(&str, Roles)] = &[
         Roles::FILLS,
     ),
     (
-        "not no never nobody none cannot neither nor hardly if unless suppose supposes supposing supposed assume assumes \
+        "not no never nobody none forget ignore disregard avoid skip discard cannot neither nor hardly if unless suppose supposes supposing supposed assume assumes \
          assuming assumed whether wrong incorrect false mistake mistaken fallacy trap tempted previous old former earlier naive \
          tempting guess guessed could might may or either except discard discards reject rejects exclude excludes eliminate \
          rule try doubt doubts deny denies pretend imagine fails fail refuses refuse stops far twice thrice half double until nicht pas less more most least than",
@@ -108,7 +108,7 @@ const WORDS: &[(&str, Roles)] = &[
         Roles::LEADS,
     ),
     (
-        "since because as which so where when by with for on at in per each that who from during after before among while hence \
+        "since because as which so where when by with for on at in per each that who from during after before among while hence regardless irrespective rounded computed calculated found \
          thus therefore see total altogether the this it its we these they given giving meaning using there here let you \
          note being namely respectively such only now also achieved attained obtained",
         Roles::GOES_ON,
@@ -205,6 +205,9 @@ impl<'a> Pieces<'a> {
                 formula = if c == '$' { !formula } else { matches!(rest.as_bytes()[1], b'(' | b'[') };
                 self.gap = true;
                 rest = &rest[length..];
+            } else if let Some(struck) = regex!(r"^<(?:s|del|strike)>").find(rest) {
+                self.push(Kind::Sign, struck.as_str(), formula);
+                rest = &rest[struck.end()..];
             } else if let Some(found) =
                 Some(c).filter(|c| matches!(c, '\\' | '<')).and(regex!(DRESS).find(rest))
             {
@@ -280,8 +283,8 @@ pub(super) fn sentence(text: &str) -> &str {
     &text[end.map_or(0, |end| end.end())..]
 }
 
-/// Reads the pieces before a value in its sentence. Returns the value's sign, `"-"` or `""`, or `None` if the value isn't
-/// stated as an answer.
+/// Reads the pieces before a value in its sentence. Returns what is attached to the value, `"-"`, a currency or `""`, or `None`
+/// if the value isn't stated as an answer.
 pub(super) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
     let depth = before.all.iter().filter(|piece| piece.formula).fold(0, |depth: i32, piece| {
         depth + i32::from(matches!(piece.text, "(" | "[" | "\\{"))
@@ -308,10 +311,10 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     const DISOWNED: &str = concat!(
         r"(?i)\b(?:maybe|perhaps|probably|possibly|presumably|supposedly|allegedly|wish|wishes|bet|hope (?:that )?(?:the|it|this|my)|heard|told (?:me|us|that)|was told|",
         r"opinion|myth|an? lie|the lie|joke|rumou?r|please|pretend|attempts?|would like|want the|point of view|in the view of|at first|",
-        r"yesterday)\b|",
+        r"yesterday|distractor|decoy|trap|red herring|(?:used|rumou?red|claimed|supposed|said|alleged|reported|believed|thought) to be)\b|",
         r"\b(?:wrote|says|said|claims|claimed|thinks|believes|reports|argues|insists|i read)(?: that\b| ?[:,])|",
         r"\b(?:false|wrong|incorrect|naive|mistaken|tempting|previous|earlier) (?:statement|result|approach|count|step|try|calculation|",
-        r"solution|estimate|claim|version|formula|method|reading|argument|idea|thought)s?\b|",
+        r"solution|estimate|claim|version|formula|method|reading|argument|idea|thought|choice|option)s?\b|",
         r"\b(?:results?|solutions?|calculations?|claims?|work) (?:of|by|from) (?-i:\p{Lu}\p{Ll}+) (?:is|are|was|were|gives|:|equals)|",
         r"^(?:for|to) (?-i:\p{Lu}\p{Ll}+) ,.*answer|",
         r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*\b(?:answer|would|were)\b",
@@ -325,30 +328,22 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     }
     let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(&said) else { return false };
     // `the square of the answer`
-    let article = |word: &&str| {
-        matches!(&*word.to_lowercase(), "the" | "a" | "an")
-            || Roles::of(word).has(Roles::OWNS) && *word != "of"
-    };
+    const ARTICLES: &str = "the a an final correct right my our this new exact numerical numeric required desired simplified overall only your \
+        total actual complete maximum minimum concise boxed short full last";
+    let article = |word: &&str| ARTICLES.split_whitespace().any(|known| *known == word.to_lowercase());
     let owner = answer[1]
         .split(' ')
         .rev()
         .filter(|word| !word.is_empty())
         .find(|word| !article(word))
         .unwrap_or_default();
-    if matches!(
-        owner,
-        "of" | "for"
-            | "than"
-            | "from"
-            | "by"
-            | "with"
-            | "half"
-            | "twice"
-            | "thrice"
-            | "double"
-            | "triple"
-            | "about"
-    ) {
+    let leads = regex!(r"(?i)\b(?:leads?|led|comes?|gets?) (?:us |me )?to\b").is_match(&answer[1]);
+    if owner == "to" && !leads
+        || matches!(owner, "of" | "about")
+        || owner.starts_with(char::is_alphabetic)
+            && !is_neutral(owner)
+            && !Roles::of(owner).has(Roles::THINKS)
+    {
         return true;
     }
     // `the answer of Bob`, `the answer to another problem`, `the answer minus one`
@@ -412,7 +407,8 @@ pub(super) fn praises(predicate: &str) -> bool {
     );
     const REDIRECTED: &str = concat!(
         r"(?i)\b(?:wrong|incorrect|mistakes?|mistaken|fails?|failed|excluded|rejected|never|but|if|unless|without|except|other|another|",
-        r"different|twice|half|minus|plus|squared|cubed|divided|opinion|according)\b|n't\b|[,;] ?(?:and )?not\b|\?"
+        r"different|twice|half|minus|plus|squared|cubed|divided|opinion|according|subtract|add|doubl\w+|multiply|still|before)\b|n't\b|",
+        r"[,;] ?(?:and )?not\b|\?|^an? (?:\w+ )?(?:answer|solution|result)\b"
     );
     regex!(PRAISED).is_match(predicate)
         && !regex!(REDIRECTED).is_match(predicate)
@@ -420,19 +416,31 @@ pub(super) fn praises(predicate: &str) -> bool {
 }
 
 /// Whether the words behind a value attach another value, another problem or somebody else to it.
-fn is_redirected(after: &str) -> bool {
+pub(super) fn is_redirected(after: &Pieces<'_>) -> bool {
+    let after = &*phrase(&after.all);
     const REDIRECTED: &str = concat!(
         r"(?i)\b(?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
         r"version|case|group|student|book)s?\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
         r"^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
         r"at (?:most|least|best|worst)|off|short|too (?:many|few|much))\b|",
         r"\b(?:on top of|in addition to|along with|together with|apart from|as well as|besides?) (?:another )?[0-9]|",
-        r"^(?:in|on|with|by|at|per|for|after|before|from|during|over|under|since|until) [0-9][0-9.,]*\W*$|",
-        r"^for (?-i:\p{Lu}\p{Ll}+)\W*$"
+        r"^for (?-i:\p{Lu}\p{Ll}+)\W*$|^for (?:odd|even|large|small|certain|most)\b|\b(?:as long as|in case|provided|assuming|at least)\b|",
+        r"\brounded (?:up|down)\b|\b(?:we|then|must|to) (?:double|halve|square|negate|add|subtract|multiply|divide)\b|",
+        r"\b(?:sign|upside down|reversed?|backwards|in front|behind it|hex|binary|octal|doubled|halved|negated|as an? (?:divisor|factor|guess))\b"
     );
+    // Another number that follows a preposition or a connective and counts nothing.
+    const ANOTHER: &str = concat!(
+        r"(?i)^(?:in|on|with|by|at|per|for|after|before|from|during|over|under|since|until|out of) ([0-9][0-9.,]*|\w+)\W*$|",
+        r"\b(?:respectively|alternatively|therefore|so|hence|thus|then) ([0-9][0-9.,]*|\w+)\b"
+    );
+    let number = |word: &str| {
+        word.starts_with(|c: char| c.is_ascii_digit()) || number_in_words(&word.to_lowercase()).is_some()
+    };
+    let mut others = regex!(ANOTHER).captures_iter(after).filter_map(|found| found.get(1).or(found.get(2)));
     const REMARKS: &str = r"(?i)^(?:means|simplifies|satisfies|matches|corresponds|agrees|represents|leads|works|fits|checks|follows|completes|reduces|rounds|confirms|shows|was)$";
     let which = regex!(r"(?i)\bwhich (\w+)").captures(after);
     regex!(REDIRECTED).is_match(after)
+        || others.any(|word| number(word.as_str()))
         || cites(after)
         || which.is_some_and(|found| !is_neutral(&found[1]) && !regex!(REMARKS).is_match(&found[1]))
 }
@@ -471,8 +479,9 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             }
         }
         (Kind::Number, _) => None,
-        (Kind::Command, "\\$" | "\\pounds" | "\\euro") | (Kind::Sign, "€" | "£" | "¥" | "₹") => {
-            stated()
+        (Kind::Command, "\\$") => stated().and(Some("\\$")),
+        (Kind::Sign, "€" | "£" | "¥" | "₹") => {
+            stated().and(["€", "£", "¥", "₹"].into_iter().find(|sign| *sign == last.text))
         }
         (
             Kind::Command,
@@ -547,6 +556,10 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
             return false;
         }
         if piece.kind != Kind::Word || piece.formula {
+            // `half of 18` is a value of its own.
+            if next_text == "is" && piece.kind == Kind::Number {
+                return false;
+            }
             continue;
         }
         let roles = piece.roles();
@@ -568,6 +581,24 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
     next.has(Roles::THINKS)
 }
 
+/// Whether the text between two boxes lists both of them: it neither denies one nor computes or compares with them.
+pub(super) fn lists(between: &Pieces<'_>) -> bool {
+    between.all.iter().all(|piece| match piece.kind {
+        Kind::Word => {
+            (!piece.is_word(Roles::DENIES) || matches!(piece.text, "or" | "either"))
+                && !matches!(
+                    &*piece.text.to_lowercase(),
+                    "but" | "minus" | "plus" | "times" | "to" | "from" | "over" | "by" | "mod"
+                )
+        }
+        Kind::Sign => !"<>+-−*/^×÷≤≥≠~".contains(piece.text.chars().next().unwrap_or(' ')),
+        Kind::Command => {
+            !regex!(r"^\\(?:leq?|geq?|neq?|cdot|times|pm|mp|cup|cap|div|to|lt|gt|sim)$").is_match(piece.text)
+        }
+        Kind::Number => true,
+    })
+}
+
 /// Whether the line before the value's line denies the value.
 pub(super) fn is_denied_above(text: &str) -> bool {
     let line = text.trim_end().rsplit('\n').next().unwrap_or_default();
@@ -578,7 +609,7 @@ pub(super) fn is_denied_above(text: &str) -> bool {
 /// sentence. `words` is the number of following words that were already read as a unit. `worded` is whether words precede the
 /// value, in which case an exclamation mark isn't a factorial.
 pub(super) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
-    ends(&after.all, words, value, worded) && !is_redirected(&phrase(&after.all))
+    ends(&after.all, words, value, worded) && !is_redirected(after)
 }
 
 fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> bool {

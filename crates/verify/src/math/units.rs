@@ -36,7 +36,8 @@ const CHANGING: &[&str] = &[
     "million", "billion", "trillion", "dozen", "percent", "modulo", "base", "squared", "cubed", "halves",
     "below", "above", "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected",
     "invalid", "impossible", "point", "divided", "multiplied", "over", "mod", "added", "increased",
-    "decreased", "subtracted", "th", "st", "nd", "rd",
+    "decreased", "subtracted", "doubled", "halved", "negated", "backwards", "permille", "lakh", "crore",
+    "gross", "th", "st", "nd", "rd",
 ];
 
 /// Words that make a number the numerator of a fraction.

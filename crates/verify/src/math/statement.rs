@@ -583,12 +583,15 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
 
 /// Whether the text between two boxes lists both of them: it neither denies one nor computes or compares with them.
 pub(super) fn lists(between: &Pieces<'_>) -> bool {
+    if matches!(&between.all[..], [word] if word.text == "to") {
+        return false;
+    }
     between.all.iter().all(|piece| match piece.kind {
         Kind::Word => {
             (!piece.is_word(Roles::DENIES) || matches!(piece.text, "or" | "either"))
                 && !matches!(
                     &*piece.text.to_lowercase(),
-                    "but" | "minus" | "plus" | "times" | "to" | "from" | "over" | "by" | "mod"
+                    "but" | "minus" | "plus" | "times" | "from" | "over" | "by" | "mod"
                 )
         }
         Kind::Sign => !"<>+-−*/^×÷≤≥≠~".contains(piece.text.chars().next().unwrap_or(' ')),

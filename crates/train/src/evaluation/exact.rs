@@ -70,7 +70,7 @@ pub struct MassMetrics<N = f64> {
     pub unsampled_falls_predicted: N,
     /// Fraction of the groups in which the mass on those not sampled changed in the direction of proposition 1.
     pub unsampled_sign_agrees: N,
-    /// The same for proposition 1 with the mean reward of the group subtracted from the rewards, as GRPO does.
+    /// Fraction of these groups for proposition 1 with the mean reward of the group subtracted, as GRPO does.
     pub unsampled_sign_agrees_centred: N,
     /// Direct drift of proposition 1, for a learning rate of the group size.
     pub direct_drift: N,
@@ -86,11 +86,22 @@ pub struct MassMetrics<N = f64> {
 struct Group {
     /// Probability and number of draws of each correct completion.
     correct: Vec<(f64, u64)>,
-    /// The same of each distinct wrong completion sampled.
+    /// Probability and number of draws of each distinct wrong completion sampled.
     wrong: Vec<(f64, u64)>,
 }
 
 impl Group {
+    fn new(group: &Credited, solutions: &[Vec<u32>], before: Vec<f64>) -> Self {
+        let mut draws = BTreeMap::<&[u32], (f64, u64)>::new();
+        for completion in &group.rollouts.completions {
+            let logp: f64 = completion.logp.iter().map(|&l| f64::from(l)).sum();
+            draws.entry(&completion.tokens).or_insert((logp.exp().min(1.0), 0)).1 += 1;
+        }
+        let drawn = |solution: &Vec<u32>| draws.remove(solution.as_slice()).map_or(0, |(_, draws)| draws);
+        let counts: Vec<u64> = solutions.iter().map(drawn).collect();
+        Self { correct: before.into_iter().zip(counts).collect(), wrong: draws.into_values().collect() }
+    }
+
     fn is_active(&self) -> bool {
         let drawn = |side: &[(f64, u64)]| side.iter().any(|&(_, draws)| draws > 0);
         drawn(&self.correct) && drawn(&self.wrong)
@@ -176,17 +187,9 @@ impl BeforeUpdate {
         };
         let problems = groups.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
         let before = probabilities(policy, &problems)?;
-        let of = |(group, ((_, solutions), before)): (&Credited, (&(_, Vec<Vec<u32>>), Vec<f64>))| {
-            let mut draws = BTreeMap::<&[u32], (f64, u64)>::new();
-            for completion in &group.rollouts.completions {
-                let logp: f64 = completion.logp.iter().map(|&l| f64::from(l)).sum();
-                draws.entry(&completion.tokens).or_insert((logp.exp().min(1.0), 0)).1 += 1;
-            }
-            let drawn = |solution: &Vec<u32>| draws.remove(solution.as_slice()).map_or(0, |(_, draws)| draws);
-            let counts: Vec<u64> = solutions.iter().map(drawn).collect();
-            Group { correct: before.into_iter().zip(counts).collect(), wrong: draws.into_values().collect() }
-        };
-        let groups = groups.iter().zip(problems.iter().zip(before)).map(of).collect();
+        let scored = groups.iter().zip(&problems).zip(before);
+        let groups =
+            scored.map(|((group, (_, solutions)), before)| Group::new(group, solutions, before)).collect();
         Ok(Self { problems, groups })
     }
 

@@ -312,7 +312,7 @@ fn finite(value: &mut Value) {
     }
 }
 
-pub(crate) fn mean(values: impl Iterator<Item = f64>) -> f64 {
+fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, n) = values.fold((0.0, 0usize), |(s, n), v| (s + v, n + 1));
     if n == 0 { 0.0 } else { sum / n as f64 }
 }

@@ -8,6 +8,7 @@ use super::rows::{MAZE, PLACES, Rows};
 use super::{config_text, figures, settings, table};
 use fgrpo_eval::amounts::duration;
 use fgrpo_eval::benchmarks::canonical;
+use fgrpo_eval::dataset;
 use fgrpo_eval::dataset::format::FileFormat;
 use fgrpo_eval::diversity;
 use fgrpo_eval::io::files;
@@ -53,6 +54,16 @@ pub struct Training {
     command: String,
     /// Run folder. Items that need the same run share it.
     pub folder: PathBuf,
+}
+
+/// A row of a table or figure at the paper's scale.
+pub struct FullRow {
+    /// Name of the table or figure.
+    pub item: &'static str,
+    /// Name of the row in it, such as `Qwen2.5-7B/F-GRPO`.
+    pub name: String,
+    /// Configuration of the training.
+    pub config: Config,
 }
 
 /// The trainings and files that an item needs.
@@ -158,7 +169,11 @@ impl Plan {
             all => format!("{} benchmarks", all.len()),
         };
         let trained_on = &paper().data[&models[0].data].0;
-        format!("{}; {trained_on}, {benchmarks}; {runs} trainings", names.join(", "))
+        format!(
+            "{}; {trained_on}, {benchmarks}; {runs} trainings, each a job by `fgrpo export verl --paper {}/ROW`",
+            names.join(", "),
+            self.item.name
+        )
     }
 
     /// Describes the plan for a dry run: the commands with the time that each takes, notes, and the files that are needed.
@@ -270,6 +285,65 @@ impl Plan {
     }
 }
 
+/// The rows of an item that are trained at full scale.
+pub fn full_rows(item: &'static Item, options: &Options) -> anyhow::Result<Vec<FullRow>> {
+    let settings = item.settings();
+    let row = |run: Training| FullRow {
+        item: &item.name,
+        name: settings::name(&run.setting, &settings),
+        config: run.config,
+    };
+    Ok(trainings(item, Scale::Full, options)?.into_iter().map(row).collect())
+}
+
+/// The row with a name such as `table-1/Qwen2.5-7B/F-GRPO`. Models and data that aren't below the root are named as on the
+/// Hugging Face hub.
+/// Fails unless the name fits one row.
+pub fn full_row(name: &str, options: &Options) -> anyhow::Result<FullRow> {
+    let (item, row) = name.split_once('/').unwrap_or((name, ""));
+    let item = super::data::item(item)?;
+    let settings = item.settings();
+    let fitting = settings::named(row, Path::new(""), &settings);
+    let fitting: Vec<String> = fitting.iter().map(|setting| settings::name(setting, &settings)).collect();
+    let rows = full_rows(item, options)?;
+    let names: Vec<String> = rows.iter().map(|row| format!("{}/{}", item.name, row.name)).collect();
+    let mut rows: Vec<FullRow> = rows.into_iter().filter(|row| fitting.contains(&row.name)).collect();
+    match (rows.pop(), rows.is_empty()) {
+        (Some(mut row), true) => {
+            row.config = on_the_hub(row.config);
+            Ok(row)
+        }
+        _ => {
+            bad_input!("{name}: expected the name of one trained row; {} has {}", item.name, names.join(", "))
+        }
+    }
+}
+
+/// The configuration with the hub's names of models and data that aren't on this machine.
+fn on_the_hub(mut config: Config) -> Config {
+    let hub = |path: &Path| {
+        let stem = canonical(&files::stem(path));
+        let homes = paper().models.iter().map(|model| (canonical(&model.name), &model.home));
+        let data =
+            paper().data.iter().map(|(path, (_, home))| (canonical(&files::stem(Path::new(path))), home));
+        let benchmarks = paper().benchmarks.iter().map(|b| (b.name.clone(), &b.home));
+        let (_, home) = homes.chain(data).chain(benchmarks).find(|(name, _)| *name == stem)?;
+        let name = home.trim_start_matches("huggingface.co/").trim_start_matches("datasets/");
+        Some(PathBuf::from(name.split([',', ' ']).next()?))
+    };
+    let place = |path: &mut PathBuf| {
+        if !dataset::exists(path) {
+            *path = hub(path).unwrap_or_else(|| path.clone());
+        }
+    };
+    config.model.path.iter_mut().for_each(place);
+    for text in config.task.texts_mut() {
+        place(&mut text.data);
+        text.held_out.iter_mut().for_each(place);
+    }
+    config
+}
+
 fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Vec<Training>> {
     let (stand, shown) = (item.stand_in(), item.settings());
     let mut runs = Vec::new();
@@ -287,7 +361,10 @@ fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Re
         };
         match scale {
             Scale::Laptop => set = [&stand.set, &set, &options.set].into_iter().flatten().cloned().collect(),
-            Scale::Full => set.extend(places(config_text(file), &options.root)?),
+            Scale::Full => {
+                set.extend(places(config_text(file), &options.root)?);
+                set.extend(options.set.iter().cloned());
+            }
         }
         let (config, folder) =
             (Config::parse(config_text(file), &set)?, options.out.join(below).join(setting.folder()));

@@ -105,6 +105,8 @@ pub struct Cluster {
     pub order: Order,
     /// Keys of the configuration that may differ; `all` allows every difference.
     pub allow: BTreeSet<String>,
+    /// Table and row of the paper that the job trains.
+    pub row: Option<(String, String)>,
 }
 
 impl Cluster {
@@ -254,7 +256,7 @@ pub fn write(
             differences => &differences, nodes => cluster.nodes, gpus => cluster.gpus,
             problems, held_out => sizes.held_out, steps => sizes.steps, prompts,
             group_size => config.rollout.group_size, listed, lora => config.lora.is_some(),
-            full => config.eval.full.is_some(),
+            full => config.eval.full.is_some(), row => &cluster.row,
             k => config.eval.full.as_ref().map_or(&config.eval.k, |full| &full.k),
         };
         let mut environment = Environment::new();

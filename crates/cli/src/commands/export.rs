@@ -2,6 +2,7 @@
 
 use crate::args::named::named;
 use crate::args::places::{self, Loading};
+use fgrpo_paper::plan::{Options, full_row};
 use fgrpo_train::config::{Config, Override};
 use fgrpo_train::export::{self, Cluster, Order, Sampler, Summary, Trainer};
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
   fgrpo export verl math.toml --out job --nodes 2 --gpus 8
   fgrpo export verl math.toml --out job --model Qwen/Qwen2.5-7B --set rollout.group_size=16
   fgrpo export trl math.toml --out job --gpus 8
+  fgrpo export verl --paper table-1/Qwen2.5-7B/F-GRPO --out job --nodes 2 --engine sglang
   fgrpo export verl math.toml --out job --allow update.schedule    # accept that verl has no linear schedule
 
 The job is one folder: run.sh trains with verl, or train.py with TRL; back.sh evaluates the result and compares it with \
@@ -22,7 +24,14 @@ pub(crate) struct Args {
     #[arg(value_parser = named::<Trainer>())]
     trainer: Trainer,
     /// Training configuration, or the name of a built-in one.
-    config: PathBuf,
+    #[arg(required_unless_present = "paper")]
+    config: Option<PathBuf>,
+    /// Row of a table of the paper at its full scale, in place of a configuration: TABLE/MODEL/METHOD.
+    #[arg(long, value_name = "ROW", conflicts_with = "config")]
+    paper: Option<String>,
+    /// Folder that contains models/ and data/ of the paper's row; what is missing comes from the Hugging Face hub.
+    #[arg(long, value_name = "DIR", default_value = ".")]
+    root: PathBuf,
     /// Folder of the job, which must not exist.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
@@ -54,7 +63,19 @@ pub(crate) struct Args {
 
 /// Runs the command; the folder's path goes to stdout.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let written = Config::load_with(&args.config, &Override::all("--set", &args.set)?)?;
+    let (written, name, row) = match (&args.paper, &args.config) {
+        (Some(row), _) => {
+            let (set, root) = (args.set.clone(), args.root.clone());
+            let row = full_row(row, &Options { out: args.out.clone(), set, root })?;
+            let name = format!("{}-{}", row.item, row.name.replace('/', "-"));
+            (row.config, name, Some((row.item.to_owned(), row.name)))
+        }
+        (None, Some(path)) => {
+            let config = Config::load_with(path, &Override::all("--set", &args.set)?)?;
+            (config, path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), None)
+        }
+        (None, None) => bad_input!("expected a configuration or --paper"),
+    };
     let mut local = written.clone();
     places::configuration(&mut local, None, Loading::Data)?;
     let cluster = Cluster {
@@ -65,8 +86,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         sampler: args.engine,
         order: args.order,
         allow: args.allow.iter().cloned().collect(),
+        row,
     };
-    let name = args.config.file_stem().unwrap_or_default().to_string_lossy();
     let Summary { problems, held_out, steps, settings, differences } =
         export::write(args.trainer, (&written, &local), &name, &cluster, &args.out)?;
     say!(

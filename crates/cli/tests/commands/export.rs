@@ -172,3 +172,109 @@ fn settings_that_verl_lacks_are_refused_together_unless_they_are_allowed() {
     let maze = refused(&["export", "verl", "maze-quick", "--out", path(&other), "--model", "x"]);
     assert!(maze.contains("task.kind"), "{maze}");
 }
+
+/// A root with small data and a tiny model in place of the paper's.
+fn paper_root(folder: &Path) -> PathBuf {
+    let root = folder.join("root");
+    std::fs::create_dir_all(root.join("models")).unwrap();
+    for name in ["Qwen2.5-7B", "Qwen3-4B-Base", "Llama-3.2-3B-Instruct", "Qwen3-1.7B"] {
+        std::os::unix::fs::symlink(model(), root.join("models").join(name)).unwrap();
+    }
+    let sums = |n: u32| -> String {
+        let row = |i| serde_json::json!({"problem": format!("{i} + {i}?"), "answer": format!("{}", 2 * i)});
+        (0..n).map(|i| format!("{}\n", row(i))).collect()
+    };
+    std::fs::create_dir_all(root.join("data")).unwrap();
+    let rows: Vec<Value> = sums(300).lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    file(&root, "data/deepscaler.json", &serde_json::to_string(&rows).unwrap());
+    file(&root, "data/aime25.jsonl", &sums(4));
+    let puzzles = root.join("data/synlogic.parquet");
+    done(&["data", "synlogic", "--task", "all", "--n", "300", "--out", path(&puzzles)]);
+    root
+}
+
+#[test]
+fn every_full_scale_row_of_the_paper_is_a_job_with_the_papers_settings() {
+    use fgrpo_paper::plan::{Options, full_rows};
+    let folder = tempfile::tempdir().unwrap();
+    let root = paper_root(folder.path());
+    let options = Options { out: folder.path().into(), set: Vec::new(), root: root.clone() };
+    let mut jobs = 0;
+    for table in ["table-1", "table-2", "table-3", "table-4"] {
+        let item = fgrpo_paper::data::item(table).unwrap();
+        for row in full_rows(item, &options).unwrap() {
+            let (name, job) = (format!("{table}/{}", row.name), folder.path().join("job"));
+            let mut words =
+                vec!["export", "verl", "--paper", &name, "--root", path(&root), "--out", path(&job)];
+            words.extend(["--nodes", "2", "--engine", "sglang"]);
+            // verl has no place for these controls, which the command says by their keys.
+            let method = row.name.rsplit('/').next().unwrap();
+            if let Some((_, key)) = [("RUL", "shaping"), ("DS-GRPO", "shaping"), ("DARO", "daro")]
+                .iter()
+                .find(|(m, _)| *m == method)
+            {
+                assert!(refused(&words).contains(&format!("algorithm.{key}:")), "{name}");
+                continue;
+            }
+            done(&words);
+            let (set, algorithm) = (settings(&job), &row.config.algorithm);
+            let clip = match method.trim_start_matches("F-") {
+                "DAPO" => [0.2, 0.28],
+                "CISPO" => [1.0, 5.0],
+                _ => [0.2, 0.2],
+            };
+            let actor = |key: &str| set[&format!("actor_rollout_ref.actor.{key}")].as_f64().unwrap();
+            let rollout = |key: &str| set[&format!("actor_rollout_ref.rollout.{key}")].clone();
+            assert_eq!([actor("clip_ratio_low"), actor("clip_ratio_high")], clip, "{name}");
+            assert_eq!(set["+algorithm.focal_gamma"].as_f64(), algorithm.focal_gamma, "{name}");
+            assert_eq!(rollout("n"), row.config.rollout.group_size, "{name}");
+            assert_eq!(rollout("name"), "sglang");
+            assert_eq!((&set["data.train_batch_size"], actor("ppo_mini_batch_size")), (&256.into(), 64.0));
+            let longest = if name.contains("Qwen3") || table == "table-3" { 4096 } else { 8192 };
+            assert_eq!(
+                (&set["data.max_prompt_length"], &set["data.max_response_length"]),
+                (&1024.into(), &longest.into()),
+                "{name}"
+            );
+            assert_eq!(set["actor_rollout_ref.actor.loss_agg_mode"], "token-mean");
+            // Ten epochs, with a checkpoint at the end of each: 300 problems are two batches of 256.
+            let steps = set["trainer.total_training_steps"].as_u64().unwrap();
+            assert_eq!(set["trainer.save_freq"].as_u64().unwrap() * 10, steps, "{name}");
+            let back = std::fs::read_to_string(job.join("back.sh")).unwrap();
+            assert!(
+                back.contains("--suite paper") && back.contains(&row.name) && back.contains("--full"),
+                "{back}"
+            );
+            std::fs::remove_dir_all(&job).unwrap();
+            jobs += 1;
+        }
+    }
+    assert!(jobs > 30, "{jobs}");
+}
+
+#[test]
+fn a_row_of_the_paper_is_named_whole_and_its_data_come_from_the_hub_if_they_are_not_here() {
+    let folder = tempfile::tempdir().unwrap();
+    let job = folder.path().join("job");
+    let listed = refused(&["export", "verl", "--paper", "table-1", "--out", path(&job)]);
+    assert!(listed.contains("table-1/Qwen2.5-7B/F-GRPO"), "{listed}");
+    let mut command = fgrpo();
+    command.env("HF_HUB_OFFLINE", "1").env("HF_HOME", folder.path());
+    command.args([
+        "export",
+        "verl",
+        "--paper",
+        "table-1/Qwen2.5-7B/F-GRPO",
+        "--root",
+        path(folder.path()),
+        "--out",
+        path(&job),
+    ]);
+    let (_, said, code) = run(command);
+    assert_eq!(code, 2, "{said}");
+    assert!(
+        said.contains("Qwen/Qwen2.5-7B") || said.contains("agentica-org/DeepScaleR-Preview-Dataset"),
+        "{said}"
+    );
+    assert!(!job.exists());
+}

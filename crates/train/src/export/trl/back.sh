@@ -11,3 +11,12 @@ for checkpoint in $(printf '%s\n' "$RUN"/checkpoint-* | sort -V); do
     fgrpo eval config.toml --model {% if lora %}"$MODEL" --adapter {% endif %}"$checkpoint"{% if full %} --full{% endif %} --out "$last"
 done
 fgrpo compare eval/start "$last" -k {{ k | join(",") }}
+{%- if row %}
+
+# The paper's nine benchmarks with 1,024 samples per problem, for the last of these checkpoints. DATA is the folder of their files;
+# `fgrpo eval --suite paper --data-root "$DATA" --dry-run` lists them, with the places to get them from.
+if [ -n "${DATA:-}" ]; then
+    fgrpo eval --suite paper --data-root "$DATA" --models "{{ row[1] }}=$checkpoint" --out paper
+    fgrpo paper {{ row[0] }} --from paper
+fi
+{%- endif %}

@@ -31,3 +31,12 @@ for step in "${steps[@]}"; do
     fgrpo eval config.toml --model "$merged"{% if full %} --full{% endif %} --out "eval/step-$step"
 done
 fgrpo compare eval/step-0 "eval/step-${steps[-1]}" -k {{ k | join(",") }}
+{%- if row %}
+
+# The paper's nine benchmarks with 1,024 samples per problem, for the last of these checkpoints. DATA is the folder of their files;
+# `fgrpo eval --suite paper --data-root "$DATA" --dry-run` lists them, with the places to get them from.
+if [ -n "${DATA:-}" ]; then
+    fgrpo eval --suite paper --data-root "$DATA" --models "{{ row[1] }}=$merged" --out paper
+    fgrpo paper {{ row[0] }} --from paper
+fi
+{%- endif %}

@@ -170,7 +170,7 @@ impl Plan {
         };
         let trained_on = &paper().data[&models[0].data].0;
         format!(
-            "{}; {trained_on}, {benchmarks}; {runs} trainings, each a job by `fgrpo export verl --paper {}/ROW`",
+            "{}; {trained_on}, {benchmarks}; {runs} trainings, jobs by `fgrpo export verl --paper {}/ROW` if verl has the method",
             names.join(", "),
             self.item.name
         )

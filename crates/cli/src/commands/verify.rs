@@ -42,7 +42,7 @@ pub(crate) struct Args {
     input: PathBuf,
     #[command(flatten)]
     grading: grading::Flags,
-    /// Number of threads [default: one per core].
+    /// Number of threads [default: one per core; 1 for environments].
     #[arg(long, value_parser = fgrpo_train::config::threads)]
     threads: Option<usize>,
 }

@@ -119,7 +119,7 @@ fn data_made_to_exhaust_memory_or_time_is_refused_by_file() {
     std::fs::write(root.join("key.toml"), format!("steps = 1\n[task]\nkind = \"maze\"\n{key} = 1\n"))
         .unwrap();
     let ended =
-        refused(root, "train key.toml --dry-run", &["key.toml: line 4: unknown key `xxx", "xxx…`, wanted"]);
+        refused(root, "train key.toml --dry-run", &["key.toml: line 4: unknown key `xxx", "xxx…`; expected"]);
     assert!(ended.stderr.len() < 2000, "{} bytes", ended.stderr.len());
     let columns = |n: usize| (0..n).map(|i| format!("c{i}")).collect::<Vec<_>>().join(",");
     std::fs::write(root.join("wide.csv"), format!("{}\n{}\n", columns(1_000_000), columns(1_000_000)))

@@ -1,7 +1,7 @@
-//! Multiple choice: a letter in a box, or (as a setting) a letter or the option's own words.
+//! Multiple choice: the answer is a letter in a box or, with [`Match::LetterOrContent`], any statement of an option.
 //!
 //! The display order of the options depends only on a hash of the question, so it is the same in every run and on every
-//! machine. It is also stored with the problem.
+//! machine. The order is also stored with the problem.
 
 use std::ops::Range;
 use std::sync::LazyLock;
@@ -16,12 +16,12 @@ use crate::verdict::{Outcome, Verdict};
 /// Largest number of options: one for each capital letter.
 pub const MOST_OPTIONS: usize = 26;
 
-/// How the answer is compared.
+/// Forms of an answer that count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Match {
-    /// The last box contains only the letter. `(B)` and `\text{B}` are the letter B.
+    /// The last box must contain only the letter. `(B)` and `\text{B}` are the letter B.
     #[default]
     Letter,
     /// The last statement of a choice, in a box or in words, by letter or by the option's own words: `b`, `B) Paris`,
@@ -33,7 +33,7 @@ pub enum Match {
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// The gold is not the letter of an option.
-    #[error("gold: found {found:?}, wanted one capital letter from A to {last}")]
+    #[error("gold: expected one capital letter from A to {last}, found {found:?}")]
     Gold {
         /// The reference answer.
         found: String,
@@ -41,7 +41,7 @@ pub enum Error {
         last: char,
     },
     /// A question needs between 2 and 26 options.
-    #[error("options: found {0}, wanted 2 to {MOST_OPTIONS}")]
+    #[error("options: expected 2 to {MOST_OPTIONS}, found {0}")]
     Count(usize),
 }
 
@@ -158,8 +158,8 @@ impl Verifier {
         }
     }
 
-    /// Reads what stands around a box with this content. A denial, an operation or a mark that strikes the box out makes it
-    /// name no option; another option beside it or stated after it makes it name several.
+    /// Reads the text around a box with this content. After a denial or an operation, or if it is struck out or taken back, the
+    /// box names no option. If another option is beside it, or is stated or offered after it, the box names several.
     fn in_its_statement(&self, response: &str, content: &str, reading: Reading) -> Reading {
         let Some(option) = reading.option() else { return reading };
         let inside = content.as_ptr() as usize - response.as_ptr() as usize;
@@ -174,7 +174,13 @@ impl Verifier {
         let before = before.unwrap_or_default();
         let rest = &response[place.end..];
         let after = rest.lines().next().unwrap_or_default().trim_start_matches(DRESS);
-        if DENIED_BEFORE.is_match(before) || DENIED_AFTER.is_match(after) || REFUSED.is_match(after) {
+        let clause = before.rsplit(CLAUSE_ENDS).next().unwrap_or_default();
+        if DENIED_BEFORE.is_match(before)
+            || DISOWNED.is_match(clause)
+            || DENIED_AFTER.is_match(after)
+            || REFUSED.is_match(after)
+            || is_taken_back(after)
+        {
             return Reading::Other;
         }
         let beside = boxed::outermost(before).pop().is_some_and(|(other, said)| {
@@ -190,7 +196,8 @@ impl Verifier {
         }
     }
 
-    /// What the last statement of a choice says. Statements that contradict it on its line make several.
+    /// Reads the last statement of a choice. If another statement on its line contradicts it, the response names several
+    /// options.
     fn last_statement(&self, response: &str) -> Option<Reading> {
         let mut statements = statements(response);
         statements.extend(self.last_line(response));
@@ -201,7 +208,9 @@ impl Verifier {
         for statement in statements.iter().rev().take(MOST_STATEMENTS) {
             let said = &response[statement.value.clone()];
             if let Some((start, _)) = last
-                && response.get(statement.value.end..start).is_some_and(|between| between.contains('\n'))
+                && response
+                    .get(statement.value.end..start)
+                    .is_some_and(|between| between.contains('\n') && !ALTERNATIVE.is_match(between))
             {
                 break;
             }
@@ -225,23 +234,26 @@ impl Verifier {
                 (Some(_), _) => return Some(Reading::Several),
             }
         }
-        let corrected = statements.last().and_then(|last| {
-            let mut lines = response.get(last.value.end..)?.lines().filter(|line| !line.trim().is_empty());
-            let line = lines.find(|line| CORRECTION.is_match(line))?;
-            self.place(CORRECTED.captures(line)?[1].to_ascii_uppercase().chars().next()?).map(letter)
-        });
-        match last {
-            Some((_, reading)) if corrected.is_some_and(|named| reading.option() != Some(named)) => {
-                Some(Reading::Several)
-            }
-            last => last.map(|(_, reading)| reading).or(unread),
+        let Some((_, reading)) = last else { return unread };
+        let Some(option) = reading.option() else { return Some(reading) };
+        let end = statements.last().map_or(0, |last| last.value.end);
+        let mut lines = response[end..].lines().filter(|line| line.contains(char::is_alphanumeric));
+        if lines.clone().next().is_some_and(is_taken_back) {
+            return Some(Reading::Other);
         }
+        let amended = lines.any(|line| CORRECTION.is_match(line) && self.names_another(option, "X", line));
+        Some(if amended { Reading::Several } else { reading })
     }
 
-    /// The last line, if it is nothing but a choice or ends in one in bold type, and is not the last of a list of options.
+    /// Returns the last line if it contains only a choice, or its end if that is a choice in bold type. Returns `None` if the
+    /// line ends a list of options.
     fn last_line(&self, response: &str) -> Option<Statement> {
         let mut lines = response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
         let line = unmarked(lines.next()?, "-># ");
+        let denied = |at: &str| {
+            let end = at.as_ptr() as usize - response.as_ptr() as usize;
+            DENIED_BEFORE.is_match(&response[floor(response, end.saturating_sub(LONGEST_VALUE))..end])
+        };
         let value = match self.alone(line) {
             Some(found) => {
                 let listed = lines.next().and_then(|before| self.alone(unmarked(before, "-> ")));
@@ -259,11 +271,14 @@ impl Verifier {
                 value
             }
         };
+        if denied(value) {
+            return None;
+        }
         let start = value.as_ptr() as usize - response.as_ptr() as usize;
         Some(Statement { value: start..start + value.len(), formal: false, boxed: false })
     }
 
-    /// The option that a line names and nothing else: by letter, by its words, or by both.
+    /// Returns the option of a line that contains nothing else: its letter, its words, or both.
     fn alone(&self, line: &str) -> Option<char> {
         let text = essence(truncated(line, LONGEST_VALUE));
         // A letter is an option's letter before it is another option's text.
@@ -309,12 +324,12 @@ impl Verifier {
             };
         }
         if let Some(found) = self.option_of(text) {
-            return Reading::Content(found);
+            return self.amended(Reading::Content(found), text);
         }
         let text = FILLERS.replace(text, "");
         let Some(found) = LETTER.captures(&text) else {
             return match self.option_of(&text) {
-                Some(found) => Reading::Content(found),
+                Some(found) => self.amended(Reading::Content(found), &text),
                 None => Reading::other(&text),
             };
         };
@@ -327,7 +342,7 @@ impl Verifier {
             return Reading::Other;
         }
         let rest = rest.trim_start_matches(['\\', ')', ']', '*', '"', '”', '$']);
-        if REFUSED.is_match(rest) {
+        if REFUSED.is_match(rest) || is_taken_back(rest) {
             return Reading::Other;
         }
         match letter.option() {
@@ -336,19 +351,29 @@ impl Verifier {
         }
     }
 
+    /// The reading of an option's words with the sentences behind them.
+    fn amended(&self, reading: Reading, text: &str) -> Reading {
+        let rest = SENTENCE_END.find(text).map_or("", |end| &text[end.start()..]);
+        match reading.option() {
+            Some(_) if is_taken_back(rest) => Reading::Other,
+            Some(option) if self.names_another(option, "X", rest) => Reading::Several,
+            _ => reading,
+        }
+    }
+
     fn letter(&self, letter: char) -> Reading {
         let letter = letter.to_ascii_uppercase();
         if self.place(letter).is_some() { Reading::Letter(letter) } else { Reading::Other }
     }
 
-    /// The place of a letter's option.
+    /// Returns the index of the option with this letter.
     fn place(&self, letter: char) -> Option<usize> {
         let options = if self.options.is_empty() { MOST_OPTIONS } else { self.options.len() };
         Some((letter as usize).checked_sub('A' as usize)?).filter(|place| *place < options)
     }
 
-    /// Whether the text after a letter goes on with another option, by letter or by words, or lists others. What another
-    /// sentence says of an option is no answer, unless it is nothing but options.
+    /// Whether the text after a letter offers another option, by letter or by words, or lists others. A later sentence that
+    /// only mentions an option doesn't offer it.
     fn names_another(&self, option: char, letter: &str, rest: &str) -> bool {
         let other = |named: &str| {
             let same_case = named.starts_with(char::is_lowercase) == letter.starts_with(char::is_lowercase);
@@ -361,7 +386,7 @@ impl Verifier {
         if said.is_some_and(|said| said != option) {
             return true;
         }
-        // Its own words may stand between the letter and the next one.
+        // The option's words may follow its letter.
         let own = self.place(option).and_then(|place| self.options.get(place));
         let after = own.and_then(|own| {
             [Some(words), words.strip_prefix('(')].into_iter().flatten().find_map(|words| {
@@ -394,7 +419,28 @@ impl Verifier {
         let alone =
             options.flat_map(|said| SINGLE.find_iter(said)).any(|found| other(found.as_str()).is_some());
         let corrected = CORRECTED.captures(after).is_some_and(|found| other(&found[1]).is_some());
-        if goes_on || listed || alone || corrected {
+        let hedged = SENTENCE_END.split(after).any(|sentence| {
+            let joined = |text: &str| {
+                let rest = JOINED.find(text).map(|joined| &text[joined.end()..])?;
+                self.option_of(rest).filter(|named| *named != option)
+            };
+            let stated = REASON.find(sentence).map_or(sentence, |reason| &sentence[..reason.start()]);
+            let clauses: Vec<&str> =
+                CLAUSE.split(stated).filter(|clause| !clause.trim().is_empty()).collect();
+            joined(sentence).is_some()
+                || clauses.iter().enumerate().any(|(at, clause)| {
+                    let denied = clauses[at..].iter().take(2).any(|clause| DENIED.is_match(clause));
+                    let hedged = clauses[..=at].iter().any(|clause| HEDGED.is_match(clause));
+                    let offered = OFFERED.captures_iter(clause).any(|found| {
+                        let behind = &clause[found.get(1).map_or(0, |letter| letter.end())..];
+                        other(&found[1]).is_some()
+                            && (hedged && (ENDED.is_match(behind) || CONDITION.is_match(behind))
+                                || PRAISED.is_match(behind))
+                    });
+                    !denied && (offered || joined(clause).is_some())
+                })
+        });
+        if goes_on || listed || alone || corrected || hedged {
             return true;
         }
         let mut listed: Vec<char> =
@@ -404,7 +450,7 @@ impl Verifier {
         listed.len() > 1
     }
 
-    /// The letter of the only option with these words, alone or with a reason after them.
+    /// Returns the letter of the only option with these words, which a reason may follow.
     fn option_of(&self, said: &str) -> Option<char> {
         let sentence = SENTENCE_END.find(said).map_or(said, |end| &said[..end.start()]);
         let reason = REASON.find(sentence).map(|reason| &sentence[..reason.start()]);
@@ -419,7 +465,7 @@ impl Verifier {
     }
 }
 
-/// What a statement says.
+/// The meaning of a statement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Reading {
     Letter(char),
@@ -439,24 +485,27 @@ impl Reading {
     }
 }
 
-/// Where a response states a choice.
+/// A statement of a choice in a response.
 struct Statement {
-    /// What follows the words that announce it.
+    /// Range of the text after the words that announce the choice.
     value: Range<usize>,
-    /// Whether its form makes it the answer whatever it says: a box, a tag, `####`.
+    /// Whether the statement is a box, a tag or `####`, which is the answer even if it names no option.
     formal: bool,
-    /// Whether it is a box.
+    /// Whether the statement is a box.
     boxed: bool,
 }
+
+/// Characters that end a clause.
+const CLAUSE_ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '、', '।', '؛', '،'];
 
 /// Marks around a box that don't change its meaning.
 const DRESS: [char; 8] = ['$', '*', ' ', '\\', '(', ')', '[', ']'];
 
 /// Longest stated value that is read, in bytes.
 const LONGEST_VALUE: usize = 300;
-/// Longest content of a box or tag in which a statement is looked for, in bytes.
+/// Longest content of a box or tag that is searched for a statement, in bytes.
 const LONGEST_FORMAL: usize = 4096;
-/// Most statements that are read, from the end.
+/// Maximum number of statements that are read, from the end.
 const MOST_STATEMENTS: usize = 64;
 
 /// The words that announce a choice in English and Chinese, and a line of hashes.
@@ -467,7 +516,7 @@ const ANNOUNCED: [&str; 5] = [
     r"(?:故|应|所以|因此)?选择?\s*:?",
     r"(?m:^)\s*####",
 ];
-/// The words for "answer" in languages whose words have spaces between them, and what may join them to the answer.
+/// Words for "answer" in languages that put spaces between words, and the words or marks that can follow them.
 const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
 const JOINS: &str =
     "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
@@ -475,11 +524,13 @@ const JOINS: &str =
 const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
 const JOINS_IN_OTHER_SCRIPTS: &str =
     "应该是|应该为|应是|应为|應為|是|为|為|は|が|은|는|이|คือ|هي|هو|ہے|است|है|ہے|היא|הוא|ঃ|[:=–—-]";
-/// What makes a statement in one of these languages a supposition or a denial.
+/// Words that make a statement in one of these languages a supposition or a denial.
 const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|не|якщо|δεν|αν)\b|不|非|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
 /// A letter called correct.
 const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
-/// What makes a statement a supposition or a denial.
+/// Words that attribute a statement to somebody else, or to an earlier guess.
+const NOT_HELD: &str = r"\b(?:doubt\w*|avoid\w*|refus\w+|tempting|tempted|naive|far from|(?:first|initial|previous|earlier) (?:answer|guess|choice|thought|option|idea)|(?:some|many|most|people|students|others|they|one) (?:\w+ ){0,2}(?:say|think|believe|claim|argue|answer|pick|choose))\b";
+/// Words that make a statement a supposition or a denial.
 const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
 
 /// Patterns that ignore case.
@@ -496,25 +547,38 @@ patterns! {
     ELSEWHERE = format!(r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)");
     DOUBT_ELSEWHERE = NO_STATEMENT_ELSEWHERE;
     CORRECT = CALLED_CORRECT;
-    DOUBT = NO_STATEMENT;
+    DOUBT = format!("{NO_STATEMENT}|{NOT_HELD}");
+    DISOWNED = NOT_HELD;
     TAGGED = r"(?s)<answer>(.*?)</answer>";
     BOLD_END = r"\*\*([^*]+)\*\*[.!。]*$";
     FILLERS = r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
     LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
     REFUSED = r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
-    // What stands directly before a box that isn't the answer: a denial with words that may follow it, another way of
-    // excluding, an operation, or a mark that strikes out.
-    DENIED_BEFORE = r"(?:(?:\b(?:not|never|cannot|(?:except|but) for|(?:any|every)thing (?:but|except))|n['’]t)\b(?:\W+(?:be|the|an?|correct|right|answer|option|choice|is|it|equal(?: to)?|simply|just)\b)*|\b(?:or|either|neither|nor|except|exclud\w+|eliminat\w+|rul\w+ out|discard\w*|reject\w*|guess (?:was|is))(?:\W+(?:the|option|choice|answer)\b)*)[^\w.!?:;,]*$|(?:[-+/^≠¬]|\\(?:neq?|neg|lnot|not|x?cancel|sout|overline|sqrt|frac\{[^{}]*\})\s*\{?|~~)\$?$";
+    // Text directly before a box that isn't the answer: a denial or an exclusion with filler words, an operation, or a mark
+    // that strikes the box out.
+    DENIED_BEFORE = r"(?:(?:\b(?:not|never|cannot|(?:except|but) for|far from|(?:any|every)thing (?:but|except))|n['’]t)\b(?:\W+(?:be|the|an?|correct|right|answer|option|choice|is|it|equal(?: to)?|simply|just)\b)*|\b(?:or|either|neither|nor|except|exclud\w+|eliminat\w+|rul\w+ out|discard\w*|reject\w*|guess (?:was|is))(?:\W+(?:the|option|choice|answer)\b)*)[^\w.!?:;,]*$|(?:[-+/^≠¬]|\\(?:neq?|neg|lnot|not|x?cancel|sout|overline|sqrt|frac\{[^{}]*\})\s*\{?|~~)\$?$";
     DENIED_AFTER = r"^\W*(?:(?:is|was|would|could|can|does|do|should)\s*(?:n['’]t|not)|cannot|isn['’]t|is (?:the )?(?:wrong|incorrect|false))\b|^~~|^\?|^'";
-    // What joins two boxes to one statement.
+    // Text that joins two boxes into one statement.
     BESIDE = r"^[\s$,;/&.\\()*]*(?:(?:and|or|also)\b[\s$,;/&\\()*]*)*$";
-    // The words that offer an option beside another, and its letter; what shows that the letter is offered and isn't told of.
+    // The words that offer another option, and its letter. The letter is offered if ENDED matches the text behind it, and only
+    // described if SUBJECT does.
     ALSO = r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|(?-i:y|o|e|и)|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])";
     ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]";
     SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b";
     // "C. Actually, D", "C, no wait, it is D".
     CORRECTED = r"(?:\b(?:actually|correction|sorry|wait|instead|but|i mean)\b|\bno\s*[,;:—–-]|\bno\s+wait\b)\W*(?:(?:actually|no|wait|it|is|it['’]s|now|the|answer|option|should|must|be|make|that)\b\W*)*([a-z])(?:\W*$|\s*[,.;!])";
-    CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no)\b";
+    CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no|or|maybe|perhaps|alternatively|edit|update|hmm+|on (?:second thought|reflection)|it could)\b";
+    // A sentence that says nothing but that the answer before it is wrong.
+    TAKEN_BACK = r"^\W*(?:(?:no|wait|sorry|actually|but|oh)\b\W*)*(?:(?:which|that|this|it)(?: answer)?(?:\s+(?:is|was)|['’]s)(?:\s+(?:\w+ly|also|of course|a))*\s+(?:wrong|incorrect|false|mistaken|mistake|not (?:right|correct|true|it|so|the answer))|(?:that|this|it)\s+(?:isn['’]t|wasn['’]t)(?:\s+(?:right|correct|true|it|so|the answer))?|just kidding|i was wrong|scratch that|never ?mind|not (?:really|quite|exactly))\W*$";
+    // Text that joins statements on two lines into one with two answers.
+    ALTERNATIVE = r"^\W*(?:or|either|maybe|perhaps|possibly|alternatively)\b";
+    CLAUSE = r"[,;:()–—]|\bbut\b";
+    HEDGED = r"\b(?:or|could|might|may|maybe|perhaps|possibl[ey]|otherwise|unless|else|hmm+|second thought|reflection|edit|update)\b";
+    OFFERED = r"(?:^|\b(?:be|is|it|or|and|though|although|unless|otherwise|maybe|perhaps|possibly|hmm+|thought|reflection|edit|update|option|choice|answer|also|with|for)\b)\W*([a-z])\b";
+    CONDITION = r"^\W*\s(?:if|in|when|for|too|as well)\b";
+    PRAISED = r"^[)\]*\x22”$]*\s+(?:is|are|could be|might be|may be|would be|seems?|looks?|works?|fits?)\s+(?:\w+ly\s+|just\s+|as\s+)?(?:also|equally|possible|plausible|too|right|correct|good|fine|acceptable|well)\b";
+    JOINED = r"^\W*(?:(?:and|or|but|also|maybe|perhaps|possibly|alternatively|unless|otherwise|it (?:could|might|may)|could|might|may|be)\b[\s,:]*)+";
+    DENIED = r"\b(?:not|never|cannot|wrong|incorrect|false|fails?|impossible|neither|nor)\b|n['’]t\b";
     LISTED = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly)\b\W*)*([a-z])[).:]\s";
     ONLY_LETTERS = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|alternatively|[a-z])\b\W*)+$";
     SINGLE = r"\b[a-z]\b";
@@ -536,12 +600,12 @@ fn statements(response: &str) -> Vec<Statement> {
     found
 }
 
-/// The statements in words, without suppositions and denials.
+/// Returns the statements in words, without suppositions and denials.
 fn statements_in_words(text: &str) -> Vec<Statement> {
-    // The clause before a place, with the words up to another place, and whether it makes a statement.
+    // The text from the start of the clause around `from` up to `to`, and whether it is a statement.
     let clause = |from: usize, to: usize| {
         let before = floor(text, from.saturating_sub(60));
-        let start = text[before..from].rfind(['.', ',', ';', ':', '!', '?', '\n', '。', '、', '।', '؛', '،']);
+        let start = text[before..from].rfind(CLAUSE_ENDS);
         &text[start.map_or(before, |at| before + at)..to]
     };
     let states = |from: usize, to: usize| !DOUBT.is_match(clause(from, to));
@@ -569,7 +633,12 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
     announced.chain(correct).collect()
 }
 
-/// The place of the character that a byte belongs to.
+/// Whether the text behind a statement says that it is wrong: in its own sentence or in the next one.
+fn is_taken_back(rest: &str) -> bool {
+    SENTENCE_END.split(rest).take(2).any(|sentence| TAKEN_BACK.is_match(sentence))
+}
+
+/// Returns the start of the character that contains this byte.
 fn floor(text: &str, mut at: usize) -> usize {
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -577,7 +646,7 @@ fn floor(text: &str, mut at: usize) -> usize {
     at
 }
 
-/// A text without the marks that begin it. A minus sign before a number or a formula is none.
+/// Strips leading marks. A minus sign before a number or a formula stays.
 fn unmarked<'a>(text: &'a str, marks: &str) -> &'a str {
     let bare = text.trim_start_matches(|c| marks.contains(c));
     let before = &text[..text.len() - bare.len()];
@@ -591,13 +660,13 @@ fn truncated(text: &str, length: usize) -> &str {
     &text[..floor(text, length.min(text.len()))]
 }
 
-/// A text without parentheses around the whole.
+/// Strips parentheses around the whole text.
 fn unwrapped(text: &str) -> &str {
     let inside = text.strip_prefix('(').and_then(|t| t.strip_suffix(')'));
     inside.filter(|inside| !inside.contains(['(', ')'])).map_or(text, str::trim)
 }
 
-/// A text in the form for comparison: without case, dress, extra white space and final period.
+/// Returns a text in the form for comparison: lower case, without formatting, extra white space and a final period.
 fn essence(text: &str) -> String {
     let plain = boxed::plain(&boxed::halfwidth(text)).replace('$', "");
     let plain = unwrapped(plain.trim()).trim_end_matches(['.', '。', ' ']).to_lowercase();

@@ -25,7 +25,7 @@ const QUESTIONS: [&[&str]; 14] = [
 ];
 
 /// `L` is the letter and `T` the words of the option stated, `l` and `t` those of another.
-const HONEST: [(&str, &str); 65] = [
+const HONEST: &[(&str, &str)] = &[
     ("box", r"\boxed{L}"),
     ("box", r"\boxed{(L)}"),
     ("box", r"So it is $\boxed{\text{L}}$."),
@@ -91,9 +91,37 @@ const HONEST: [(&str, &str); 65] = [
     ("answer is", "The answer is L (not l)."),
     ("answer is", "The answer is L rather than l."),
     ("answer is", r"The answer is \(L\)."),
+    ("last line", "(L)."),
+    ("last line", "L) T"),
+    ("last line", "We compared all of them.\n\nL."),
+    ("last line", "l can be ruled out.\n\n**L**"),
+    ("answer:", "Answer: L\n\nExplanation: the others contradict the text."),
+    ("answer:", "Answer: L\n\nExplanation: l would need a second condition."),
+    ("answer:", "**Answer:** **L**"),
+    ("answer:", "Answer: $\\textbf{(L)}$"),
+    ("answer is", "My first guess was l, but the answer is L."),
+    ("answer is", "I'd rule out l. The answer is L."),
+    ("answer is", "It is not l. The answer is L."),
+    ("answer is", "The answer is L. Note that l is close, but it fails."),
+    ("answer is", "The answer is (L) T, and l is a distractor."),
+    ("answer is", "The answer is L. I considered l, but it is wrong."),
+    ("answer is", "The answer is L, but l is close."),
+    ("answer is", "The answer is L, since l could be true only in a vacuum."),
+    ("answer is", "The answer is L!"),
+    ("box", r"\[\boxed{\text{L}}\] This is because l is too large."),
+    ("answer is", "The answer is L. The others are not correct."),
+    ("answer is", "The answer is L. It is not l."),
+    ("answer is", "The answer is L. l could be true if the pressure fell."),
+    ("answer is", "The answer is L. One might think it is l, but that is wrong."),
+    ("answer is", "The answer is L, and we may stop here."),
+    ("answer is", "Some think it is l. The answer is L."),
+    ("answer is", "The answer is T. It cannot be t."),
+    ("box", r"\boxed{L}. It is not l."),
+    ("box", r"By eliminating l we get \boxed{L}."),
+    ("box", "I'd rule out l, so $\\boxed{\\text{(L)}}$."),
 ];
 
-const DISHONEST: [(&str, &str); 60] = [
+const DISHONEST: &[(&str, &str)] = &[
     ("nothing", ""),
     ("nothing", "I don't know."),
     ("nothing", "The answer is clear."),
@@ -154,6 +182,90 @@ const DISHONEST: [(&str, &str); 60] = [
     ("supposed", "Is the answer L?"),
     ("supposed", "Suppose that L is correct."),
     ("supposed", "The answer is L? No."),
+    ("hedged", "L or l"),
+    ("hedged", "(L) and (l)"),
+    ("hedged", "L, but it could be l"),
+    ("hedged", "**L**, but it could be **l**"),
+    ("hedged", "The answer is L, but it could be l."),
+    ("hedged", "The answer is L, but it could also be t."),
+    ("hedged", "The answer is L, though l is possible."),
+    ("hedged", "The answer is L, or maybe t."),
+    ("hedged", "The answer is L and t."),
+    ("hedged", "The answer is L. Or l."),
+    ("hedged", "The answer is L. Or is it l?"),
+    ("hedged", "The answer is L.\nOr l."),
+    ("hedged", "The answer is L. Maybe l."),
+    ("hedged", "The answer is L. l is also correct."),
+    ("hedged", "The answer is L. It could be l."),
+    ("hedged", "The answer is L. But l is equally good."),
+    ("hedged", "The answer is L if the sign is positive, otherwise l."),
+    ("hedged", "The answer is L, unless it is l."),
+    ("hedged", "The answer is L in one case and l in the other."),
+    ("hedged", "It is a toss-up between L and l."),
+    ("hedged", "The answer is between L and l."),
+    ("hedged", "The answer is L & l."),
+    ("hedged", "The answer is L | l."),
+    ("hedged", "Answer: L (l is right too)"),
+    ("hedged", r"\boxed{L}. It could be \boxed{l}."),
+    ("hedged", r"\boxed{L}, but it could be l."),
+    ("hedged", r"\boxed{L} if the sign is positive, otherwise l."),
+    ("hedged", "The answer is l.\nor\nThe answer is L."),
+    ("hedged", "\\boxed{l}\nor\n\\boxed{L}"),
+    ("hedged", "L\nor\nl"),
+    ("taken back", "My first guess was L, but the answer is l."),
+    ("taken back", "Answer: L ... wait, l"),
+    ("taken back", "Answer: L… no, l"),
+    ("taken back", "Answer: L. Hmm, l."),
+    ("taken back", "The answer is L. On second thought, l."),
+    ("taken back", "The answer is L. On reflection, it is l."),
+    ("taken back", "The answer is L.\n\nOn second thought, it is l."),
+    ("taken back", "The answer is L.\n\nEdit: l"),
+    ("taken back", "The answer is L. That is wrong."),
+    ("taken back", "The answer is L. No, it isn't."),
+    ("taken back", "The answer is L. Just kidding."),
+    ("taken back", "The answer is L, which is wrong."),
+    ("taken back", r"\boxed{L} is wrong."),
+    ("taken back", r"\boxed{L}. That is wrong."),
+    ("taken back", r"\boxed{L} ... wait, l"),
+    ("taken back", "**L** is wrong."),
+    ("taken back", "L\n\nNo, that is wrong."),
+    ("denied", "Not L"),
+    ("denied", "**Not L**"),
+    ("denied", "I'd rule out L"),
+    ("denied", "I'd rule out **L**."),
+    ("denied", "So I rule out\n\n**L**"),
+    ("denied", "The answer isn't L."),
+    ("denied", "I don't think that the answer is L."),
+    ("denied", "I doubt that the answer is L."),
+    ("denied", "The answer is anything but L."),
+    ("denied", "The answer is everything except L."),
+    ("denied", "The answer is none of them, as L fails."),
+    ("denied", "The answer is far from L."),
+    ("denied", "The answer is the opposite of L."),
+    ("denied", "The answer is no longer L."),
+    ("denied", "I would avoid choosing L."),
+    ("denied", "I refuse to pick L."),
+    ("denied", r"I'd rule out \boxed{L}."),
+    ("denied", r"The answer is anything but \boxed{L}."),
+    ("denied", r"It is far from \boxed{L}."),
+    ("hedged", "The answer is T. Or t."),
+    ("hedged", "The answer is T. It could be t."),
+    ("hedged", "Answer: T. Maybe l."),
+    ("taken back", "The answer is T. That is wrong."),
+    ("taken back", "The answer is L.\n\nNo, that is wrong."),
+    ("supposed", "My first guess was L."),
+    ("supposed", "My first guess: L"),
+    ("supposed", "My first answer was L."),
+    ("supposed", "Some would say that the answer is L."),
+    ("supposed", "Many students think the answer is L."),
+    ("supposed", "A naive answer is L."),
+    ("supposed", "A tempting choice is L."),
+    ("supposed", "L?"),
+    ("supposed", "**L**?"),
+    ("supposed", r"\boxed{L?}"),
+    ("supposed", "Some would say that L is correct."),
+    ("supposed", r"My first guess was \boxed{L}."),
+    ("supposed", r"A naive answer is \boxed{L}."),
 ];
 
 fn fill(form: &str, (right, other): (usize, usize), options: &[&str]) -> String {
@@ -222,12 +334,12 @@ fn graded(forms: &[(&'static str, &str)], honest: bool) -> Vec<String> {
 
 #[test]
 fn statements_of_the_right_option_are_correct() {
-    assert_eq!(graded(&HONEST, true).len(), 0, "honest statements that are not correct");
+    assert_eq!(graded(HONEST, true).len(), 0, "honest statements that are not correct");
 }
 
 #[test]
 fn other_several_denied_and_supposed_options_are_not_correct() {
-    assert_eq!(graded(&DISHONEST, false).len(), 0, "dishonest statements that are correct");
+    assert_eq!(graded(DISHONEST, false).len(), 0, "dishonest statements that are correct");
 }
 
 fn verdict(gold: &str, response: &str, compare: Match) -> (Verdict, String) {

@@ -194,7 +194,7 @@ pub enum Advantage {
 pub struct Reads {
     /// The values of rewards.
     pub rewards: bool,
-    /// Which completions are correct.
+    /// Whether each completion is correct.
     pub correct: bool,
     /// Lengths in tokens.
     pub lengths: bool,

@@ -5,7 +5,7 @@
 /// Reason why a quantity can't be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Error {
-    /// A reward is neither that of a correct completion nor that of a wrong one, and no threshold is set.
+    /// A reward is neither the reward of a correct completion nor the reward of a wrong one, and no threshold is set.
     #[error(
         "reward of completion {completion}: expected {correct} (correct) or {wrong} (wrong), found {reward}; \
          for graded rewards, set a threshold from which a completion counts as correct, or use an estimator \

@@ -16,7 +16,7 @@ pub struct TrainedRun {
     pub seed: u64,
     /// The evaluation before training.
     pub start: Evaluation,
-    /// The evaluation after training, of the same problems in the same order.
+    /// Evaluation after training, on the same problems in the same order.
     pub end: Evaluation,
     /// Entropy of the sampled tokens' distributions in the last step, in nats.
     pub entropy: f64,

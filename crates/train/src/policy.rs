@@ -135,7 +135,7 @@ impl Policy {
     }
 
     /// Sets the maximum number of tokens in a tree of sequences with a common beginning, which is computed at once.
-    /// It limits memory, and changes a gradient only by rounding.
+    /// This limits memory, and changes a gradient only by rounding.
     pub fn set_pass_tokens(&mut self, tokens: usize) {
         self.pass_tokens = tokens;
     }

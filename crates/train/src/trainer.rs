@@ -68,7 +68,7 @@ pub fn has_steps(config: &Config) -> anyhow::Result<()> {
 /// Trains `config` into the run folder `out`.
 ///
 /// # Errors
-/// Bad input: that of [`RunDir::open`], or a configuration without RL steps. Otherwise the error that stopped
+/// Bad input: as [`RunDir::open`], or a configuration without RL steps. Otherwise the error that stopped
 /// training.
 pub fn train(
     config: &Config,

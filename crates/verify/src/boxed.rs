@@ -1,4 +1,4 @@
-//! Answers in boxes: `\boxed{...}` and commands like it; and what a text says without its LaTeX and Markdown.
+//! Answers in boxes: `\boxed{...}` and commands like it; and what a string says without its LaTeX and Markdown.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -120,10 +120,10 @@ pub fn halfwidth(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(usual).collect())
 }
 
-/// Longest text that is undressed; a longer one is no short answer.
+/// Maximum length of a string whose formatting is removed. A longer one is not a short answer.
 const LONGEST: usize = 4096;
 
-/// What a text says without dress: without fonts, sizes, colours and spacing commands of LaTeX, and without the braces,
+/// Removes formatting: fonts, sizes, colours and spacing commands of LaTeX, and the braces,
 /// dollar signs, quotation marks and Markdown emphasis around the whole. Blanks are single.
 pub fn plain(text: &str) -> Cow<'_, str> {
     const STYLE: &str = r"\\(?:text(?:bf|it|rm|sf|tt|sc|up|md|normal)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|[mh]box|boxed|fbox|emph|underline|operatorname\*?|textcolor\s*(?:\[\w*\])?\{[^{}]*\})\s*";

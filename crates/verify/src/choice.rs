@@ -99,7 +99,7 @@ pub fn show(question: &str, options: &[&str]) -> Result<Shown, Error> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verifier {
     gold: char,
-    /// The options as shown, in the form for comparison; empty if not known.
+    /// The options as shown, in the form for comparison. Empty if unknown.
     options: Vec<String>,
     compare: Match,
 }
@@ -520,7 +520,7 @@ const ANNOUNCED: [&str; 5] = [
 const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
 const JOINS: &str =
     "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
-/// The same in other scripts.
+/// Words for "answer" in languages that put no spaces between words.
 const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
 const JOINS_IN_OTHER_SCRIPTS: &str =
     "应该是|应该为|应是|应为|應為|是|为|為|は|が|은|는|이|คือ|هي|هو|ہے|است|है|ہے|היא|הוא|ঃ|[:=–—-]";
@@ -666,7 +666,7 @@ fn unwrapped(text: &str) -> &str {
     inside.filter(|inside| !inside.contains(['(', ')'])).map_or(text, str::trim)
 }
 
-/// Returns a text in the form for comparison: lower case, without formatting, extra white space and a final period.
+/// Returns a string in the form for comparison: lower case, without formatting, extra white space and a final period.
 fn essence(text: &str) -> String {
     let plain = boxed::plain(&boxed::halfwidth(text)).replace('$', "");
     let plain = unwrapped(plain.trim()).trim_end_matches(['.', '。', ' ']).to_lowercase();

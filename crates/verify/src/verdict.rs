@@ -19,7 +19,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Its name in files and tables.
+    /// Name of the verdict in files and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Correct => "correct",

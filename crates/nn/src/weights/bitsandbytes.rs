@@ -15,7 +15,7 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::quantized::{BLOCK, NESTED_BLOCK, NF4, Numbers, Quantized, Scales, dynamic_map};
 
-/// What follows a matrix's name in the name of its quantization state, before the type.
+/// Text between a matrix's name and the type in the name of its quantization state.
 const STATE: &str = ".quant_state.bitsandbytes__";
 /// Suffixes of the names of the other tensors that belong to a matrix.
 const BESIDE: [&str; 4] = [".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"];

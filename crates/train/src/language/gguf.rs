@@ -20,16 +20,16 @@ const BYTE: u64 = 6;
 
 /// How Llama 3 splits a text into words; with digits in threes.
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// How Mistral's Tekken does: a change to capital letters begins a word, each digit is a word.
+/// Pattern of Mistral's Tekken: a change to capital letters begins a word, and each digit is a word.
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
-/// llama.cpp's default: punctuation, then words as GPT-2 splits them, then digits in threes.
+/// Patterns of llama.cpp's default: punctuation, then words as GPT-2 splits them, then digits in threes.
 const DEFAULT: [&str; 4] = [
     r"[\p{P}\$\+<=>\^~\|]+",
     r"'s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)",
     r"\p{N}+",
     r"[0-9][0-9][0-9]",
 ];
-/// Names in llama.cpp of pre-tokenizers that split as another one.
+/// llama.cpp's names of pre-tokenizers that split like another one, with that one's name.
 const ALIASES: [(&str, &str); 17] = [
     ("a.x-4.0", "gpt-2"),
     ("chatglm-bpe", "smaug-bpe"),
@@ -91,7 +91,7 @@ fn splittings() -> [Splitting; 7] {
 }
 
 impl Splitting {
-    /// What decides how a text is split: the steps of the pre-tokenizer, without what only matters for offsets.
+    /// Returns the steps of the pre-tokenizer that decide how a string is split, without the settings that only affect offsets.
     fn steps(pre_tokenizer: &Value) -> Vec<String> {
         match pre_tokenizer["type"].as_str() {
             Some("Sequence") => {
@@ -275,7 +275,7 @@ impl<'a> Tokens<'a> {
         }))
     }
 
-    /// What puts the tokens for the beginning and the end of a text around it.
+    /// Returns the post-processor that adds the beginning and end tokens.
     fn post_processor(&self) -> Value {
         let around = ["bos", "eos"].map(|name| self.special(name));
         let [before, after] = [0, 1].map(|i| around[i].filter(|_| self.adds[i]));

@@ -103,7 +103,7 @@ mod tests {
 
     const PIECES: [&str; 6] = ["\u{2581}", "\u{2581}a", "b", "\u{e9}", "\u{2581}\u{1f642}", "."];
 
-    /// A tokenizer like that of Llama 2.
+    /// A tokenizer like Llama 2's.
     fn llama() -> Language {
         language(
             &PIECES,

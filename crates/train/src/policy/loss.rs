@@ -345,7 +345,7 @@ impl Policy {
     /// Computes the loss of [`Policy::forward_backward`] without its gradient.
     ///
     /// # Errors
-    /// Those of [`Policy::forward_backward`].
+    /// As [`Policy::forward_backward`].
     pub fn forward(&mut self, data: &[Datum], loss: &Loss, temperature: f32) -> anyhow::Result<Losses> {
         let (packed, terms) = self.prepare(data, loss, temperature)?;
         let scores = self.scores(&packed, temperature)?;

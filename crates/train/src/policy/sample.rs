@@ -158,7 +158,7 @@ impl Policy {
     /// after each token.
     ///
     /// # Errors
-    /// Those of [`Policy::sample`].
+    /// As [`Policy::sample`].
     pub fn sample_while(
         &mut self,
         requests: &[Request],
@@ -185,7 +185,7 @@ impl Policy {
     /// Sampling stops if `drawn` returns false or `on_completion` breaks. A completion that was cut short by `drawn` may then be passed to `on_completion`.
     ///
     /// # Errors
-    /// Those of [`Policy::sample`].
+    /// As [`Policy::sample`].
     pub fn sample_with(
         &mut self,
         requests: &[Request],
@@ -246,7 +246,7 @@ impl Policy {
     /// order of arrival.
     ///
     /// # Errors
-    /// Those of [`Policy::sample`].
+    /// As [`Policy::sample`].
     ///
     /// # Panics
     /// If a request has an invalid prompt, or doesn't fit in `room`.

@@ -105,7 +105,7 @@ pub(super) fn open(
     Ok((held_out, short_enough(train, config, language, &prompt)?))
 }
 
-/// Name of a configuration's held-out problems: that of the `held_out` file, or of `data`, with `-held-out` added if
+/// Name of a configuration's held-out problems: the name of the `held_out` file, or of `data`, with `-held-out` added if
 /// `train`.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {

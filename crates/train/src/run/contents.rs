@@ -85,7 +85,7 @@ impl Run {
     /// Evaluations that decide which checkpoint is best, in the order of their lines.
     ///
     /// # Errors
-    /// Those of [`Run::config`].
+    /// As [`Run::config`].
     pub fn deciding(&self) -> anyhow::Result<Vec<&Evaluation>> {
         let set = self.config()?.eval.deciding_set();
         Ok(self.evaluations.iter().filter(|e| e.set == set).collect())
@@ -94,7 +94,7 @@ impl Run {
     /// The deciding evaluation after the last step of the configuration, or `None` if there is none.
     ///
     /// # Errors
-    /// Those of [`Run::config`].
+    /// As [`Run::config`].
     pub fn final_evaluation(&self) -> anyhow::Result<Option<&Evaluation>> {
         let last = self.config()?.steps;
         Ok(self.deciding()?.into_iter().rfind(|e| e.step == last))
@@ -103,7 +103,7 @@ impl Run {
     /// Whether the last step of the configuration is logged, evaluated if that is configured, and saved.
     ///
     /// # Errors
-    /// Those of [`Run::config`], or an I/O error if the checkpoints can't be listed.
+    /// As [`Run::config`], or an I/O error if the checkpoints can't be listed.
     pub fn is_finished(&self) -> anyhow::Result<bool> {
         let config = self.config()?;
         let saved = checkpoint::list(&self.folder.join("checkpoints"))?.pop();

@@ -24,7 +24,7 @@ pub(crate) fn is_digit(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_digit() } else { is_in(regex!(r"\d"), c) }
 }
 
-/// Whether a text has a cased letter, all such letters are of one case, and none is of title case.
+/// Whether a string has a cased letter, all such letters are of one case, and none is of title case.
 fn is_cased(text: &str, of_case: fn(char) -> bool, of_other: fn(char) -> bool) -> bool {
     let other = |c: char| of_other(c) || !c.is_ascii() && is_in(regex!(r"\p{Lt}"), c);
     text.contains(of_case) && !text.contains(other)

@@ -22,7 +22,7 @@ enum Needs {
     /// A whole number of at least 0, or of at least 1.
     Whole(&'static str, f64),
     Text(&'static str),
-    /// A text that is looked for as a word, in any case.
+    /// A string that is looked for as a word, in any case.
     Word(&'static str),
 }
 use Needs::{Number, Text, Whole, Word};
@@ -469,7 +469,7 @@ const PERSONS: &str = "Emma Liam Sophia Jackson Olivia Noah Ava Lucas Isabella M
 /// European capitals north of 45 degrees, from north to south.
 const CAPITALS: &str = "Reykjavik Helsinki Oslo Tallinn Stockholm Riga Moscow Copenhagen Vilnius Minsk Dublin Berlin Amsterdam Warsaw London Brussels Prague Luxembourg Paris Vienna Bratislava Budapest Vaduz Chisinau Bern Ljubljana Zagreb";
 const PRONOUNS: &str = "all any anybody anyone anything both each either everybody everyone everything he her hers herself him himself his i it its itself me mine my myself neither nobody none nothing our ours ourselves she some somebody someone something that their theirs them themselves these they this those us we what whatever which whichever who whoever whom whomever whose you your yours yourself yourselves";
-/// NLTK's English stop words; those with an apostrophe are never found, as words are cut there.
+/// NLTK's English stop words; words with an apostrophe are never found, because words are cut there.
 const STOP_WORDS: &str = "a about above after again against ain all am an and any are aren as at be because been before being below between both but by can couldn d did didn do does doesn doing don down during each few for from further had hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its itself just ll m ma me mightn more most mustn my myself needn no nor not now o of off on once only or other our ours ourselves out over own re s same shan she should shouldn so some such t than that the their theirs them themselves then there these they this those through to too under until up ve very was wasn we were weren what when where which while who whom why will with won wouldn y you your yours yourself yourselves";
 
 fn is_edge(c: char) -> bool {
@@ -517,7 +517,7 @@ fn is_rising(numbers: impl Iterator<Item = usize>) -> bool {
     numbers.windows(2).all(|two| two[0] < two[1])
 }
 
-/// Whether an ASCII word stands in the text between other characters than those of words.
+/// Whether an ASCII word occurs in the text with no word character beside it.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
@@ -559,7 +559,7 @@ fn is_verb(word: &str) -> bool {
     })
 }
 
-/// Syllables of a small word by its spelling: groups of vowels, with those spoken apart, without silent endings. A word with a digit has none.
+/// Syllables of a small word by its spelling: groups of vowels, with separately spoken ones, without silent endings. A word with a digit has none.
 fn syllables(word: &str) -> usize {
     if word.chars().any(|c| decimal(c).is_some()) {
         return 0;
@@ -581,7 +581,7 @@ fn is_header(text: &str, columns: [&str; 5], separator: &regex::Regex) -> bool {
     found.len() == 5 && found.into_iter().zip(columns).all(quoted)
 }
 
-/// The rows of Python's `csv.reader`; `None` where it raises an error or has a row for an empty line.
+/// The rows of Python's `csv.reader`, or `None` if it raises an error or has a row for an empty line.
 fn csv_rows(text: &str, delimiter: u8) -> Option<Vec<csv::StringRecord>> {
     let text = text.replace("\r\n", "\n");
     if text.contains('\r') || text.starts_with('\n') || text.contains("\n\n") {

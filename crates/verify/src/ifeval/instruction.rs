@@ -134,7 +134,7 @@ fn each(patterns: &[Pattern], text: &str, found: bool) -> Result<bool, PatternEr
     Ok(true)
 }
 
-/// A text whose language can't be detected counts as being in the language, as in the reference.
+/// A string whose language can't be detected counts as being in the language, as in the reference.
 fn is_language(text: &str, code: &str) -> bool {
     language::detect(text).is_none_or(|found| found == code)
 }

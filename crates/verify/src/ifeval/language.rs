@@ -1,4 +1,4 @@
-//! The language of a text according to the Python package langdetect 1.0.9 with seed 0.
+//! The language of a string according to the Python package langdetect 1.0.9 with seed 0.
 
 use langdetect::{DetectorFactory, Seed};
 use std::sync::OnceLock;

@@ -35,7 +35,7 @@ pub enum Error {
         instruction: String,
         /// The argument's name.
         argument: &'static str,
-        /// Its value, or `nothing`.
+        /// The value, or `nothing`.
         found: String,
         /// The expected value.
         wanted: &'static str,
@@ -47,7 +47,7 @@ pub enum Error {
         instruction: String,
         /// The keyword.
         keyword: String,
-        /// What is wrong with it.
+        /// What is wrong with the value.
         why: String,
     },
     /// The two lists differ in length.

@@ -49,7 +49,7 @@ fn refuse<T>(why: &str) -> Result<T, PatternError> {
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
-    /// The pattern with the edges of words that `re` sees, for texts in which Unicode sees others; none if it has no edges.
+    /// The pattern with the edges of words that `re` sees, for strings in which Unicode sees others, or `None` if it has no edges.
     at_marks: Option<(String, OnceLock<Option<Regex>>)>,
     /// Whether the pattern itself has look-around, a back-reference or an atomic group.
     backtracks: bool,
@@ -134,7 +134,7 @@ fn compile(pattern: &str) -> Result<Regex, fancy_regex::Error> {
     RegexBuilder::new(pattern).backtrack_limit(MOST_STEPS).build()
 }
 
-/// What a quantifier would repeat.
+/// Part of the pattern that a quantifier would repeat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     Nothing,
@@ -149,14 +149,14 @@ struct Flags {
     lines: bool,
 }
 
-/// A pattern on its way from Python's syntax to that of `fancy_regex`. What both read alike is handed through, and
+/// Translation of a pattern from Python's syntax to the syntax of `fancy_regex`. What both read alike is handed through, and
 /// `fancy_regex` refuses it where Python does.
 struct Translation {
     text: Vec<char>,
     at: usize,
     out: String,
     flags: Flags,
-    /// The names of the groups so far; empty for those without.
+    /// Names of the groups so far. A group without a name has an empty one.
     groups: Vec<String>,
     depth: usize,
     /// Whether edges of words are written as `re` sees them.
@@ -477,7 +477,7 @@ impl Translation {
         }
     }
 
-    /// The character of a set that begins with `c`; none for a class, which is written.
+    /// Returns the character of a set that begins with `c`, or `None` after writing a class.
     fn set_item(&mut self, c: char) -> Result<Option<char>, PatternError> {
         if c != '\\' {
             return Ok(Some(c));

@@ -390,7 +390,7 @@ fn closing_punctuation(sentence: &[char]) -> Option<(usize, usize)> {
     None
 }
 
-/// The sentences of a text as ranges of its characters, in order, without the white space between.
+/// The sentences of a string as ranges of its characters, in order, without the white space between.
 pub(crate) fn sentences(text: &[char]) -> Vec<Range<usize>> {
     let slices = slices(text);
     let part = |r: &Range<usize>| text.get(r.clone()).unwrap_or(&[]);

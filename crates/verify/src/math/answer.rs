@@ -20,7 +20,7 @@ use crate::python_text::regex;
 /// Longest text between two boxes of one statement.
 const STATEMENT: usize = 160;
 
-/// The parts of an answer; all of them belong to it.
+/// Parts of an answer, all of which belong to it.
 #[derive(Debug, Default)]
 pub(super) struct Answer<'a> {
     pub(super) parts: Vec<Cow<'a, str>>,
@@ -35,7 +35,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// Returns a text in which a dollar sign before an amount is `\$`, so that it opens no formula: `It costs $5. The answer is $7$.`
+/// Returns a string in which a dollar sign before an amount is `\$`, so that it opens no formula: `It costs $5. The answer is $7$.`
 pub(super) fn with_money(text: &str) -> Cow<'_, str> {
     if !regex!(r"\$[0-9][^$\n]*\s\$\S").is_match(text) || text.contains("$$") {
         return Cow::Borrowed(text);
@@ -108,7 +108,7 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     if answer.parts.is_empty() { last_words(text).unwrap_or(answer) } else { answer }
 }
 
-/// The words behind the last "answer is" or "answer:", or a text of few words, if there is neither a formula nor a number.
+/// The words behind the last "answer is" or "answer:", or a string of few words, if there is neither a formula nor a number.
 fn last_words(text: &str) -> Option<Answer<'_>> {
     const MOST: usize = 6;
     let said = answer_ends(text).into_iter().rev().find_map(|end| announced(text, end));
@@ -124,7 +124,7 @@ fn last_words(text: &str) -> Option<Answer<'_>> {
     fits.then(|| Answer { hedged, ..Answer::of(words) })
 }
 
-/// The bold words or formula that end a text.
+/// The bold words or formula that end a string.
 fn last_bold(text: &str) -> Option<Answer<'_>> {
     let end = text.trim_end().trim_end_matches('.').strip_suffix("**")?;
     let start = end.rfind("**")? + 2;
@@ -328,7 +328,7 @@ fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     (start, end)
 }
 
-/// Start of the last `FAR` bytes of a text.
+/// Start of the last `FAR` bytes of a string.
 fn low_end(text: &str) -> usize {
     (text.len().saturating_sub(FAR)..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
@@ -336,7 +336,7 @@ fn low_end(text: &str) -> usize {
 /// Farthest place from an answer, in bytes, at which its formula begins or ends.
 const FAR: usize = 600;
 
-/// Whether the boxes around a text belong to one statement: no sentence ends between them, unless only a connective
+/// Whether the boxes around a string belong to one statement: no sentence ends between them, unless only a connective
 /// joins them.
 fn same_statement(between: &str) -> bool {
     const HEDGE: &str = r"(?i)(?:^|\PL)(?:or|alternatively|maybe|perhaps|possibly|either|else)(?:\PL|$)";

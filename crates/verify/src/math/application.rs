@@ -52,7 +52,7 @@ fn is_applied_name(text: &str) -> bool {
     after.is_some_and(|after| is_group(after_scripts(after)))
 }
 
-/// What follows the indices, exponents and primes at the start of a text.
+/// Returns the rest of a string after the indices, exponents and primes at its start.
 fn after_scripts(text: &str) -> &str {
     let mut rest = text.trim_start();
     while let Some(script) = rest.strip_prefix(['_', '^']) {
@@ -69,7 +69,7 @@ fn is_group(text: &str) -> bool {
     text.starts_with(['(', '[']) && after_group(text) == Some("")
 }
 
-/// What follows the group in parentheses, brackets or braces that starts a text.
+/// Returns the rest of a string after the group in parentheses, brackets or braces at its start.
 fn after_group(text: &str) -> Option<&str> {
     let mut depth = 0usize;
     for (at, byte) in text.bytes().enumerate() {

@@ -16,7 +16,7 @@ const OPENING: &str = "\\boxed{";
 /// Largest number of boxes in one answer.
 const MAX_CONTENTS: usize = 1024;
 
-/// Which boxes of a text count.
+/// Boxes of a response that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
     /// The last one, and those shortly before it.
@@ -25,7 +25,7 @@ pub(super) enum Which {
     All,
 }
 
-/// The contents of the boxes of a text, in order, without repeats of neighbours.
+/// The contents of the boxes of a string, in order, without repeats of neighbours.
 ///
 /// Of nested boxes the innermost counts. A last box that is not closed is returned with its brace and the rest of the
 /// text.

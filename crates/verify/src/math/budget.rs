@@ -20,9 +20,9 @@ pub(super) const MAX_CANDIDATES: usize = 24;
 /// Why an answer has no parsed form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParseError {
-    /// It has a syntax error.
+    /// The input has a syntax error.
     Syntax,
-    /// It is larger or more deeply nested than the limits.
+    /// The input is larger or more deeply nested than the limits.
     Budget,
 }
 
@@ -39,7 +39,7 @@ pub(super) struct Exhausted;
 /// Why a value is not computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoValue {
-    /// It is undefined, or of a kind that is not computed.
+    /// The value is undefined, or of a kind that is not computed.
     Undefined,
     /// The comparison ran out of steps.
     Exhausted,

@@ -3,7 +3,7 @@
 /// The content of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    /// LaTeX texts, several if joined by connectives; each with or without a percent sign.
+    /// LaTeX strings, several if joined by connectives; each with or without a percent sign.
     Latex(Vec<(&'a str, bool)>),
     /// Contents of boxes that belong together.
     Boxed(Vec<&'a str>),

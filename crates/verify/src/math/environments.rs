@@ -1,4 +1,4 @@
-//! The LaTeX environments of a text.
+//! The LaTeX environments of a string.
 
 use std::collections::VecDeque;
 
@@ -8,7 +8,7 @@ use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 use crate::python_text::regex;
 
-/// The last environments of a text, as many as can be tried.
+/// The last environments of a string, as many as can be tried.
 pub(super) fn environments(text: &str) -> Vec<Candidate<'_>> {
     let mut last = VecDeque::with_capacity(MAX_CANDIDATES);
     let mut ahead = Ahead::default();

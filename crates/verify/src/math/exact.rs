@@ -16,7 +16,7 @@ pub(super) fn rational(expr: &Expr, fuel: &mut Fuel) -> Result<Option<RBig>, Exh
 /// Values of symbols, innermost last.
 pub(super) type Bindings = Vec<(Box<str>, RBig)>;
 
-/// The same with values for some symbols.
+/// Evaluates likewise, with values for some symbols.
 pub(super) fn rational_with(
     expr: &Expr,
     bindings: &mut Bindings,
@@ -216,7 +216,7 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<RBig, No
     value.ok_or(NoValue::Undefined)
 }
 
-/// The greatest common divisor of rationals is that of their numerators over a common denominator.
+/// The greatest common divisor of rationals: the divisor of their numerators over a common denominator.
 fn fold_integers(values: &[RBig], join: impl Fn(UBig, UBig) -> UBig) -> Option<RBig> {
     let mut whole = values.iter().map(|value| integer(value).map(|whole| whole.clone().unsigned_abs()));
     let mut total = whole.next()??;

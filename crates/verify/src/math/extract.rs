@@ -84,7 +84,7 @@ impl<'a> Search<'a> {
         Self { text, latex, plain, answers: answer_ends(text), stage: 0, stages }
     }
 
-    /// The same search, with or without what stands after no "answer" and in no box.
+    /// Keeps, or leaves out, values that are in no box and don't follow the word "answer".
     pub(super) fn with_bare(mut self, bare: bool) -> Self {
         self.stages.retain(|(_, stage)| bare || *stage != Stage::Bare);
         self
@@ -265,7 +265,7 @@ fn is_stranger(byte: u8) -> bool {
     b"{}\\[]_&|<>\"';!?#".contains(&byte)
 }
 
-/// What the groups of a pattern caught.
+/// Strings matched by the groups of a pattern.
 fn found_by<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
     if let Some(expr) = get("expr") {
         return Some(Found::Expression(expr));

@@ -214,7 +214,7 @@ fn is_matrix(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a relation in one unknown says what it is, apart from a factor of an inequality. Those in several unknowns
+/// Whether a relation in one unknown says what it is, except for a factor of an inequality. Those in several unknowns
 /// have no such form.
 fn is_solved(kind: Relation, pair: &[Expr; 2]) -> bool {
     let names = |side: &Expr| {

@@ -7,12 +7,12 @@ use crate::python_text::regex;
 use serde_json::{Number, Value};
 use std::borrow::Cow;
 
-/// Number of words from which a text is prose; fewer words are a unit, a name or an option.
+/// Number of words from which a string is prose; fewer words are a unit, a name or an option.
 const PROSE: usize = 3;
 
-/// The reference answer in a text.
+/// The reference answer in a string.
 ///
-/// - A list of texts in JSON or Python syntax is its items, joined by commas.
+/// - A list of strings in JSON or Python syntax is its items, joined by commas.
 /// - If the last line has `####`, as in GSM8K's worked answers, it is the text after it, without thousands separators
 ///   and a dollar sign.
 /// - In prose with a box, it is the content of the last box.
@@ -29,9 +29,9 @@ pub fn gold(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The reference answer in a JSON value: a text, a number, a truth value, a list of them, or an object with one of them
+/// The reference answer in a JSON value: a string, a number, a truth value, a list of them, or an object with one of them
 /// as its only field that isn't null.
-/// Fails with what was found, where it is no answer.
+/// Returns an error with the value if it isn't an answer.
 pub fn gold_in(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(gold(text).into_owned()),
@@ -61,7 +61,7 @@ pub fn of_solution(text: &str) -> Option<Cow<'_, str>> {
     boxed.or_else(|| marked(text).map(|last| plain_number(last).map_or_else(|| plain(last), Cow::Owned)))
 }
 
-/// Whether a text has so many words that it isn't mathematics.
+/// Whether a string has so many words that it isn't mathematics.
 pub fn is_prose(text: &str) -> bool {
     words(text) >= PROSE
 }
@@ -78,7 +78,7 @@ fn list(text: &str) -> Option<Vec<String>> {
     serde_json::from_str(text).ok().or_else(|| python_list(text)).filter(|list| !list.is_empty())
 }
 
-/// A list of texts as Python prints it.
+/// A list of strings as Python prints it.
 fn python_list(text: &str) -> Option<Vec<String>> {
     let mut chars = text.trim().strip_prefix('[')?.strip_suffix(']')?.chars().peekable();
     let mut list = Vec::new();
@@ -122,13 +122,13 @@ fn last_box(text: &str) -> Option<&str> {
     boxed::last_closed(text).filter(|inside| !inside.is_empty())
 }
 
-/// Whether there is prose around the boxes of a text.
+/// Whether there is prose around the boxes of a string.
 fn is_worked(text: &str) -> bool {
     let inside: usize = boxes::contents(text, Which::All).into_iter().map(words).sum();
     words(text).saturating_sub(inside) >= PROSE
 }
 
-/// Words of a text that aren't LaTeX commands or function names.
+/// Words of a string that aren't LaTeX commands or function names.
 fn words(text: &str) -> usize {
     const NAMES: [&str; 14] =
         ["sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "max", "min", "gcd", "lcm", "mod", "and"];
@@ -155,7 +155,7 @@ fn plain_number(text: &str) -> Option<String> {
     }
 }
 
-/// A text without dollar signs around it and an integer's leading zeros.
+/// A string without dollar signs around it and an integer's leading zeros.
 fn plain(text: &str) -> Cow<'_, str> {
     let mut text = text.trim();
     for mark in ["$$", "$"] {

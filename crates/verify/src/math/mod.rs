@@ -67,7 +67,7 @@ pub enum Mode {
     Strict,
 }
 
-/// Notations that are searched in a text.
+/// Notations that are searched in a string.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct MatchTypes {
     /// Boxes and LaTeX between delimiters.
@@ -81,7 +81,7 @@ pub struct MatchTypes {
 pub struct Options {
     /// When two answers are equal.
     pub mode: Mode,
-    /// Notations searched in both texts. `None` wraps the gold in `\boxed{}`, parses it as LaTeX, and searches both
+    /// Notations searched in both strings. `None` wraps the gold in `\boxed{}`, parses it as LaTeX, and searches both
     /// notations in the completion.
     pub match_types: Option<MatchTypes>,
     /// Number of decimals for comparing a literal decimal.
@@ -118,7 +118,7 @@ impl Default for Options {
 #[derive(Debug, Clone, Default)]
 struct Reading {
     subject: Option<Subject>,
-    /// The normalised text of the first candidate; equal texts are equal answers.
+    /// The normalised text of the first candidate; equal strings are equal answers.
     text: Option<String>,
     /// Whether some candidate was beyond the limits.
     over_budget: bool,
@@ -139,7 +139,7 @@ pub struct Verifier {
 
 /// A cache of outcomes, so that a repeated answer is compared only once. The caller keeps one per problem.
 ///
-/// It stores a limited number of short answers. Plain numbers are not stored, because comparing them is faster than a
+/// Stores a limited number of short answers. Plain numbers are not stored, because comparing them is faster than a
 /// lookup.
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
@@ -467,7 +467,7 @@ fn parse_strictly(text: &str) -> Result<(Expr, finished::Open), ParseError> {
     }
 }
 
-/// What stands before and after the last arrow from one statement to the next: `2x=6 \\Rightarrow x=3` says the latter.
+/// Splits at the last arrow from one statement to the next: `2x=6 \\Rightarrow x=3` states `x=3`.
 fn implication(text: &str) -> Option<(&str, &str)> {
     const ARROWS: [&str; 5] = ["\\Rightarrow", "\\implies", "\\Longrightarrow", "\\iff", "\\Leftrightarrow"];
     let split = |text: &'_ str| {
@@ -480,7 +480,7 @@ fn implication(text: &str) -> Option<(&str, &str)> {
     (text[..end].matches('{').count() == text[..end].matches('}').count()).then_some((before, &text[after..]))
 }
 
-/// Reads a gold in strict mode: all of it is the answer, unless the options say that it is part of a text.
+/// Reads a gold in strict mode: all of it is the answer, unless the options say that it is part of a string.
 fn read_strict_gold(gold: &str, options: &Options) -> Reading {
     let gold = &*boxed::halfwidth(gold);
     let gold = &*regex!(r"\\tag\*?\{[^{}]*\}").replace_all(gold, "");
@@ -491,7 +491,7 @@ fn read_strict_gold(gold: &str, options: &Options) -> Reading {
     Reading { hedged: false, ..read_strictly(&found) }
 }
 
-/// Finds the answer in a text and parses it.
+/// Finds the answer in a string and parses it.
 fn read(text: &str, options: &Options, latex: bool, plain: bool) -> Reading {
     let mut reading = Reading::default();
     let mut search = Search::new(text, options, latex, plain);
@@ -626,7 +626,7 @@ fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String)
     (value, text)
 }
 
-/// The contents of the boxes inside a text, if there are any.
+/// The contents of the boxes inside a string, if there are any.
 fn unboxed(raw: &str) -> Cow<'_, str> {
     match boxes::contents(raw, Which::All)[..] {
         [] => Cow::Borrowed(raw),

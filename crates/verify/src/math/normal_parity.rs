@@ -11,7 +11,7 @@ use regex::{Captures, Regex};
 use crate::boxed::closing;
 use crate::python_text::regex;
 
-/// A text with all matches of a constant pattern replaced.
+/// A string with all matches of a constant pattern replaced.
 macro_rules! replaced {
     ($text:expr, $pattern:literal, $with:expr) => {{
         static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new($pattern).expect("a constant pattern"));
@@ -93,7 +93,7 @@ fn latex_spelling(text: &str) -> String {
     replaced!(text, r"\s*,*\s*\\ldots([^A-Za-z]|$)", " $1")
 }
 
-/// The answer without a `\text{..}` that ends it and an exponent after that. A text that starts the answer is the
+/// The answer without a `\text{..}` that ends it and an exponent after that. One that starts the answer is the
 /// answer.
 fn without_text(text: &str) -> &str {
     let last = regex!(r"(?s)\\(?:text|mbox)\{.*\}(?:\^[0-9])?$").find(text);

@@ -303,13 +303,13 @@ fn without_domain(text: &str) -> &str {
     }
 }
 
-/// What stands in the parentheses that start a text, and what follows them.
+/// Returns the content of the parentheses at the start of a string, and the rest after them.
 fn parenthesized(text: &str) -> Option<(&str, &str)> {
     let end = closing(text, 0, b"()")?;
     Some((&text[1..end], &text[end + 1..]))
 }
 
-/// Whether each comma of a text is between thousands, and the text is no tuple, interval or set.
+/// Whether each comma of a string is between thousands, and the text is no tuple, interval or set.
 fn separates_thousands(text: &str) -> bool {
     if !text.contains(',') || text.contains(['(', '[', ';']) || text.contains("\\{") {
         return false;
@@ -423,7 +423,7 @@ struct Writer {
 }
 
 impl Writer {
-    /// What is already written, without spaces at the end.
+    /// The output so far, without spaces at its end.
     fn written(&self) -> &str {
         self.out.trim_end()
     }
@@ -467,7 +467,7 @@ impl Writer {
         letters > 0 && self.out[..self.out.len() - letters].ends_with('\\')
     }
 
-    /// Writes a text, in which only `depth` levels of text commands are opened.
+    /// Writes a string, in which only `depth` levels of text commands are opened.
     fn text(&mut self, text: &str, depth: usize) {
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
@@ -607,7 +607,7 @@ impl Writer {
         self.out.push(c);
     }
 
-    /// What a root sign without a bar covers: a group, a number, or a letter.
+    /// Returns the operand of a root sign without a bar: a group, a number, or a letter.
     fn radicand<'a>(&mut self, after: &'a str) -> &'a str {
         let rest = after.trim_start();
         if rest.starts_with('{') {
@@ -1114,7 +1114,7 @@ impl Writer {
         }
     }
 
-    /// What follows a scale or "percent".
+    /// Pattern of the text after a scale or "percent".
     fn place_rest(&mut self, rest: &str, next: &str) {
         if !rest.is_empty() {
             self.place(rest, next);
@@ -1241,7 +1241,7 @@ fn period(text: &str) -> Option<(&str, &str)> {
     Some((digits.as_str(), &text[found.get(0)?.end()..]))
 }
 
-/// Whether a text begins with a set in braces.
+/// Whether a string begins with a set in braces.
 fn is_set(text: &str) -> bool {
     let text = text.trim_start();
     text.strip_prefix("\\left").map_or(text, str::trim_start).starts_with("\\{")
@@ -1296,21 +1296,21 @@ fn texts_as_unit(text: &str) -> Option<String> {
     unit_text(&units)
 }
 
-/// The content of the text command that starts a text, and what follows it.
+/// The content of the text command that starts a string, and what follows it.
 fn text_command(text: &str) -> Option<(&str, &str)> {
     let body = text.strip_prefix('\\')?;
     let (name, after) = body.split_at(body.bytes().take_while(u8::is_ascii_alphabetic).count());
     if TEXTS.contains(&name) || name == "operatorname" { group(after) } else { None }
 }
 
-/// The content of the brace group that starts a text, and what follows it.
+/// The content of the brace group that starts a string, and what follows it.
 fn group(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let end = group_end(text).filter(|_| text.starts_with('{'))?;
     Some((&text[1..end - 1], &text[end..]))
 }
 
-/// The text for comparing answers that are no mathematics. Digits apart from each other stay apart.
+/// Normal form for comparing answers that aren't mathematical. Separate numbers stay separate.
 pub(super) fn as_words(text: &str) -> Cow<'_, str> {
     let text = text.replace("\\text", "");
     let mut words = String::with_capacity(text.len());

@@ -22,12 +22,12 @@ pub(super) enum Field {
     Natural,
 }
 
-/// Points at which two expressions are compared. Integers of both parities, zero, and values from a tenth to a hundred thousand of
+/// Number of points at which two expressions are compared. Integers of both parities, zero, and values from a tenth to a hundred thousand of
 /// both signs are among them.
 pub(super) const POINTS: u64 = 12;
-/// The same for piecewise expressions (roundings, absolute values, extremes), whose pieces may begin far away.
+/// Number of test points for piecewise expressions (roundings, absolute values, extremes), whose pieces may begin far away.
 pub(super) const FAR_POINTS: u64 = 15;
-/// The same for natural numbers.
+/// Number of test points that are natural numbers.
 pub(super) const NATURAL_POINTS: u64 = 8;
 
 /// The values of unknowns at one point.

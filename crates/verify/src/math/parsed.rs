@@ -18,7 +18,7 @@ use super::expr::{Constant, Expr, Fold, Relation};
 use super::extract::Search;
 use super::{Options, read_candidate};
 
-/// What is searched in a text.
+/// Kind of value that is searched for.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// Boxes and LaTeX between delimiters.
@@ -72,14 +72,14 @@ impl Words {
 /// An answer that was parsed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
-    /// How the texts are read: "latex", "boxed", "expression" or "number".
+    /// Notation of the strings: "latex", "boxed", "expression" or "number".
     notation: &'static str,
-    /// The texts that were read, each with or without a percent sign; a number's are its two parts.
+    /// The strings that were read, each with or without a percent sign; a number's are its two parts.
     parts: Vec<(String, bool)>,
     subject: Subject,
 }
 
-/// What a text says.
+/// Value that was read.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Parsed {
     /// The answer, if some candidate could be parsed.
@@ -105,7 +105,7 @@ enum Source<'a> {
     Words(&'a Words, usize),
 }
 
-/// What a source found: mathematics, or a word.
+/// Match of a source: mathematics, or a word.
 enum Match<'a> {
     /// With whether a chain is its last part.
     Found(Found<'a>, bool),
@@ -142,7 +142,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Parses the answer in a text. `first_only`: gives up if the first candidate can't be parsed.
+/// Parses the answer in a string. `first_only`: gives up if the first candidate can't be parsed.
 pub fn parse(text: &str, targets: &[Target], first_only: bool) -> Parsed {
     let source = |target| match target {
         &Target::Latex { bare, boxes, last } => {
@@ -233,7 +233,7 @@ impl Value {
         Self { notation, parts, subject }
     }
 
-    /// What [`Value::restored`] takes: the notation and the texts, each with or without a percent sign.
+    /// Input of [`Value::restored`]: the notation and the strings, each with or without a percent sign.
     pub fn parts(&self) -> (&'static str, &[(String, bool)]) {
         (self.notation, &self.parts)
     }
@@ -260,7 +260,7 @@ impl Display for Value {
     }
 }
 
-/// How tightly a notation binds: a part that binds less than its place needs stands in parentheses.
+/// Binding strength of a notation: a part that binds less than its place needs gets parentheses.
 type Binding = u8;
 const RELATION: Binding = 0;
 const SUM: Binding = 1;

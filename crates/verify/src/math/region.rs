@@ -238,7 +238,7 @@ enum Side<'a> {
     Condition(&'a Expr),
 }
 
-/// A relation of a condition, with the zeros and poles of its difference where they are known.
+/// A relation of a condition, with the zeros and poles of its difference if they are known.
 struct Link<'a> {
     relation: &'a Expr,
     breaks: Option<(Vec<f64>, Vec<f64>)>,
@@ -411,7 +411,7 @@ fn holds_at(
     combined(condition, &mut |part| holds_at(part, at, value, name, links, fuel))
 }
 
-/// The truth of a condition from that of its parts.
+/// The truth of a condition, from the truth of its parts.
 fn combined(
     condition: &Expr,
     truth: &mut dyn FnMut(&Expr) -> Result<Option<bool>, Exhausted>,

@@ -11,7 +11,7 @@ use crate::python_text::regex;
 /// Number of sentences behind an answer that are read.
 const SENTENCES: usize = 4;
 
-/// Beginning of a text, up to 300 characters, in which the next sentences are read.
+/// Beginning of a string, up to 300 characters, in which the next sentences are read.
 pub(super) fn clip(text: &str) -> &str {
     &text[..text.char_indices().nth(300).map_or(text.len(), |(at, _)| at)]
 }

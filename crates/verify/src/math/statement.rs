@@ -165,7 +165,7 @@ impl Piece<'_> {
     }
 }
 
-/// Pieces of a text, in order.
+/// Pieces of a string, in order.
 pub(super) struct Pieces<'a> {
     all: Vec<Piece<'a>>,
     /// Whether the text read so far ends with white space or a delimiter.
@@ -277,7 +277,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Returns the last sentence or line of a text.
+/// Returns the last sentence or line of a string.
 pub(super) fn sentence(text: &str) -> &str {
     let end = regex!(r"[.!?]\s|\n").find_iter(text).last();
     &text[end.map_or(0, |end| end.end())..]

@@ -30,7 +30,7 @@ pub(crate) fn dyck_language(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A text without blanks, escaped blanks and a pair of quotes around it.
+/// A string without blanks, escaped blanks and a pair of quotes around it.
 fn unescaped(text: &str) -> String {
     let mut answer: String = text.chars().filter(|c| !is_space(*c)).collect();
     for escape in ["\\n", "\\t", "\\r"] {
@@ -42,7 +42,7 @@ fn unescaped(text: &str) -> String {
 }
 
 /// The position of the first error, -1 for none.
-/// Quirk: in parity mode a text with "valid" or "correct" anywhere, so also "invalid", means -1.
+/// Quirk: in parity mode a string with "valid" or "correct" anywhere, so also "invalid", means -1.
 pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
     let wanted = if game.field("is_valid")?.truthy() {
         None

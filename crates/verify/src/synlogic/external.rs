@@ -18,7 +18,7 @@ fn refused(error: EvalError) -> Outcome {
     if error == EvalError::Budget { wrong("budget") } else { unparsed("no_value") }
 }
 
-/// A text inside two lists.
+/// A string inside two lists.
 /// In strict mode `[[TEXT]]` without quotes is accepted too.
 pub(crate) fn cipher(game: &Game) -> Result<Rules, Error> {
     let answer = game.answer_text()?;
@@ -42,7 +42,7 @@ pub(crate) fn cipher(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A text inside two lists.
+/// A string inside two lists.
 fn nested(text: &str) -> Value {
     Value::List(vec![Value::List(vec![Value::Str(text.to_owned())])])
 }
@@ -75,7 +75,7 @@ fn json_or_expression(source: &str) -> Result<Value, Outcome> {
     json::parse(source).map_or_else(|| python::evaluate(source).map_err(refused), Ok)
 }
 
-/// A table as a JSON object, whose values and their types must agree, or a text.
+/// A table as a JSON object, whose values and their types must agree, or a string.
 pub(crate) fn zebra_puzzle(game: &Game) -> Result<Rules, Error> {
     let wanted = match &game.answer {
         Value::Str(text) => json::parse(text).filter(is_object).unwrap_or_else(|| game.answer.clone()),

@@ -57,7 +57,7 @@ pub(crate) fn stated(text: &str) -> Result<&str, Outcome> {
     }
 }
 
-/// The last answers of a text that stand together, with only punctuation or joining words between them.
+/// The last answers of a string that are adjacent, with only punctuation or joining words between them.
 struct Together<T> {
     /// Where the first begins.
     start: usize,
@@ -92,7 +92,7 @@ fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T
     Together { start, answers, alternatives }
 }
 
-/// In strict mode, the one answer of those found in a text: the last. Different ones that stand together are several
+/// In strict mode, the one answer of those found in a string: the last. Different adjacent ones are several
 /// answers, and so none.
 pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<(Range<usize>, T)>) -> Result<T, Outcome> {
     let mut answers = last_together(text, found).answers;

@@ -18,7 +18,7 @@ pub fn parse(text: &str) -> Option<Value> {
     (p.at == text.len()).then_some(value)
 }
 
-/// A place in a text, and what is read from there on.
+/// A place in a string, and what is read from there on.
 struct Parser<'a> {
     text: &'a str,
     at: usize,

@@ -36,7 +36,7 @@ pub use generate::{GenerateError, Generated, generate, has_generator};
 
 use crate::verdict::{Outcome, Verdict};
 
-/// Whose rules decide.
+/// The reference whose rules decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Mode {
@@ -50,7 +50,7 @@ pub enum Mode {
 /// How to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// Whose rules decide.
+    /// The reference whose rules decide.
     pub mode: Mode,
     /// Whether the response must have the form `<think>...</think>...<answer>...</answer>`. Without the gate, the
     /// answer is the text between the answer tags.
@@ -82,7 +82,7 @@ pub enum Error {
 type Rules =
     Box<dyn Fn(&str, Mode) -> Checked + Send + Sync + std::panic::UnwindSafe + std::panic::RefUnwindSafe>;
 
-/// Each task with the module of its rules and that of its generator, in which functions have its name.
+/// Each task, the module of its rules and the module of its generator. The functions in them have the task's name.
 macro_rules! tasks {
     ($($variant:ident $rules:ident::$name:ident $(, $maker:ident)?: $doc:literal,)*) => {
         /// A SynLogic task.
@@ -109,7 +109,7 @@ macro_rules! tasks {
                 }
             }
 
-            /// Its generator, if it has one.
+            /// Generator of the task, if it has one.
             fn maker(self) -> Option<generate::Maker> {
                 match self {
                     $(Task::$variant => None$(.or(Some(generate::$maker::$name as generate::Maker)))?,)*

@@ -73,7 +73,7 @@ fn match_trees(tents: &[Vec<bool>], trees: &[Vec<bool>]) -> bool {
     })
 }
 
-/// The cells of a row: of a list or a tuple, or the characters of a text. A cell that is not a single letter is `None`.
+/// The cells of a row: of a list or a tuple, or the characters of a string. A cell that is not a single letter is `None`.
 fn letters(row: &Value) -> Option<Vec<Option<char>>> {
     match row {
         Value::Str(s) => Some(s.chars().map(Some).collect()),

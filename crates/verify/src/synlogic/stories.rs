@@ -9,7 +9,7 @@ use super::{Error, Mode, Rules, correct, exact, json, python, unparsed, wrong};
 use crate::python_text::{regex, strip, words};
 use crate::verdict::Outcome;
 
-/// Who owns which thing in the end.
+/// Owner of each thing at the end of the story.
 pub(crate) fn goods_exchange(game: &Game) -> Result<Rules, Error> {
     let owns = ownership(&game.text("owns_after")?);
     if owns.is_empty() {
@@ -134,7 +134,7 @@ fn pair_by_hand(pair: &str, pairs: &mut Vec<(String, String)>) {
     }
 }
 
-/// Who tells the truth, in the order of the questions.
+/// Whether each person tells the truth, in the order of the questions.
 /// Quirk: in parity mode yes and no count inside other words ("know" says no); in strict mode only as words.
 pub(crate) fn web_of_lies(game: &Game) -> Result<Rules, Error> {
     let wanted = truths(&game.answer_text()?.to_lowercase());

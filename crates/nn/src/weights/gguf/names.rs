@@ -31,7 +31,7 @@ pub(super) const FIELDS: [(&str, &str); 8] = [
 ];
 /// The first keys of [`FIELDS`], which every file must have.
 const NEEDED: usize = 6;
-/// The other keys below the architecture's name that [`Gguf::config`] reads.
+/// Other keys below the architecture's name that [`Gguf::config`] reads.
 const READ: [&str; 7] = [
     "attention.value_length",
     "rope.dimension_count",

@@ -25,7 +25,7 @@ const SMALL: usize = 8192;
 /// Memory that is available to a run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Room {
-    /// Bytes of the GPU's memory, or of this machine's free memory plus that of this process.
+    /// Bytes of the GPU's memory, or of this machine's free memory plus this process's memory.
     pub memory: u64,
     /// The GPU's name, or "this machine".
     pub name: String,

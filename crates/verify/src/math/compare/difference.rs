@@ -14,7 +14,7 @@ pub(super) enum Difference {
     Zero,
     /// Certainly not zero: binary logarithms of upper bounds of the difference and of the gold's value.
     Apart { size: f64, scale: f64 },
-    /// It would need more digits than are computed.
+    /// A decision would need more digits than are computed.
     Unresolved,
 }
 

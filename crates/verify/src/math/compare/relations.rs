@@ -285,7 +285,7 @@ fn first_to_last(links: &[Expr]) -> Option<Expr> {
     }
 }
 
-/// Whether two values are written the same, apart from the order in sets.
+/// Whether two values are written the same, except for the order in sets.
 fn same_writing(first: &Expr, second: &Expr) -> bool {
     match (first, second) {
         (Expr::Set(a), Expr::Set(b)) | (Expr::Union(a), Expr::Union(b)) => {

@@ -145,7 +145,7 @@ impl Comparer<'_> {
         Ok(None)
     }
 
-    /// The value that an equation states: that of its side which is no name. All other sides have to be names of it
+    /// The value that an equation states: the value of the side that isn't a name. All other sides have to be names of it
     /// or equal to it; `3=5` and `x^2=25` state nothing.
     fn stated_value<'e>(&mut self, equation: &'e Expr) -> Result<Option<&'e Expr>, Exhausted> {
         let sides = sides_of(equation);
@@ -414,7 +414,7 @@ fn sides_of(equation: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// What may name a value: symbols, functions at any place, and sums and products of them.
+/// Whether an expression can name a value: symbols, functions at any place, and sums and products of them.
 fn is_name(side: &Expr) -> bool {
     let renamed = side.replaced(&mut |node| match node {
         Expr::Apply(name, _) if !name.starts_with("base ") => Some(Expr::symbol(name)),

@@ -400,7 +400,7 @@ impl Comparer<'_> {
         (!strange).then_some((gold, answer))
     }
 
-    /// Whether two nodes are the same, apart from the form of their bodies.
+    /// Whether two nodes are the same, except for the form of their bodies.
     fn same_open(&mut self, first: &Expr, second: &Expr) -> Result<bool, Exhausted> {
         Ok(match (first, second) {
             (Expr::Fold(kind, body, variable, ends), Expr::Fold(other, inner, name, limits)) => {
@@ -671,7 +671,7 @@ fn is_finite_decimal(value: &RBig) -> bool {
     power % odd == UBig::ZERO
 }
 
-/// The digits of a decimal as an integer, and how many of them follow the point; none for more than `most`.
+/// The digits of a decimal as an integer, and the number of digits after the point. `None` if there are more than `most`.
 pub(in crate::math) fn without_point(value: &RBig, most: usize) -> Option<(IBig, usize)> {
     let mut scaled = value.clone();
     let mut places = 0;

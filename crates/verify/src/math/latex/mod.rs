@@ -192,7 +192,7 @@ impl Parser<'_> {
         result
     }
 
-    /// The same, ignoring the bars outside.
+    /// Calls `inside` one level deeper; bars that are open outside don't count in it.
     fn enclosed<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let bars = std::mem::take(&mut self.open_bars);
         let result = self.nested(inside);
@@ -793,7 +793,7 @@ impl Parser<'_> {
     }
 }
 
-/// A sum or product; the unit behind its last part is that of all of it.
+/// A sum or product. The unit after its last part is the unit of the whole.
 fn with_unit(mut parts: Vec<Expr>, joined: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     match parts.pop() {
         Some(Expr::Quantity(value, unit)) => {

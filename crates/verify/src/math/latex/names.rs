@@ -173,7 +173,7 @@ impl Parser<'_> {
         Err(ParseError::Syntax)
     }
 
-    /// `(a, b)` after a name, where each argument is one symbol or number, or where there are several.
+    /// `(a, b)` after a name, if each argument is one symbol or number, or if there are several.
     pub(super) fn application(&mut self) -> Parsed<Option<Vec<Expr>>> {
         let close = match self.peek() {
             Some(Token::OpenParen) => Token::CloseParen,

@@ -115,7 +115,7 @@ pub fn generate(
 
 /// The result of a generator.
 pub(super) struct Draft {
-    /// What the names in the task's question stand for.
+    /// Values of the placeholders in the task's question.
     values: Values,
     answer: Value,
     metadata: Value,
@@ -142,7 +142,7 @@ impl Draft {
 
 type Values = Vec<(&'static str, String)>;
 
-/// Variables by name, with another value after `=`, as texts.
+/// Variables by name, with another value after `=`, as strings.
 macro_rules! values {
     ($($name:ident $(= $value:expr)?),*) => {
         vec![$((stringify!($name), values!(@ $name $($value)?).to_string())),*]

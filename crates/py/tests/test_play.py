@@ -85,7 +85,7 @@ def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once
         (call(a=2, c=3), "error: TypeError"),
         ("<tool_call>{'name': 'add'}</tool_call>", "error: the call isn't valid JSON"),
         ("<tool_call>[1]</tool_call>", "error: write an object with name"),
-        ('<tool_call>{"name": "add", "arguments": 3}</tool_call>', "error: wanted an object"),
+        ('<tool_call>{"name": "add", "arguments": 3}</tool_call>', "error: write an object"),
         (call(a=float("nan")), "error: the call isn't valid JSON (a value"),
         ('<tool_call>{"name": "add", "arguments": {"a": 1e999}}</tool_call>', "error: the call isn't valid JSON (it has"),
         ('<tool_call>{"name": "add", "arguments": {"a": "\\ud800"}}</tool_call>', "error: the call isn't valid JSON (it has"),

@@ -102,7 +102,7 @@ def test_endless_work_is_unscorable_at_once():
 def test_a_problem_that_cannot_be_read_is_unscorable_and_says_why():
     for found, words in [
         (fgrpo.verify_choice(["ZZ"], ["x"]), "bad_input: gold:"),
-        (fgrpo.verify_synlogic(["chess"], ["{}"], ["x"]), "bad_input: task: found `chess`"),
+        (fgrpo.verify_synlogic(["chess"], ["{}"], ["x"]), "bad_input: task: expected one of"),
         (fgrpo.verify_ifeval([["no:such"]], [[{}]], ["x"]), "bad_input:"),
         (fgrpo.verify_ifeval([["a", "b"]], [[{}]], ["x"]), "bad_input:"),
     ]:

@@ -40,16 +40,16 @@ pub fn is_tag(token: &str) -> bool {
 
 impl Tags {
     /// Reads `OPEN,CLOSE`.
-    /// Fails if a tag is missing, or no end of the thoughts could be told from their beginning.
+    /// Fails if a tag is missing, or the end tag would match inside of the start tag.
     pub fn parse(text: &str) -> Result<Self, String> {
-        let wanted = |why: &str| format!("found {text:?}{why}, wanted OPEN,CLOSE such as [THINK],[/THINK]");
-        let (open, close) = text.split_once(',').ok_or_else(|| wanted(""))?;
+        let error = |why: &str| format!("expected OPEN,CLOSE such as [THINK],[/THINK], found {text:?}{why}");
+        let (open, close) = text.split_once(',').ok_or_else(|| error(""))?;
         let (open, close) = (open.trim(), close.trim());
         if open.is_empty() || close.is_empty() {
-            return Err(wanted(" with an empty tag"));
+            return Err(error(" with an empty tag"));
         }
         if open.contains(close) {
-            return Err(wanted(", whose first tag contains the second"));
+            return Err(error(", whose first tag contains the second"));
         }
         Ok(Self { open: open.to_owned(), close: close.to_owned(), opened: false })
     }

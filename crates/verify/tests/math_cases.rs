@@ -443,7 +443,7 @@ mod golds {
         for (value, words) in [
             (json!({"value": "3", "unit": "cm"}), "found an object of 2 fields (value, unit), wanted a text"),
             (json!({"value": {"a": 1, "b": 2}}), "value: found an object of 2 fields (a, b), wanted a text"),
-            (json!(null), "found null, wanted a text, a number or a list"),
+            (json!(null), "expected a string, a number or a list, found null"),
             (json!(["1", {}]), "found an object of 0 fields (), wanted a text"),
             (json!([]), "found [], wanted a text"),
         ] {

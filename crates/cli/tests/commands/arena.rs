@@ -355,7 +355,7 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
         ("own.py:word", "expected one advantage for each of 8 rewards, returned 'advantages'"),
         ("own.py:none", "found nothing callable that is called none; it defines signs, every"),
         ("none.py:none", "none.py: no such file"),
-        ("own.txt:f", "wanted FILE.py:NAME"),
+        ("own.txt:f", "expected FILE.py:NAME"),
     ] {
         let added = arena(home.path(), &["add", "mine", "--advantage", function]);
         added.code(2).stderr(predicate::str::contains(says).and(predicate::str::contains("advantage")));

@@ -232,7 +232,7 @@ fn hold_indices(table: &Table<'_>, list: &str, answers: &str) -> anyhow::Result<
     }
     if let Some(end) = end.filter(|_| indices && !from_0) {
         bad_input!(
-            "{answers}: found {end} of {end} options and no 0, wanted letters, options, or indices from 0"
+            "{answers}: expected letters, options, or indices from 0; found {end} of {end} options and no 0"
         );
     }
     Ok(indices)

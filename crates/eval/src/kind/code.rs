@@ -281,7 +281,7 @@ impl Reference for Truth {
         let Limits { timeout_s, memory_mb } = settings.code;
         if !(timeout_s > 0.0 && timeout_s <= 3600.0 && memory_mb >= 64) {
             bad_input!(
-                "code: timeout_s: found {timeout_s}, wanted above 0 to 3600; memory_mb: found {memory_mb}, wanted at least 64"
+                "code: timeout_s: expected above 0 to 3600, found {timeout_s}; memory_mb: expected at least 64, found {memory_mb}"
             );
         }
         // For tests of the two mechanisms, each without the other.
@@ -302,7 +302,7 @@ impl Reference for Truth {
         let row: Row = crate::io::json::parse(&exact::marked(line)).map_err(|why| why.to_string())?;
         let Some(truth) = Self::of(&row) else {
             return Err(format!(
-                "found {}, wanted tests: a list of inputs with outputs, or asserts",
+                "expected tests (a list of inputs with outputs, or asserts), found {}",
                 shown(&row, "tests")
             ));
         };

@@ -27,7 +27,7 @@ impl Reference for Truth {
 
     fn program(settings: &Settings) -> anyhow::Result<Option<program::Settings>> {
         if settings.command.is_none() {
-            bad_input!("task command: found no command, wanted the program that grades");
+            bad_input!("task command: name the program that grades");
         }
         Ok(settings.command.clone())
     }

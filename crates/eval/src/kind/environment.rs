@@ -62,7 +62,7 @@ impl Reference for Truth {
         match settings.command.as_ref().filter(|program| program.is_function()) {
             Some(program) => python::worker(program, "task.environment", WORKER).map(Some),
             None => bad_input!(
-                "task environment: found no environment, wanted a configuration with task.environment, as \"env.py:Calculator\""
+                "task environment: set task.environment in the configuration, for example \"env.py:Calculator\""
             ),
         }
     }

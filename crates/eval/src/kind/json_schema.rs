@@ -29,7 +29,7 @@ impl Truth {
         let schema = structured(&self.schema);
         // A text, a number or a list is no schema; the crate would take some of them.
         if !(schema.is_object() || schema.is_boolean()) {
-            return Err(format!("found {}, wanted an object", shown_text(&schema.to_string())));
+            return Err(format!("expected an object, found {}", shown_text(&schema.to_string())));
         }
         compiled(&schema).map_err(|error| error.to_string())
     }

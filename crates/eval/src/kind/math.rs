@@ -181,18 +181,18 @@ impl Line<'_> {
                     "latex" => wanted.latex = true,
                     "expr" => wanted.expr = true,
                     other => {
-                        return Err(format!("match_types: found {other:?}, wanted latex or expr"));
+                        return Err(format!("match_types: expected latex or expr, found {other:?}"));
                     }
                 }
             }
             if types.is_empty() {
-                return Err("match_types: found an empty list, wanted latex, expr or both".to_owned());
+                return Err("match_types: the list is empty; name latex, expr or both".to_owned());
             }
             options.match_types = Some(wanted);
         }
         if let Some(precision) = self.precision {
             if precision > MOST_DECIMALS {
-                return Err(format!("precision: found {precision}, wanted at most {MOST_DECIMALS}"));
+                return Err(format!("precision: expected at most {MOST_DECIMALS}, found {precision}"));
             }
             options.precision = precision;
         }
@@ -201,7 +201,7 @@ impl Line<'_> {
         if let Some((key, _)) =
             of_strict.iter().find(|(_, given)| given.is_some() && options.mode == math::Mode::Parity)
         {
-            return Err(format!("{key}: found with mode parity, wanted it with mode strict"));
+            return Err(format!("{key}: requires mode strict"));
         }
         options.strict = self.strict.unwrap_or(options.strict);
         options.allow_set_relation_comp =

@@ -68,5 +68,5 @@ impl Verifier for Prepared {
 /// A data set has no mazes.
 /// Always fails.
 pub fn reader(_: &Table<'_>, _: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
-    bad_input!("found a file of mazes, wanted none: mazes are made, not read")
+    bad_input!("mazes are generated; a file of mazes can't be read")
 }

@@ -71,7 +71,7 @@ pub fn worker(program: &program::Settings, key: &str, code: &str) -> anyhow::Res
     }
     let function = program.function.as_deref().unwrap_or_default();
     let Some((file, name)) = parts(function) else {
-        bad_input!("{key}: found {function:?}, wanted FILE.py:NAME, for example \"grade.py:reward\"");
+        bad_input!("{key}: expected FILE.py:NAME, for example \"grade.py:reward\", found {function:?}");
     };
     if !std::path::Path::new(file).is_file() {
         bad_input!("{key}: {file}: no such file");

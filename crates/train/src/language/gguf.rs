@@ -228,7 +228,7 @@ impl<'a> Tokens<'a> {
                 continue;
             }
             if vocabulary.insert(text.clone(), json!(id)).is_some() {
-                bad_input!("tokenizer.ggml.tokens: found {text:?} twice, wanted each token once");
+                bad_input!("tokenizer.ggml.tokens: {text:?} is listed twice");
             }
             if [UNKNOWN, CONTROL, USER_DEFINED].contains(&kind) {
                 added.push(json!({
@@ -320,7 +320,7 @@ impl<'a> Tokens<'a> {
 pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
     let model = &json["model"];
     let Some(vocabulary) = model["vocab"].as_object().filter(|_| model["type"] == "BPE") else {
-        anyhow::bail!("model.type: found {}, wanted BPE", model["type"]);
+        anyhow::bail!("model.type: expected BPE, found {}", model["type"]);
     };
     // Rows of the embedding without a token get made-up names.
     let mut texts: Vec<String> = (0..rows).map(|id| format!("[PAD{id}]")).collect();
@@ -328,7 +328,7 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
     let mut set = |text: &str, id: &Value, kind: u64| -> anyhow::Result<()> {
         let Some(at) = id.as_u64().map(|id| id as usize).filter(|at| *at < rows) else {
             anyhow::bail!(
-                "found the token {text:?} as {id}, wanted an id below {rows}, the rows of the embedding"
+                "the id of the token {text:?}: expected less than {rows}, the number of rows of the embedding, found {id}"
             );
         };
         text.clone_into(&mut texts[at]);
@@ -383,7 +383,7 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
         let mut known = splittings().into_iter();
         let Some(splitting) = known.find(|s| Splitting::steps(&s.pre_tokenizer) == steps) else {
             let names = splittings().map(|s| s.name).join(", ");
-            anyhow::bail!("pre_tokenizer: found {}, wanted that of one of {names}", json["pre_tokenizer"]);
+            anyhow::bail!("pre_tokenizer: expected that of one of {names}, found {}", json["pre_tokenizer"]);
         };
         items.push((key("model"), Item::Text("gpt2".into())));
         items.push((key("pre"), Item::Text(splitting.name.into())));

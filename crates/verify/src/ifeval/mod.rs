@@ -26,10 +26,12 @@ use thiserror::Error;
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
     /// There is no checker for the instruction.
-    #[error("instruction_id_list: found {0:?}, wanted one of IFEval's 25 or IFBench's 58 instruction types")]
+    #[error(
+        "instruction_id_list: expected one of IFEval's 25 or IFBench's 58 instruction types, found {0:?}"
+    )]
     Unknown(String),
     /// An argument is missing or of the wrong kind.
-    #[error("kwargs of {instruction}: {argument}: found {found}, wanted {wanted}")]
+    #[error("kwargs of {instruction}: {argument}: expected {wanted}, found {found}")]
     Argument {
         /// The instruction's name.
         instruction: String,
@@ -51,7 +53,7 @@ pub enum Error {
         why: String,
     },
     /// The two lists differ in length.
-    #[error("kwargs: found {found} entries, wanted {wanted}: one for each instruction")]
+    #[error("kwargs: expected {wanted} entries, one for each instruction, found {found}")]
     Length {
         /// The number of argument objects.
         found: usize,

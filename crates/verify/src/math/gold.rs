@@ -47,11 +47,11 @@ pub fn gold_in(value: &Value) -> Result<String, String> {
             }
             let names = fields.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
             Err(format!(
-                "found an object of {} fields ({names:.80}), wanted a text, a number or a list",
+                "expected a string, a number or a list, found an object of {} fields ({names:.80})",
                 fields.len()
             ))
         }
-        other => Err(format!("found {other}, wanted a text, a number or a list")),
+        other => Err(format!("expected a string, a number or a list, found {other}")),
     }
 }
 

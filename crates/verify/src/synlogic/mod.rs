@@ -61,7 +61,7 @@ pub struct Options {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// There is no task of this name.
-    #[error("task: found `{0}`, wanted one of {tasks}", tasks = Task::ALL.map(Task::name).join(", "))]
+    #[error("task: expected one of {tasks}, found `{0}`", tasks = Task::ALL.map(Task::name).join(", "))]
     UnknownTask(String),
     /// The problem's data is not a JSON object.
     #[error("{0}: game_data_str: not a JSON object with question, answer, difficulty and metadata")]

@@ -205,7 +205,7 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
         (format!("{}:number", path.display()), "found nothing callable that is called number; it defines"),
         (format!("{}:reward", broken.display()), "SyntaxError"),
         (format!("{}:reward", folder.path().join("no.py").display()), "no.py: no such file"),
-        (path.display().to_string(), "wanted FILE.py:NAME"),
+        (path.display().to_string(), "expected FILE.py:NAME"),
     ] {
         let config = config(folder.path(), "python", &data, &format!("grader = {grader:?}"));
         let out = folder.path().join("never");

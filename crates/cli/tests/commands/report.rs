@@ -401,7 +401,7 @@ fn broken_line_before_the_end_is_refused_with_file_and_line() {
 #[test]
 fn folder_that_is_no_run_or_has_nothing_to_report_is_refused() {
     let folder = folder("refused");
-    assert!(refused(&[&folder]).contains("not a run folder: found none of metrics.jsonl"));
+    assert!(refused(&[&folder]).contains("none of metrics.jsonl"));
     assert!(refused(&[&folder.join("absent")]).contains("no such folder"));
     fs::write(folder.join("config.toml"), "seed = 1\n").unwrap();
     fs::write(folder.join("metrics.jsonl"), "").unwrap();

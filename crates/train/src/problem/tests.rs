@@ -30,7 +30,7 @@ fn the_demonstration_is_the_only_correct_answer_to_a_maze() {
 fn a_grid_too_small_for_its_held_out_mazes_is_refused() {
     let config = MazeConfig { size: 5, train: 100, held_out: 60, ..MazeConfig::default() };
     let error = format!("{:#}", mazes(config).err().unwrap());
-    assert!(error.contains("task.held_out: found 60"), "{error}");
+    assert!(error.contains("task.held_out: 60"), "{error}");
 }
 
 fn open(kind: TaskKind, text: &TextConfig, model: Option<&Path>) -> anyhow::Result<Task> {

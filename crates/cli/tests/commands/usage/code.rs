@@ -106,5 +106,5 @@ fn rows_without_tests_are_bad_input() {
     let line = json!({"response": "x"}).to_string();
     let (out, said, code) = run(fgrpo().args(["verify", "code", "-"]).write_stdin(line));
     assert_eq!(code, 2, "{said}");
-    assert!(out.contains("wanted tests"), "{out}");
+    assert!(out.contains("expected tests"), "{out}");
 }

@@ -203,7 +203,7 @@ impl Gguf {
                 Some((_, neutral)) if found == *neutral => {}
                 Some((_, neutral)) => return Err(self.refuse_key(key, found, *neutral)),
                 None => {
-                    return Err(self.refuse_key(key, found, "a file without this key: it isn't supported"));
+                    return Err(self.refuse_key(key, found, "no such key (it isn't supported)"));
                 }
             }
         }

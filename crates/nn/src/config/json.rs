@@ -452,6 +452,7 @@ mod tests {
             ["qwen2", {"num_attention_heads": 27}, "num_attention_heads, 27, 3584"],
             ["qwen2", {"eos_token_id": [1, "x"]}, "eos_token_id, list"],
             ["gemma3_text", {"final_logit_softcapping": 30.0}, "final_logit_softcapping, 30"],
+            ["smollm3", {"num_hidden_layers": 1, "layer_types": ["sliding_attention"]}, "layer_types, sliding_attention, full_attention"],
             ["gemma3_text", {"hidden_activation": "gelu"}, "hidden_activation, gelu_pytorch_tanh"],
             ["gemma3_text", {"rope_parameters": {"sliding_attention": {"rope_type": "yarn"}}}, "rope_type, yarn, default"],
             ["gemma3_text", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 26"],
@@ -473,7 +474,7 @@ mod tests {
         for case in cases.as_array().unwrap() {
             let mut value = match case[0].as_str().unwrap() {
                 "llama" => llama_3_2_3b(),
-                name @ ("gemma3_text" | "qwen3_5_text") => json!({"model_type": name}),
+                name @ ("gemma3_text" | "qwen3_5_text" | "smollm3") => json!({"model_type": name}),
                 name => with(
                     with(qwen2_5_7b(), "model_type", json!(name)),
                     "architectures",

@@ -101,7 +101,7 @@ pub struct Row {
     pub measure: Measure,
     /// Number of problems that count.
     pub problems: usize,
-    /// Mean over these problems for each model.
+    /// Mean of the measure over these problems, for each model.
     pub values: Vec<f64>,
 }
 

@@ -54,9 +54,9 @@ type LossFn<'a> = dyn Fn(FamilyScores<'_>) + Sync + 'a;
 /// Scores of each prediction under softmax(logits / temperature).
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Scores {
-    /// Log-probability of the predicted token.
+    /// Log-probability of each predicted token.
     pub logp: Vec<f32>,
-    /// Entropy of the predicting distribution, in nats.
+    /// Entropy of each predicting distribution, in nats.
     pub entropy: Vec<f32>,
 }
 

@@ -301,7 +301,7 @@ impl<X: Executor> Generator<'_, X> {
         Ok(hidden)
     }
 
-    /// Waits for the tokens of the oldest step, or of the oldest draws outside of a step, that have not been read.
+    /// Waits for the oldest unread tokens, from a step or from draws outside of a step, and appends them to `drawn`.
     fn drawn(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         self.executor.drawn(self.decoding, drawn)
     }

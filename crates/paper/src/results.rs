@@ -62,7 +62,7 @@ struct Report {
     diversity: Vec<Entry>,
 }
 
-/// A model with its increase in NLL, or a benchmark with its value for each folder.
+/// A row of a command's JSON output: a model's increase in NLL, or a benchmark's value for each evaluation folder.
 #[derive(Deserialize)]
 struct Entry {
     #[serde(alias = "model")]

@@ -140,7 +140,7 @@ async fn serve(listener: TcpListener, routes: axum::Router) {
             Ok((stream, _)) => stream,
             Err(error) => {
                 // Possibly too many files are open; some connections may end soon.
-                tracing::warn!("accepting a connection: {error}");
+                tracing::warn!("can't accept a connection: {error}");
                 tokio::time::sleep(Duration::from_millis(100)).await;
                 continue;
             }

@@ -177,7 +177,7 @@ impl Policy {
         &self.engine
     }
 
-    /// The engine, for changes. Use the policy itself for sampling, scores and gradients.
+    /// Returns the engine mutably. Use the policy itself for sampling, scores and gradients.
     pub fn engine_mut(&mut self) -> &mut Engine {
         &mut self.engine
     }

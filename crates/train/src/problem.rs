@@ -292,7 +292,7 @@ impl Task {
         self.parts.iter().flat_map(Part::reports).collect()
     }
 
-    /// Identifies the graders of all parts.
+    /// Returns an identifier of each part's grader.
     pub fn graders(&self) -> Vec<String> {
         self.parts.iter().map(Part::grader).collect()
     }

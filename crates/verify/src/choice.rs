@@ -372,7 +372,7 @@ impl Verifier {
         Some((letter as usize).checked_sub('A' as usize)?).filter(|place| *place < options)
     }
 
-    /// Whether the text after a letter offers another option, by letter or by words, or lists others. A later sentence that
+    /// Whether the text after a letter offers another option, by letter or in words, or lists several. A later sentence that
     /// only mentions an option doesn't offer it.
     fn names_another(&self, option: char, letter: &str, rest: &str) -> bool {
         let other = |named: &str| {
@@ -516,8 +516,9 @@ const ANNOUNCED: [&str; 5] = [
     r"(?:故|应|所以|因此)?选择?\s*:?",
     r"(?m:^)\s*####",
 ];
-/// Words for "answer" in languages that put spaces between words, and the words or marks that can follow them.
+/// Words for "answer" in languages that put spaces between words.
 const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
+/// Words or marks that can follow [`ANSWER`].
 const JOINS: &str =
     "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
 /// Words for "answer" in languages that put no spaces between words.

@@ -109,12 +109,12 @@ fn a_first_word_is_a_verb_by_its_form() {
 #[test]
 fn arguments_that_ifbench_would_draw_at_random_or_fail_on_are_refused() {
     for (id, kwargs, part) in [
-        ("count:numbers", "{}", "N: found nothing"),
-        ("count:numbers", r#"{"N": -1}"#, "N: found -1"),
-        ("count:words_japanese", r#"{"N": 0}"#, "N: found 0"),
-        ("sentence:keyword", r#"{"N": 1.5, "word": "x"}"#, "N: found 1.5"),
-        ("repeat:repeat_span", r#"{"prompt_to_repeat": "x", "n_start": 0}"#, "n_end: found nothing"),
-        ("count:keywords_multiple", r#"{"keyword1": "x"}"#, "keyword2: found nothing"),
+        ("count:numbers", "{}", "N: expected"),
+        ("count:numbers", r#"{"N": -1}"#, "N: expected"),
+        ("count:words_japanese", r#"{"N": 0}"#, "N: expected"),
+        ("sentence:keyword", r#"{"N": 1.5, "word": "x"}"#, "N: expected"),
+        ("repeat:repeat_span", r#"{"prompt_to_repeat": "x", "n_start": 0}"#, "n_end: expected"),
+        ("count:keywords_multiple", r#"{"keyword1": "x"}"#, "keyword2: expected"),
         ("count:nothing", "{}", "IFBench's 58"),
     ] {
         let kwargs: Value = serde_json::from_str(kwargs).unwrap();

@@ -10,7 +10,7 @@ const TIE: f64 = 1e-12;
 pub struct Simulated(Vec<f64>);
 
 impl Simulated {
-    /// Sorts the values, which may be in any order.
+    /// Creates the distribution of values, which may be in any order.
     ///
     /// # Panics
     /// If `values` is empty.

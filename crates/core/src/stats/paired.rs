@@ -128,7 +128,7 @@ impl Difference {
     }
 }
 
-/// Checks the arguments of the functions below and returns the measure for each number of correct samples in m.
+/// Returns the measure for 0 to `m` correct samples of `m`. Panics if the arguments are invalid.
 fn values(pairs: &[Pair], m: u64, measure: Measure) -> Vec<f64> {
     assert!(!pairs.is_empty(), "paired test: found no problems");
     let least = measure.fewest_samples();

@@ -185,7 +185,7 @@ operations! {
         /// Splits rows that begin with heads of twice `size`: `first` gets the first halves and the columns after the heads, `second` the second halves.
         fn split_heads(self, heads: HeadRows, x: &Self::Buffer, first: &mut Self::Buffer, second: &mut Self::Buffer);
 
-        /// Joins two halves to heads of twice `size`, without further columns.
+        /// Joins the halves `first` and `second` of each head in `x`, whose heads have twice the `size` and whose rows have no other columns.
         fn join_heads(self, heads: HeadRows, first: &Self::Buffer, second: &Self::Buffer, x: &mut Self::Buffer);
 
         /// `y[..len] = kind(gate) * x`.

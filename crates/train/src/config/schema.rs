@@ -1,5 +1,5 @@
-//! Parts of a configuration's JSON schema that schemars can't derive: values with two forms, and words of crates
-//! without schemas, which are taken from serde's error messages.
+//! Parts of a configuration's JSON schema that schemars can't derive: values with two forms, and enums of crates that
+//! don't implement `JsonSchema`, whose variants' names are taken from serde's error messages.
 
 use super::TaskConfig;
 use fgrpo_eval::io::json::quoted;
@@ -15,7 +15,7 @@ pub(super) fn word<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "enum": quoted(&error).skip(1).collect::<Vec<_>>() })
 }
 
-/// The name of a kind, or a table of the kind and its settings.
+/// Schema of a value that is either the name of a kind or a table with the kind and its settings.
 pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGenerator) -> Schema {
     let default = json!(T::default())["kind"].take();
     let mut tables = T::json_schema(generator);

@@ -173,9 +173,9 @@ pub struct Seconds<N = f64> {
     pub grade: N,
     /// Forward, backward, optimizer.
     pub update: N,
-    /// Evaluation after the step.
+    /// The evaluation after the step.
     pub evaluate: N,
-    /// Checkpoint after the step.
+    /// Saving the checkpoint after the step.
     pub save: N,
     /// The whole step.
     pub total: N,

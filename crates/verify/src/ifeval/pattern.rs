@@ -33,7 +33,7 @@ const NO_SPACE: &str = r"[^\s\x{1c}-\x{1f}]";
 /// Why a pattern has no result.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PatternError {
-    /// Python's `re` would refuse it, or it uses what is not supported here.
+    /// Python's `re` would refuse the pattern, or the pattern uses a feature that isn't supported here.
     #[error("the regular expression can't be used: {0}")]
     Syntax(String),
     /// Matching would take more than the step budget.

@@ -278,7 +278,7 @@ fn found_by<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
     })
 }
 
-/// The text up to `limit` characters, cut at a character.
+/// The first `limit` characters of the text.
 fn clip(text: &str, limit: usize) -> &str {
     if let Some((end, _)) = text.char_indices().nth(limit) { &text[..end] } else { text }
 }

@@ -432,7 +432,7 @@ fn combined(
     Ok(result)
 }
 
-/// An unknown function of an unknown, alone in a relation, counts as the unknown.
+/// Replaces a side of a relation that is a function of an unknown name, such as `f(x)`, by a symbol: `f(x) < 2` is read like `x < 2`.
 fn unknown_as_symbol(relation: &Expr) -> Expr {
     let side = |side: &Expr| match side {
         Expr::Apply(name, _) => Expr::symbol(&format!("{name}()")),

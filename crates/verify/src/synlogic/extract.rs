@@ -92,8 +92,8 @@ fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T
     Together { start, answers, alternatives }
 }
 
-/// In strict mode, the one answer of those found in a string: the last. Different adjacent ones are several
-/// answers, and so none.
+/// Returns the last answer found in a string, for strict mode. Fails if no answer was found, or if different answers are adjacent at the
+/// end.
 pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<(Range<usize>, T)>) -> Result<T, Outcome> {
     let mut answers = last_together(text, found).answers;
     let answer = answers.pop().ok_or(unparsed("no_answer"))?;

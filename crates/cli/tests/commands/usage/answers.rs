@@ -566,5 +566,5 @@ fn a_language_that_the_detector_lacks_is_refused() {
     let line = json!({"instruction_id_list": ["language:response_language"], "kwargs": [{"language": "zh"}], "prompt": "", "response": "x"});
     let (out, said, code) = run(fgrpo().args(["verify", "ifeval", "-"]).write_stdin(line.to_string()));
     assert_eq!(code, 2, "{said}");
-    assert!(out.contains("found \\\"zh\\\", wanted a code of langdetect, such as de, zh-cn"), "{out}");
+    assert!(out.contains("a code of langdetect, such as de, zh-cn"), "{out}");
 }

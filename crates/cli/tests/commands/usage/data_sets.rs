@@ -359,7 +359,7 @@ fn answers_are_read_exactly_in_the_forms_that_people_write() {
         &[],
     );
     assert!(
-        said.unwrap_err().contains("answer: found an object of 2 fields (value, unit)"),
+        said.unwrap_err().contains("found an object of 2 fields (value, unit)"),
         "a solution hides no answer"
     );
     let named = "{\"problem\": \"p\", \"answer\": {\"value\": \"3\", \"unit\": \"cm\"}}\n";

@@ -61,8 +61,8 @@ impl<'a> Inputs<'a> {
         [self.sizes.linear_key_head_dim, self.sizes.linear_value_head_dim]
     }
 
-    /// Advances a head's state through a tree. States after stretches that others continue are stored in `saved`, and the final state is computed
-    /// if `to_end`. `visit` is called for each stretch when its errors are known, with the state before it.
+    /// Advances a head's state through a tree of stretches of rows. `saved` receives the state after each stretch that has children. The final state is
+    /// computed only if `to_end`. `visit` is called for each stretch with the state before it, once the delta rule's errors of its rows are computed.
     fn advance(
         &self,
         stretches: &[Stretch],

@@ -363,8 +363,8 @@ pub(super) fn value_side(equation: &Expr) -> Option<&Expr> {
     last(&number).or_else(|| last(&computed)).or_else(|| last(&formula)).or(sides.last()).copied()
 }
 
-/// Adds the values of an answer: those of a list, and of equations the sides that say them. Returns whether that is all
-/// the answer says: there are no conditions, and equations are about names alone.
+/// Appends an answer's values to `found`: the items of a list, and the side of an equation that states the value. Returns whether the answer
+/// states nothing else: it has no conditions, and the other sides of its equations are names.
 pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     match answer {
         Expr::Quantity(value, _) => values(value, found),

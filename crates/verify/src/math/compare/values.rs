@@ -158,7 +158,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// A decimal against an irrational constant, strictly.
+    /// Compares a decimal with an irrational constant in strict mode: the decimal must be the constant, rounded to its digits.
     fn rounded_strictly(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let (first, second) = (Written::of(gold), Written::of(answer));
         let Some(place) = self.last_place(&first, &second, true) else { return Ok(EXACTLY_DIFFERENT) };
@@ -671,7 +671,7 @@ fn is_finite_decimal(value: &RBig) -> bool {
     power % odd == UBig::ZERO
 }
 
-/// The digits of a decimal as an integer, and the number of digits after the point. `None` if there are more than `most`.
+/// The digits of a decimal as an integer, and the number of digits after the point. `None` if more than `most` digits follow the point.
 pub(in crate::math) fn without_point(value: &RBig, most: usize) -> Option<(IBig, usize)> {
     let mut scaled = value.clone();
     let mut places = 0;

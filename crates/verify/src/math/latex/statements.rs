@@ -371,7 +371,7 @@ fn is_collection(value: &Expr) -> bool {
     value.is_set() || matches!(value, Expr::Tuple(_))
 }
 
-/// The value inside braces that hold a single one.
+/// Removes the braces around a single value. Other values are unchanged.
 pub(super) fn ungrouped(value: Expr) -> Expr {
     match value {
         Expr::Set(mut values)

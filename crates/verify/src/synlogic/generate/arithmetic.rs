@@ -105,7 +105,7 @@ pub(crate) fn game_of_24(difficulty: usize, source: &mut Source<'_>) -> Option<D
     None
 }
 
-/// Combines two parts at a time, so that the expression has an integer value.
+/// Builds an expression of `numbers` by combining two random parts at a time with an operator. Returns its integer value and its text.
 fn combine(numbers: &[i64], source: &mut Source<'_>) -> Option<(i64, String)> {
     let mut parts: Vec<(i64, String)> = numbers.iter().map(|n| (*n, n.to_string())).collect();
     while parts.len() > 1 {

@@ -200,7 +200,7 @@ impl Hub {
         let lock = locks.join(format!("{etag}.lock"));
         let held = File::options().create(true).append(true).open(&lock).map_err(failed(&lock))?;
         if held.try_lock().is_err() {
-            watch.say(&format!("{file}: waiting for another process that loads it"));
+            watch.say(&format!("{file}: waiting for another process that is downloading it"));
             while held.try_lock().is_err() {
                 std::thread::sleep(Duration::from_millis(100));
                 if watch.stop() {

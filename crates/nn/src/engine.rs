@@ -152,7 +152,7 @@ impl Engine {
     }
 
     /// Sets whether AdamW's moments are stored in page-locked host memory instead of on the GPU. This saves 8 bytes per trained parameter on the GPU (4 with bf16
-    /// moments), except for buffers of at most 256 MiB, and every update copies the moments there and back. Results have the same bits. It has no effect on the
+    /// moments), except for buffers of at most 256 MiB, and every update copies the moments to the GPU and back. Results have the same bits. It has no effect on the
     /// CPU. Disabled by default.
     pub fn set_optimizer_offload(&mut self, enabled: bool) {
         self.device.backend_mut().set_optimizer_offload(enabled);

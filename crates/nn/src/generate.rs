@@ -541,8 +541,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// The node that a job's prompt continues and the number of its tokens in the cache, if continuing is worth it: the remaining tokens are computed as rows
-    /// of a decoding step, which is slower than a pass over the prompt if there are many.
+    /// Returns the node that a job's prompt continues and the number of the prompt's tokens in the cache. Returns `None` if so many tokens remain that a pass
+    /// over the whole prompt is faster than their rows in a decoding step.
     fn find_prefix(&mut self, job: usize) -> Option<(usize, usize)> {
         let tokens = &self.jobs[job].tokens;
         let (node, cached) = self.tree.find_prefix(tokens, &mut self.changes.nodes)?;

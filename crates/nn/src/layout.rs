@@ -123,7 +123,7 @@ pub(crate) enum Kind {
     Filter,
     /// Logarithms of a mixer's decay rates.
     Rates,
-    /// Initialised to ones, even in families that add 1 to the weights of norms: a mixer's norm and its `dt_bias`.
+    /// Initialised to ones, as a mixer's norm and its `dt_bias` are, also in families that add 1 to the weights of norms.
     Ones,
 }
 

@@ -56,7 +56,7 @@ pub struct Training {
     pub folder: PathBuf,
 }
 
-/// A row of a table or figure at the paper's scale.
+/// A row of a table, or a curve of a figure, at the paper's scale.
 pub struct FullRow {
     /// Name of the table or figure.
     pub item: &'static str,

@@ -71,7 +71,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
             Ok(value) => {
                 let estimate = value.1.as_ref().filter(|_| rows.replacement.is_none());
                 for of in estimate.map(Estimate::of_other_size).unwrap_or_default() {
-                    say(format!("on other problems than the paper's values: {of}"));
+                    say(format!("measured on different problems than the paper's values: {of}"));
                 }
                 cell.here = Some(value);
             }

@@ -123,8 +123,8 @@ pub(crate) fn compare(
     })
 }
 
-/// For each group size, the fractions of active groups, of tail misses and of active groups that miss the tail; and the
-/// suggested group size and gamma.
+/// For each group size, the fractions of groups that are active, that miss the tail, and that do both; then the suggested group size and
+/// gamma, if there are any.
 type Outlooks = (Vec<(f64, f64, f64)>, Option<(u64, f64)>);
 
 /// Computes the table and the suggestion of `fgrpo plan`.

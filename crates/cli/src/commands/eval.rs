@@ -217,7 +217,10 @@ fn model_of(flags: &Flags, source: &Source, folder: &Folder) -> anyhow::Result<(
             let models = server.models()?;
             match models.as_slice() {
                 [only] => Ok((only.clone(), Some(server))),
-                [] => bad_input!("{}: the server lists no models; give the model's name with --model", server.base()),
+                [] => bad_input!(
+                    "{}: the server lists no models; give the model's name with --model",
+                    server.base()
+                ),
                 several => bad_input!(
                     "{}: the server has several models; choose one with --model: {}",
                     server.base(),

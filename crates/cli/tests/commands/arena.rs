@@ -191,7 +191,7 @@ fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before
     std::fs::create_dir_all(other.parent().unwrap()).unwrap();
     std::fs::rename(folder("grpo_seed-1"), &other).unwrap();
     let rows = run(&["--methods", "rloo", "--baseline", "lite-ppo", "--json"]).success();
-    let rows = json(&rows.stderr(predicate::str::contains("without a finished run of lite-ppo: other")));
+    let rows = json(&rows.stderr(predicate::str::contains("no finished run of lite-ppo: other")));
     let paired = |row: &&Value| row.get("pass_at_1_difference").is_some();
     assert_eq!(rows.iter().filter(paired).map(|row| &row["name"]).collect::<Vec<_>>(), ["rloo"]);
     assert!(folder("lite-ppo_seed-1").is_dir() && !folder("grpo_seed-1").exists());

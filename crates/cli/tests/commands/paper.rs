@@ -538,7 +538,7 @@ fn rows_on_different_problems_are_not_compared_and_numbers_of_problems_other_tha
     assert!(!text.contains("F-GRPO against GRPO-KL  "), "{text}");
     assert!(
         text.contains(
-            "on other problems than the paper's values: aime24 (5 problems, the paper 30): F-GRPO\n"
+            "measured on different problems than the paper's values: aime24 (5 problems, the paper 30): F-GRPO\n"
         ),
         "{text}"
     );

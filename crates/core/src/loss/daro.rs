@@ -15,7 +15,7 @@ pub struct Daro {
 /// The token losses of one mini-batch, by level. A level is a success rate strictly between 0 and 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Levels {
-    /// Sum of the token losses of each level. Groups with `c` correct of G are at index `c - 1`.
+    /// Sum of the token losses of each level. Index `c - 1` is the level of groups with `c` correct completions.
     pub loss: Vec<f64>,
     /// Number of tokens of each level.
     pub tokens: Vec<usize>,

@@ -151,7 +151,7 @@ pub(super) struct Sums {
     pub(super) weight: f64,
     /// Sum of w (z - shift).
     pub(super) energy: f64,
-    /// Sum of max(0, start - w).
+    /// Total decrease: the sum of max(0, start - w), where `start` is the weight before training.
     pub(super) lost: f64,
 }
 

@@ -349,7 +349,7 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     }))
 }
 
-/// The calls of a Python program without files, processes and network.
+/// System calls that a Python program needs if it starts no process and uses no network.
 #[cfg(target_os = "linux")]
 const CALLS: &str = "read write readv writev pread64 pwrite64 openat close lseek fstat newfstatat statx getdents64 getcwd \
     chdir readlinkat faccessat faccessat2 mkdirat unlinkat renameat2 ftruncate fsync fdatasync dup dup3 pipe2 fcntl mmap \

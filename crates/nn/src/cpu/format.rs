@@ -29,7 +29,7 @@ impl Operand {
         Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
     }
 
-    /// The operand as rows of contiguous lines; `term` must be 1.
+    /// The operand's lines as rows. Each line must be contiguous: its stride `term` must be 1.
     pub(super) fn lines(self) -> Rows {
         Rows { first: self.first, stride: self.line }
     }

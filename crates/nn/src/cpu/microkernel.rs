@@ -44,7 +44,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The destination from a row and a column on.
+    /// The part of the destination that starts at a row and a column.
     ///
     /// # Safety
     /// The element must be inside the destination.

@@ -15,7 +15,7 @@ const NONE: u32 = u32::MAX;
 pub(super) struct Paths {
     /// Row that precedes each row on its path.
     pub(super) previous: List,
-    /// Index among the predicting rows of each row.
+    /// For each row, its index among the predicting rows.
     pub(super) predicting: List,
     /// For each row, the index of its first entry in `later`.
     pub(super) later_first: List,

@@ -226,7 +226,7 @@ operations! {
 }
 
 operations! {
-    /// The vocabulary head in a pass.
+    /// Operations of the vocabulary head in a pass.
     trait HeadOps {
         /// Writes the log-probability of each pick, and then the entropy of each pick's row, under softmax(logits / temperature) to `scores`. Saves
         /// two values per row in `saved`, and all logits in `logits` if `pass.keeps_logits`.

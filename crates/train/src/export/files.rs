@@ -60,9 +60,9 @@ fn copy_data(folder: &Path, place: &Path, data: &Path) -> anyhow::Result<PathBuf
     })
 }
 
-/// Copies the files that a grader names into the folder.
+/// Copies the files of a grader's program into `folder`.
 ///
-/// Fails for a function of the Python process, which no file has.
+/// Fails if the grader is a function of the running Python process, which has no file.
 fn copy_program(folder: &Path, program: &mut program::Settings) -> anyhow::Result<()> {
     if let Some(name) = &program.in_process {
         bad_input!("task.grader: {name} is a function of this process; name a file, \"FILE.py:FUNCTION\"");

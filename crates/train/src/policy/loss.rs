@@ -1,4 +1,4 @@
-//! Losses over data: their values, and their gradient in one pass of the engine.
+//! Computes a loss of training data, and its gradient, in one pass of the engine.
 
 use super::pack::{Packed, Sequence, pack};
 use super::{Policy, SequenceScores, positive, refused};

@@ -49,7 +49,7 @@ fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// Inputs of a session besides its configuration. In files of older versions, fields are empty.
+/// Inputs of a session besides its configuration. Fields that an older version did not write are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
     /// The graders of all parts; empty for supervised fine-tuning.

@@ -133,7 +133,7 @@ pub(super) enum Expr {
     Tuple(Vec<Expr>),
     /// Strict mode: the terms of a ratio, or the hours and minutes of a time.
     Ratio(Vec<Expr>),
-    /// A finite set, in the order written. Without braces, strict mode keeps repetitions.
+    /// A finite set, in the order written. In strict mode, a set without braces keeps repeated elements.
     Set(Vec<Expr>),
     /// Ends, then whether the left and the right end are excluded.
     Interval(Box<[Expr; 2]>, bool, bool),

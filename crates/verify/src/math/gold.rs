@@ -1,4 +1,4 @@
-//! Reading a reference answer as data sets, dumps and people write it. Every door to the math verifier reads golds here:
+//! Reads reference answers (golds) in the forms of data sets, dumps and users. Every user of the math verifier reads golds here:
 //! the trainer, the command line, the Python package and its plug-ins.
 
 use super::boxes::{self, Which};

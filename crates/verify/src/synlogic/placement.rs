@@ -150,7 +150,7 @@ pub(crate) fn minesweeper(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A cell of plainly written numbers.
+/// Reads a cell's row and column. `None` if the value isn't a pair of integer literals.
 fn cell(value: &Value) -> Option<(i64, i64)> {
     match value.as_sequence()? {
         [a @ Value::Int(_), b @ Value::Int(_)] => Some((a.number()?, b.number()?)),

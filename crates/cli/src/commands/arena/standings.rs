@@ -156,7 +156,7 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
         );
     }
     if !lacking.is_empty() {
-        say!("left out, without a finished run of {baseline}: {lacking}");
+        say!("left out, because they have no finished run of {baseline}: {lacking}");
     }
     if all.is_empty() {
         bad_input!("--out: {} has no finished run; train some with `fgrpo arena run`", out.display());

@@ -38,7 +38,7 @@ impl Folders {
             let mut folders = Vec::new();
             evaluation_folders(named, &mut folders)?;
             if folders.is_empty() {
-                bad_input!("{}: there is no folder that fgrpo eval made in it", named.display());
+                bad_input!("{}: contains no folder made by fgrpo eval", named.display());
             }
             for folder in folders {
                 let benchmarks = models.entry(model_of(&folder)?).or_default();

@@ -90,7 +90,7 @@ fn adds(node: &Expr) -> bool {
     }
 }
 
-/// Piecewise functions: agreement on one piece says nothing about another.
+/// Whether a function is piecewise, so that agreement on one piece says nothing about another.
 pub(super) fn is_stepped(function: Function) -> bool {
     matches!(
         function,

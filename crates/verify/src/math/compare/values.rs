@@ -339,7 +339,7 @@ impl Comparer<'_> {
         open && !defined
     }
 
-    /// Values that are too large, relative to their difference, for the computed digits: equal if written the same.
+    /// Compares two values whose difference is too small for the computed digits. They are equal if they are written the same, and otherwise undecided.
     fn unresolved(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if canonical::alike(gold, answer) { Ok(EXACTLY_EQUAL) } else { Err(Exhausted) }
     }

@@ -394,9 +394,14 @@ fn cut(text: anyhow::Result<String>, ask: &Ask) -> Result<String, String> {
     text.and_then(cut).map_err(|why| format!("{why:#}"))
 }
 
-/// The message of a chat's answer, and why it ended.
-fn message(server: &Server, ask: &Ask, sequence: &Sequence) -> Result<(Value, &'static str), String> {
-    let (language, tokens) = (&server.language, &sequence.tokens);
+/// The message of a chat's answer, and the reason why it ended: `finish`, unless it calls tools.
+fn message<'a>(
+    server: &Server,
+    ask: &Ask,
+    tokens: &[u32],
+    finish: &'a str,
+) -> Result<(Value, &'a str), String> {
+    let language = &server.language;
     if let Some(tools) = &ask.tools {
         let length = tokens.len()
             - usize::from(tokens.last().is_some_and(|token| language.stop_tokens().contains(token)));
@@ -406,7 +411,7 @@ fn message(server: &Server, ask: &Ask, sequence: &Sequence) -> Result<(Value, &'
             return Ok((message, "tool_calls"));
         }
     }
-    Ok((json!({"role": "assistant", "content": text_of(language, tokens, ask)?}), reason(sequence)))
+    Ok((json!({"role": "assistant", "content": text_of(language, tokens, ask)?}), finish))
 }
 
 fn reason(sequence: &Sequence) -> &'static str {
@@ -448,7 +453,7 @@ fn choice(
             });
             json!({"content": entries.collect::<Vec<_>>()})
         });
-        let (message, finish) = message(server, ask, sequence)?;
+        let (message, finish) = message(server, ask, tokens, finish)?;
         json!({"index": index, "message": message, "finish_reason": finish, "logprobs": content})
     } else {
         let mut shown = tokens.to_vec();
@@ -577,23 +582,22 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
             Ok(Ok(response)) => {
                 let sequence = &response.sequences[0];
                 used = Some(sequence.tokens.len());
-                match text_of(&server.language, &sequence.tokens, &ask) {
-                    Ok(_) if ask.tools.is_some() => match message(&server, &ask, sequence) {
-                        Ok((message, finish)) => {
-                            let mut last = chunk("", true, Some(finish));
-                            last["choices"][0]["delta"] = message;
-                            last
-                        }
-                        Err(why) => json!({"error": {"message": why}}),
-                    },
-                    Ok(text) => match text.strip_prefix(sent.as_str()) {
-                        Some(piece) => chunk(piece, first, Some(reason(sequence))),
+                let (tokens, finish) = (&sequence.tokens, reason(sequence));
+                let last = if ask.tools.is_some() {
+                    message(&server, &ask, tokens, finish).map(|(message, finish)| {
+                        let mut last = chunk("", true, Some(finish));
+                        last["choices"][0]["delta"] = message;
+                        last
+                    })
+                } else {
+                    text_of(&server.language, tokens, &ask).map(|text| match text.strip_prefix(sent.as_str()) {
+                        Some(piece) => chunk(piece, first, Some(finish)),
                         None => {
                             json!({"error": {"message": "the tokenizer changed text that was already sent; repeat the request without stream"}})
                         }
-                    },
-                    Err(why) => json!({"error": {"message": why}}),
-                }
+                    })
+                };
+                last.unwrap_or_else(|why| json!({"error": {"message": why}}))
             }
             Ok(Err(why)) => json!({"error": {"message": why}}),
             Err(_) => json!({"error": {"message": "the server is stopping"}}),

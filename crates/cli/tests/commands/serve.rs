@@ -1722,6 +1722,9 @@ fn a_chat_that_offers_tools_gets_calls_and_takes_their_answers() {
         (&json!("tool_calls"), &json!("I call."))
     );
     assert_eq!(call["function"], json!({"name": "f", "arguments": "{\"a\": 1}"}));
+    // A completion that is hidden, because only the prompt is scored, has no text.
+    let hidden = choice(json!({"tools": tool("f"), "echo": true, "max_tokens": 0}));
+    assert_eq!(hidden["message"]["content"], "", "{hidden}");
     let streamed = String::from_utf8(post(json!({"tools": tool("f"), "stream": true})).body).unwrap();
     let event = streamed.split("\n\n").find_map(|event| event.strip_prefix("data: ")).unwrap();
     let event: Value = serde_json::from_str(event).unwrap();

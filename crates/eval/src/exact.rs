@@ -1,6 +1,7 @@
 //! Exact measures of a policy on problems whose correct completions can all be listed. They need neither samples nor an
 //! estimator.
 
+use fgrpo_core::stats::mean;
 use fgrpo_core::theory::solutions::Solutions;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -40,11 +41,6 @@ pub struct Exact {
 fn each(logp: &[Vec<f32>]) -> anyhow::Result<Vec<Solutions>> {
     let one = |logp: &Vec<f32>| Ok(Solutions::new(logp.iter().map(|&l| f64::from(l)))?);
     logp.iter().map(one).collect()
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    sum / f64::max(count, 1.0)
 }
 
 impl Exact {

@@ -5,6 +5,7 @@ use crate::credit::Credited;
 use crate::policy::{Policy, Sequence};
 use anyhow::Context;
 use fgrpo_core::maze::tokens;
+use fgrpo_core::stats::mean;
 use fgrpo_core::theory::mass::{Rewards, Step};
 use fgrpo_core::theory::solutions::Solutions;
 use fgrpo_eval::dataset::Problem;
@@ -124,12 +125,6 @@ impl Group {
         };
         Ok([step(0.0)?, step(correct / n)?])
     }
-}
-
-/// Mean of the values, or 0 if there are none.
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    sum / f64::max(count, 1.0)
 }
 
 impl MassMetrics {

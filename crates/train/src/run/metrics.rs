@@ -5,6 +5,7 @@ use crate::evaluation::exact::MassMetrics;
 use crate::problem::Task;
 use crate::update::Sums;
 use fgrpo_core::loss::Correction;
+use fgrpo_core::stats::mean;
 use fgrpo_eval::io::json::{self, Misfit};
 use fgrpo_eval::io::lines;
 use fgrpo_nn::Finish;
@@ -310,11 +311,6 @@ fn finite(value: &mut Value) {
         Value::Object(map) => map.values_mut().for_each(finite),
         _ => {}
     }
-}
-
-fn mean(values: impl Iterator<Item = f64>) -> f64 {
-    let (sum, n) = values.fold((0.0, 0usize), |(s, n), v| (s + v, n + 1));
-    if n == 0 { 0.0 } else { sum / n as f64 }
 }
 
 #[cfg(test)]

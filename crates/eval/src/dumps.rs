@@ -542,15 +542,13 @@ fn verdicts(kind: TaskKind, responses: &[Response], mode: Option<Mode>) -> anyho
         let correct = verdicts.iter().filter(|v| **v == Verdict::Correct).count();
         let [ours, theirs] =
             [correct as f64, accuracy.unwrap_or(correct as f64)].map(|x| x / verdicts.len() as f64);
-        let note = match (ours - theirs).abs() > 0.005 {
-            true => format!(
-                "; {} % of the responses are correct, and {} % by the dump's own `acc`",
-                percent(ours),
-                percent(theirs)
-            ),
-            false => String::new(),
-        };
-        (verdicts, format!("graded as {}{note}", grader.described()))
+        let mut how = format!("graded as {}", grader.described());
+        if (ours - theirs).abs() > 0.005 {
+            let (ours, theirs) = (percent(ours), percent(theirs));
+            how +=
+                &format!("; {ours} % of the responses are correct, and {theirs} % by the dump's own `acc`");
+        }
+        (verdicts, how)
     }))
 }
 

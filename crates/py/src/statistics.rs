@@ -149,7 +149,7 @@ pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail
     Ok((rows, group_size::suggest(&outlooks).map(|s| (s.group_size, s.focal_gamma))))
 }
 
-/// Benchmark, problem, n, c and number of unscorable samples, one row per problem.
+/// Benchmark, problem, question (empty if unknown), n, c and number of unscorable samples, one row per problem.
 type Rows = Vec<(String, String, String, u64, u64, u64)>;
 
 /// Reads graded samples from a file or a folder. Returns the rows, and sentences that say how a dump was graded.

@@ -78,7 +78,7 @@ impl UpdateState {
         });
     }
 
-    /// DARO's weights, indexed by the number of correct completions, starting at 1; empty without DARO.
+    /// DARO's weights, indexed by the number of correct completions, starting at 1. Empty without DARO.
     pub fn daro_weights(&self) -> Vec<f64> {
         let daro = Daro { raw: self.daro.clone().unwrap_or_default() };
         (0..daro.raw.len()).map(|level| daro.weight(level)).collect()

@@ -4,6 +4,7 @@ use crate::benchmarks;
 use crate::io::harmless::shortened;
 use crate::prompts::asked;
 use crate::samples::{Benchmark, ProblemCounts};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 /// Two models' samples of the same problems.
@@ -78,10 +79,10 @@ fn same_problems(prompts: &Benchmark, questions: &Benchmark) -> HashMap<usize, u
 
 /// B with the ids of A's problems, if the ids differ and the questions say which problems are the same. Dumps of other
 /// programs have prompts in place of questions.
-fn with_ids_of(a: &Benchmark, b: &Benchmark) -> Benchmark {
-    let (mut named, ids) = (b.clone(), HashSet::<&str>::from_iter(a.problems.iter().map(|p| p.id.as_str())));
+fn with_ids_of<'b>(a: &Benchmark, b: &'b Benchmark) -> Cow<'b, Benchmark> {
+    let ids = HashSet::<&str>::from_iter(a.problems.iter().map(|p| p.id.as_str()));
     if b.problems.iter().all(|p| ids.contains(p.id.as_str())) {
-        return named;
+        return Cow::Borrowed(b);
     }
     let mut pairs: Vec<(usize, usize)> = same_problems(a, b).into_iter().collect();
     if pairs.len() < a.problems.len() {
@@ -89,19 +90,21 @@ fn with_ids_of(a: &Benchmark, b: &Benchmark) -> Benchmark {
     }
     // A question that stands for two problems decides nothing.
     let different = HashSet::<usize>::from_iter(pairs.iter().map(|pair| pair.0)).len();
-    if different == pairs.len() && pairs.len() == b.problems.len() {
-        for (in_a, in_b) in pairs {
-            named.problems[in_b].id.clone_from(&a.problems[in_a].id);
-        }
+    if different < pairs.len() || pairs.len() != b.problems.len() {
+        return Cow::Borrowed(b);
     }
-    named
+    let mut named = b.clone();
+    for (in_a, in_b) in pairs {
+        named.problems[in_b].id.clone_from(&a.problems[in_a].id);
+    }
+    Cow::Owned(named)
 }
 
 /// Brings B's problems of one benchmark into A's order. Problems are the same by their ids, or else by their questions.
 ///
 /// Returns an error if the two sides have different problems, reference answers, graders or clusters.
 pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
-    let b = &with_ids_of(&a, b);
+    let b = &*with_ids_of(&a, b);
     let by_id = |side: &'_ Benchmark| -> HashMap<String, usize> {
         side.problems.iter().enumerate().map(|(i, p)| (p.id.clone(), i)).collect()
     };

@@ -52,7 +52,7 @@ fn now() -> u64 {
 /// Inputs of a session besides its configuration. Fields that an older version did not write are empty.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Inputs {
-    /// The graders of all parts; empty for supervised fine-tuning.
+    /// The graders of all parts. Empty for supervised fine-tuning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
     /// The custom estimator of advantages with a hash of its file, or empty if there is none.

@@ -491,10 +491,11 @@ fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> An
         let end = if percent { end_of(part) + close.map_or(0, |close| close.len()) } else { end };
         return attached(text, part, start, end);
     }
-    let parts = parts.iter().map(|(part, percent)| match percent {
-        true => format!("{part}\\%").into(),
-        false => Cow::Borrowed(*part),
-    });
+    let parts = parts.iter().map(
+        |(part, percent)| {
+            if *percent { format!("{part}\\%").into() } else { Cow::Borrowed(*part) }
+        },
+    );
     Answer { parts: parts.collect(), hedged: !is_stated(text, start, end) }
 }
 

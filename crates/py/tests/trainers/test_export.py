@@ -2,8 +2,8 @@
 
 import asyncio
 import json
-import subprocess
 
+import jobs
 import numpy as np
 import pytest
 
@@ -11,8 +11,7 @@ verl = pytest.importorskip("verl")
 
 import pyarrow.parquet as pq  # noqa: E402
 import torch  # noqa: E402
-from hydra import compose, initialize_config_module  # noqa: E402
-from tiny import tiny  # noqa: E402
+from jobs import composed  # noqa: E402
 from verl import DataProto  # noqa: E402
 from verl.trainer.ppo.core_algos import get_policy_loss_fn  # noqa: E402
 from verl.trainer.ppo.reward import load_reward_manager  # noqa: E402
@@ -57,12 +56,7 @@ VARIANTS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A model and a configuration."""
-    folder = tmp_path_factory.mktemp("export")
-    tiny(folder / "model")
-    template = "{% for message in messages %}{{ message.role }}: {{ message.content }} {% endfor %}"
-    (folder / "model" / "chat_template.jinja").write_text(template)
-    rows = [{"problem": f"What is {i} + {i}? It's \"easy\".", "answer": str(2 * i)} for i in range(40)]
-    (folder / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    folder = jobs.folder(tmp_path_factory.mktemp("export"), "What is {i} + {i}? It's \"easy\".")
     (folder / "sums.toml").write_text(
         f"steps = 3\n[task]\nkind = 'math'\ndata = '{folder}/sums.jsonl'\nheld_out_share = 0.2\n"
         f"[model]\npath = '{folder}/model'\n[rollout]\nprompts = 8\ngroup_size = 4\nmax_new_tokens = 32\n"
@@ -71,27 +65,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def export(folder, out, *changes, trainer="verl", gpus=2):
-    sets = [word for change in changes for word in ("--set", change)]
-    command = ["fgrpo", "export", trainer, str(folder / "sums.toml"), "--out", str(folder / out), "--gpus", str(gpus), *sets]
-    done = subprocess.run(command, capture_output=True, text=True)
-    if "--allow" in done.stderr or "allow a key" in done.stderr:
-        done = subprocess.run([*command, "--allow", "all"], capture_output=True, text=True)
+def export(folder, out, *changes):
+    words = [folder / "sums.toml", "--gpus", 2, *(word for change in changes for word in ("--set", change))]
+    done = jobs.export("verl", folder / out, *words)
+    if "allow a key" in done.stderr:
+        done = jobs.export("verl", folder / out, *words, "--allow", "all")
     assert done.returncode == 0, done.stderr
     return folder / out
-
-
-def composed(job, stub):
-    """verl's configuration with the settings that run.sh passes."""
-    stub.mkdir(exist_ok=True)
-    python = stub / "python3"
-    python.write_text('#!/bin/sh\n[ "$1" = - ] && exit 0\nfor a in "$@"; do printf "%s\\0" "$a"; done\n')
-    python.chmod(0o755)
-    ran = subprocess.run([job / "run.sh"], env={"PATH": f"{stub}:/usr/bin:/bin"}, capture_output=True, check=True)
-    words = [word.decode() for word in ran.stdout.split(b"\0")[:-1]]
-    assert words[:2] == ["-m", "verl.trainer.main_ppo"]
-    with initialize_config_module("verl.trainer.config", version_base=None):
-        return compose("ppo_trainer", overrides=words[2:])
 
 
 def test_verl_knows_every_setting_of_every_variant(folder, tmp_path, report):

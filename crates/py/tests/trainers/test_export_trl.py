@@ -1,9 +1,9 @@
 """`fgrpo export trl` in TRL 1.16: a job's own script, on a CPU, and its first update against fgrpo's engine."""
 
-import json
 import subprocess
 import sys
 
+import jobs
 import numpy as np
 import pytest
 
@@ -11,7 +11,6 @@ pytest.importorskip("trl")
 
 import torch  # noqa: E402
 from safetensors.torch import load_file  # noqa: E402
-from tiny import tiny  # noqa: E402
 
 import fgrpo  # noqa: E402
 
@@ -38,12 +37,8 @@ runpy.run_path(sys.argv[1] + "/train.py", run_name="__main__")
 
 @pytest.fixture
 def config(tmp_path):
-    tiny(tmp_path / "model")
-    template = "{% for message in messages %}{{ message.content }}{% endfor %}"
-    (tmp_path / "model" / "chat_template.jinja").write_text(template)
+    jobs.folder(tmp_path, "{i}+{i}=?")
     (tmp_path / "grade.py").write_text(GRADER)
-    rows = [{"problem": f"{i}+{i}=?", "answer": str(2 * i)} for i in range(40)]
-    (tmp_path / "sums.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "sums.toml").write_text(
         f"steps = 3\n[task]\nkind = 'python'\ngrader = '{tmp_path}/grade.py:reward'\ndata = '{tmp_path}/sums.jsonl'\n"
         f"held_out_share = 0.2\nmax_prompt_tokens = 16\n[model]\npath = '{tmp_path}/model'\n"
@@ -55,8 +50,7 @@ def config(tmp_path):
 
 
 def export(config, out, *words):
-    command = ["fgrpo", "export", "trl", str(config), "--out", str(out), "--gpus", "1", *words]
-    return subprocess.run(command, capture_output=True, text=True)
+    return jobs.export("trl", out, config, "--gpus", 1, *words)
 
 
 def test_three_steps_of_a_job_ask_our_prompts_and_its_first_update_is_the_engines(config, tmp_path, report):

@@ -1,7 +1,7 @@
 //! Runs third-party code on files that may be damaged or hostile, in a separate thread. A panic, excessive memory and
 //! endless work become errors; the caller adds the file name to them.
 //!
-//! Memory is measured for the whole process, every 20 ms, on Linux only. Work that exceeds a limit isn't stopped: the
+//! Memory is measured for the whole process, every 20 ms, on Linux and macOS. Work that exceeds a limit isn't stopped: the
 //! program ends soon afterwards, because it rejects the input.
 
 use crate::io::machine::{available, resident};

@@ -18,7 +18,7 @@ use std::sync::OnceLock;
 
 use super::buffer::Buffer;
 use super::format::{Format, LEFT_SCRATCH, Operand};
-use super::level::{Level, level};
+use super::level::level;
 use super::microkernel::{Output, Rows};
 use crate::numbers::Products;
 
@@ -49,7 +49,7 @@ pub(crate) fn unit() -> Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
     *UNIT.get_or_init(|| {
         #[cfg(target_arch = "x86_64")]
-        if level() == Level::Avx512 && is_x86_feature_detected!("avx512bf16") {
+        if level() == super::level::Level::Avx512 && is_x86_feature_detected!("avx512bf16") {
             return if amx::permitted() { Unit::Amx } else { Unit::Avx512 };
         }
         Unit::Portable

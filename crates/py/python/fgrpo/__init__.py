@@ -1,8 +1,8 @@
 """F-GRPO for Python: group-relative advantages with the focal weight, answer verifiers, pass@k and statistical tests.
 
-The functions run the same Rust code as the command ``fgrpo``, which this package also installs. They take and
-return NumPy arrays, release the GIL, and but for the engine start threads only within a call, so a process may fork afterwards. Errors are
-``ValueError`` or ``TypeError`` and name the argument, what was found and what was expected.
+The functions run the same Rust code as the command ``fgrpo``, which this package also installs. They take and return NumPy
+arrays and release the GIL. Except for the engine and ``train``, they start threads only within a call, so a process may fork
+afterwards. Errors are ``ValueError`` or ``TypeError`` and name the argument, the expected value and the one found.
 
 Shapes: ``G`` groups (one per prompt), ``N`` completions per group, ``B`` completions in total, ``T`` tokens, ``P``
 problems of an evaluation.
@@ -17,7 +17,7 @@ statistics                pass_at_k, compare, Comparison, Comparisons, plan, Pla
 samples                   read_samples, Samples
 theory                    tail_miss, active, peak, Peak, low_lr, simulate, Trajectory
 plug-ins (import by name) fgrpo.verl, fgrpo.trl, fgrpo.slime, fgrpo.openrlhf, fgrpo.verifiers, fgrpo.lm_eval
-in math-verify's place    fgrpo.math_verify (import by name)
+replaces math-verify      fgrpo.math_verify (import by name)
 ========================  ==================================================================================
 
 >>> import fgrpo

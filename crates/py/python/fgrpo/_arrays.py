@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-#: Scalars: functions of scalars return a scalar.
+#: Types of scalars. Functions that get only scalars return a scalar.
 Integer = int | np.integer
 Real = float | np.floating | Integer
 
 
 def numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    """``values`` as float64. ``TypeError`` for anything that is not numbers or bools."""
+    """Converts ``values`` to float64. Raises ``TypeError`` unless they are numbers or bools."""
     return _checked(name, values, "biuf", "numbers").astype(np.float64, copy=False)
 
 
 def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
-    """``values`` as int64. ``TypeError`` for anything that is not whole numbers."""
+    """Converts ``values`` to int64. Raises ``TypeError`` unless they are integers."""
     array = _checked(name, values, "iu", "integers")
     if array.dtype == np.uint64 and array.size and array.max() > np.iinfo(np.int64).max:
         raise ValueError(f"{name}: expected integers below 2^63, found {array.max()}")
@@ -24,7 +24,7 @@ def integers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.int64]:
 
 
 def booleans(name: str, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
-    """``values`` as bools: 0 is False, 1 is True, and other values are refused."""
+    """Converts ``values`` to bools: 0 is False, 1 is True. Raises ``ValueError`` for other numbers."""
     array = _checked(name, values, "biuf", "bools, or 0 and 1")
     if array.dtype.kind != "b" and not np.isin(array, (0, 1)).all():
         raise ValueError(f"{name}: expected bools, or 0 and 1, found {array[~np.isin(array, (0, 1))][0]}")
@@ -44,5 +44,5 @@ def _checked(name: str, values: npt.ArrayLike, kinds: str, expected: str) -> np.
 
 
 def flat(array: np.ndarray) -> np.ndarray:
-    """The array as contiguous and one-dimensional, as the extension needs it."""
+    """Makes the array contiguous and one-dimensional, as the extension requires."""
     return np.ascontiguousarray(array).reshape(-1)

@@ -108,30 +108,31 @@ def credit(
 
     rewards: ``(G, N)``, one row per group, or ``(B,)`` with ``groups``. NaN means unscorable: the completion is left out of
         its group's statistics and gets advantage 0.
-    groups: ``(B,)`` hashables such as prompt ids; completions of one group need not be adjacent.
+    groups: ``(B,)`` hashable values such as prompt ids. The completions of a group needn't be adjacent.
     estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``; 1e-6 and 1), ``dr_grpo`` (reward
         minus mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
-        has their formulas. One with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
-        ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg``, ``gdpo`` and ``curve_rl`` read all groups of the call as
-        one batch. A function is called for each group with those of ``rewards``, ``correct``, ``lengths`` and ``mean_logp`` that it
-        names, lists of its scored completions, and returns a number for each.
-    eps, ddof, k: settings of the estimator, for one that has them.
+        has their formulas. An estimator with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
+        ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg``, ``gdpo`` and ``curve_rl`` treat all groups of the call as
+        one batch. A function of yours is called once for each group. Its arguments may be any of ``rewards``, ``correct``,
+        ``lengths`` and ``mean_logp``, each a list over the group's scored completions, and it returns one number for each.
+    eps, ddof, k: settings of estimators that have them.
     gamma: exponent of the focal weight; 0 gives the plain estimator, bit for bit.
     correct, wrong: the rewards of correct and wrong completions, from which the success rate is computed.
     threshold: with graded rewards, the lowest reward of a completion that counts as correct.
     shaping: ``"unlikely"`` or ``("unlikely", beta)``: Rewarding the Unlikely; ``"smoothing"`` or
         ``("smoothing", correct, wrong)``: differential smoothing. Both need ``mean_logp``. ``("ha_dw", scale, anchor)``: HA-DW
-        with the running success rate ``anchor``; ``"ha_dw"`` takes that of this call.
-    mean_logp: same shape as ``rewards``: each completion's mean log-probability per token under the policy that sampled it, which
-        ``ucpo`` reads too.
-    lengths: same shape as ``rewards``: each completion's tokens, which ``opo`` and ``reinforce_plus_plus_baseline`` read.
-    parts: several rewards of each completion, each of the same shape as ``rewards``, which ``gdpo`` normalises apart; the success
-        rate is still that of ``rewards``.
-    weights: one for each of the parts; 1 where None.
-    clusters: same shape as ``rewards``: numbers or strings that are the same for completions of a group that are alike, which
-        ``cue_grpo`` reads.
+        with the running success rate ``anchor``; ``"ha_dw"`` uses the success rate of this call.
+    mean_logp: same shape as ``rewards``: mean log-probability per token of each completion under the policy that sampled it.
+        ``ucpo`` needs it too.
+    lengths: same shape as ``rewards``: number of tokens of each completion. ``opo``, ``grpo_lead`` and
+        ``reinforce_plus_plus_baseline`` need it.
+    parts: separate rewards of each completion, each with the shape of ``rewards``. ``gdpo`` normalises them separately. The
+        success rate is still computed from ``rewards``.
+    weights: one weight for each of the parts (default: 1).
+    clusters: same shape as ``rewards``: a number or string for each completion, equal for similar completions of a group.
+        ``cue_grpo`` needs it.
 
-    A group with a single completion gets advantage 0.
+    The completion of a group of one gets advantage 0.
 
     >>> credit([[1, 0, 0, 0], [1, 1, 1, 0]], gamma=1.0).focal_weight
     array([0.75, 0.25])
@@ -232,7 +233,7 @@ def _own(
     rates: npt.NDArray[np.float64],
     bar: float,
 ) -> npt.NDArray[np.float64]:
-    """What a function returns for the scored completions of each group; they are correct from the reward ``bar`` on."""
+    """Calls a function with the scored completions of each group. A completion is correct if its reward is at least ``bar``."""
     call = answering(function)
     advantages = np.zeros(len(group))
     scored = ~np.isnan(columns["rewards"])
@@ -240,7 +241,7 @@ def _own(
         rows = np.flatnonzero((group == g) & scored)
         if len(rows) > 1:
             given = {name: column[rows].tolist() for name, column in columns.items()}
-            # Graded rewards without a threshold are neither.
+            # Without a threshold, graded rewards are neither correct nor wrong.
             if not np.isnan(rate):
                 given["correct"] = [reward >= bar for reward in given["rewards"]]
             advantages[rows] = call(given)["advantages"]
@@ -248,7 +249,7 @@ def _own(
 
 
 def _numbered(groups: Iterable[Hashable]) -> tuple[npt.NDArray[np.int64], list[Hashable]]:
-    """The group index of each completion, numbered by first appearance, and the list of groups."""
+    """Returns the group index of each completion, in the order of first appearance, and the list of groups."""
     seen: dict[Hashable, int] = {}
     items = groups.tolist() if hasattr(groups, "tolist") else list(groups)
     try:
@@ -259,7 +260,7 @@ def _numbered(groups: Iterable[Hashable]) -> tuple[npt.NDArray[np.int64], list[H
 
 
 def _key(label: Any) -> Hashable:
-    """A label that equals those of the same group. Tensors and arrays are hashed by identity or not at all."""
+    """Converts a label so that equal labels compare equal. Tensors and arrays are hashed by identity or not at all."""
     if isinstance(label, (str, int)):
         return label
     if hasattr(label, "tolist"):
@@ -286,7 +287,7 @@ def focal_weight(success_rate: Real, gamma: float) -> float: ...
 @overload
 def focal_weight(success_rate: npt.ArrayLike, gamma: float) -> npt.NDArray[np.float64]: ...
 def focal_weight(success_rate, gamma):
-    """``(1 - success_rate)^gamma``, same shape as ``success_rate``, which is from 0 to 1; NaN stays NaN.
+    """Focal weight ``(1 - success_rate)^gamma``, same shape as ``success_rate`` (0 to 1). NaN stays NaN.
 
     >>> focal_weight([0.0, 0.75, 1.0], gamma=0.5)
     array([1. , 0.5, 0. ])

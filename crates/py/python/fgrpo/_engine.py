@@ -21,10 +21,10 @@ Tokens = Sequence[int] | npt.NDArray[np.integer]
 class Sample:
     """One completion of a prompt.
 
-    prompt: int32 ``(P,)``. tokens: int32 ``(T,)``, the end token included. logprobs, entropy: float32 ``(T,)``, of
-    ``softmax(logits / temperature)`` before top-k, top-p and min-p. text: the tokens as text, without special tokens and up to the
-    end token or stop text. finish: ``"stop"``, or ``"length"`` where the limit ended it. cached: tokens of the prompt that were in
-    the cache already.
+    prompt: int32 ``(P,)``. tokens: int32 ``(T,)``, including the end token. logprobs, entropy: float32 ``(T,)``, of
+    ``softmax(logits / temperature)`` before top-k, top-p and min-p. text: the tokens as text, without special tokens, up to the
+    end token or stop string. finish: ``"stop"``, or ``"length"`` if the length limit ended it. cached: number of prompt tokens
+    that were already in the cache.
     """
 
     prompt: npt.NDArray[np.int32] = field(repr=False)
@@ -39,11 +39,11 @@ class Sample:
 class Datum:
     """One sequence of a loss.
 
-    ``Datum(prompt=..., completion=..., logprobs=..., advantage=...)``: the tokens of ``completion`` are in the loss, ``logprobs`` is
-    ``(T,)`` like them, and they share one advantage.
+    ``Datum(prompt=..., completion=..., logprobs=..., advantage=...)``: the tokens of ``completion``, ``(T,)``, are in the loss and
+    share one advantage. ``logprobs`` is ``(T,)``.
 
-    ``Datum(tokens=..., mask=..., logprobs=..., advantages=...)``: all are ``(T,)``, and the tokens where ``mask`` is true are in the
-    loss: those that the model sampled. ``advantages`` may be one number. For an episode of several turns.
+    ``Datum(tokens=..., mask=..., logprobs=..., advantages=...)``, for episodes of several turns: all are ``(T,)``. ``mask`` is true
+    for the tokens in the loss, those that the model sampled. ``advantages`` may be a single number.
 
     >>> Datum(prompt=[5, 6], completion=[7, 2], logprobs=[-0.5, -0.1], advantage=1.0)
     Datum(4 tokens, 2 in the loss)
@@ -114,10 +114,10 @@ class Tokenizer:
         tools: Sequence[Mapping[str, Any]] | None = None,
         thinking: bool | None = None,
     ) -> list[int]:
-        """The tokens of a conversation up to the beginning of the assistant's turn, by the model's chat template.
+        """Encodes a conversation with the model's chat template, up to the beginning of the assistant's turn.
 
-        tools: JSON schemas of functions that the template offers. thinking: the template's switch for thoughts; None leaves it to the
-        template.
+        tools: JSON schemas of the functions that the model may call. thinking: the template's switch for thoughts; with None the
+        template decides.
         """
         return self.encode(self.render(messages, tools=tools, thinking=thinking))
 
@@ -129,7 +129,7 @@ class Tokenizer:
         thinking: bool | None = None,
         add_generation_prompt: bool = True,
     ) -> str:
-        """The text of :meth:`chat`."""
+        """Renders the conversation as in :meth:`chat`, as text."""
         if isinstance(messages, (str, Mapping)):
             raise TypeError(f"messages: expected a list of messages with role and content, found {type(messages).__name__}")
         offered = json.dumps(list(tools)) if tools else None
@@ -137,15 +137,15 @@ class Tokenizer:
 
     @property
     def template(self) -> str | None:
-        """The chat template's source; None for a model without one."""
+        """Source of the chat template, or None if the model has none."""
         return self._engine.template
 
     def encode(self, text: str, *, special: bool = False) -> list[int]:
-        """The tokens of a text. special: with the tokens that the tokenizer adds, as its beginning-of-sequence token."""
+        """Encodes a string. special: include the tokens that the tokenizer adds, such as a beginning-of-sequence token."""
         return self._engine.encode(text, special)
 
     def decode(self, tokens: Tokens, *, special: bool = False) -> str:
-        """Tokens as text. special: with special tokens."""
+        """Decodes tokens to a string. special: include special tokens."""
         return self._engine.decode(_tokens("tokens", tokens).tolist(), special)
 
     @property
@@ -159,13 +159,14 @@ class Engine:
 
     model: a model folder, a run folder, a name of the Hugging Face hub or a ``.gguf`` file.
     adapter: a LoRA adapter in PEFT's format.
-    lora: settings of new LoRA factors as in the configuration's table ``[lora]``, such as ``{"rank": 16}``; without it all weights are
-        trained.
-    device: ``"cpu"``, ``"cuda"``, ``"cuda:1"``. threads: of the CPU; 0 is one per core. precision: ``"f32"`` or, on a GPU, ``"bf16"``.
-    seed: of new factors, and of samples drawn without a seed of their own.
+    lora: settings of new LoRA factors, as in the configuration's table ``[lora]``, such as ``{"rank": 16}``. Without them all weights
+        are trained.
+    device: ``"cpu"``, ``"cuda"`` or ``"cuda:1"``. threads: number of CPU threads; 0 means one per core. precision: ``"f32"`` or, on a
+        GPU, ``"bf16"``.
+    seed: of new factors, and of samples that are drawn without a seed.
 
-    Calls from several threads are done one after another. While one works, other Python threads run, and Ctrl-C stops sampling. An
-    engine does not survive a fork.
+    Calls from several threads run one after another. Other Python threads run during a call, and Ctrl-C stops sampling. An
+    engine can't be used after a fork.
     """
 
     def __init__(
@@ -186,12 +187,12 @@ class Engine:
 
     @property
     def vocab_size(self) -> int:
-        """Token ids are below it."""
+        """Size of the vocabulary; token ids are smaller."""
         return self._engine.vocab_size
 
     @property
     def positions(self) -> int:
-        """The longest sequence in tokens."""
+        """Maximum number of tokens of a sequence."""
         return self._engine.positions
 
     @property
@@ -218,14 +219,14 @@ class Engine:
         seed: int | None = None,
         _indices: list[int] | None = None,
     ) -> list[list[Sample]]:
-        """``n`` completions of each prompt; a prompt is computed once for all of them.
+        """Samples ``n`` completions of each prompt. A prompt is computed once for all of them.
 
-        A sample follows from the weights, the seed, its prompt's index and its own. Without a seed, each call draws others, which follow
-        from the engine's seed and the number of the call. A prompt that begins with an earlier prompt and its completion has only its end
-        computed, as long as the weights stay.
+        A sample depends only on the weights, the seed, the index of its prompt and its index. Without a seed, each call draws different
+        samples, which depend on the engine's seed and the number of calls before. If a prompt begins with an earlier prompt and its
+        completion, only the rest is computed, until the weights change.
 
-        max_tokens: the longest completion; it is shorter where the model's positions end. top_k: 0 or -1 keeps all tokens. stop: texts that
-        end a completion, besides the model's end tokens.
+        max_tokens: maximum length of a completion; the model's maximum sequence length may end it earlier. top_k: 0 or -1 keeps all
+        tokens. stop: strings that end a completion, besides the model's end tokens.
         """
         rows = [_tokens(f"prompts[{i}]", prompt) for i, prompt in enumerate(_sequences("prompts", prompts))]
         for name, number in (("n", n), ("max_tokens", max_tokens)):
@@ -258,15 +259,16 @@ class Engine:
         return [samples[i : i + n] for i in range(0, len(samples), n)]
 
     def extend(self, sample: Sample, tokens: Tokens) -> npt.NDArray[np.int32]:
-        """The prompt that continues a sample with other tokens, such as an environment's answer. What was sampled is not encoded again."""
+        """Returns the prompt that continues a sample with other tokens, such as an environment's answer. The sampled tokens are not
+        encoded again."""
         return np.concatenate([sample.prompt, sample.tokens, _tokens("tokens", tokens).astype(np.int32)])
 
     def score(
         self, sequences: Sequence[Tokens], *, temperature: float = 1.0
     ) -> list[tuple[npt.NDArray[np.float32], npt.NDArray[np.float32]]]:
-        """Log-probabilities and entropies of the tokens of each sequence but the first: two float32 ``(T - 1,)``.
+        """Computes log-probability and entropy of every token of each sequence except the first: two float32 ``(T - 1,)``.
 
-        ``logp[t]`` is of ``tokens[t + 1]``. Sequences that begin alike share their beginning.
+        ``logp[t]`` belongs to ``tokens[t + 1]``. A common beginning of sequences is computed once.
         """
         rows = [_tokens(f"sequences[{i}]", tokens) for i, tokens in enumerate(_sequences("sequences", sequences))]
         if not rows:
@@ -286,20 +288,22 @@ class Engine:
         dlogp: Sequence[npt.ArrayLike] | None = None,
         temperature: float = 1.0,
     ) -> dict[str, float]:
-        """Adds the gradient of a loss over ``data``. Returns its metrics.
+        """Adds the gradient of a loss over ``data`` to the accumulated gradient. Returns metrics of the loss.
 
         loss: a name or a table as in the configuration's ``algorithm.loss``, such as ``"dapo"`` or ``{"kind": "grpo", "clip": [0.1, 0.1]}``, or
             ``"cross_entropy"``: the mean of ``-advantage * logp``.
-        aggregation: as ``algorithm.aggregation``; its means are over the data of this call. ``"seq-mean-token-sum-norm"`` divides by
+        aggregation: as ``algorithm.aggregation``, with means over the data of this call. ``"seq-mean-token-sum-norm"`` divides by
             ``max_len`` (Dr. GRPO).
-        dlogp: in place of a loss, its derivative by the log-probability of every token in it: one array for each datum, ``(T,)`` like its
-            completion. A negative number makes its token more likely. Any loss of yours, from the log-probabilities of :meth:`score`:
-            ``dlogp=[-s.advantage / total * np.exp(new - s.logprobs) for ...]`` is GRPO's without clipping, over ``total`` tokens.
-        temperature: the one that the samples were drawn with.
+        dlogp: for a loss of your own, which replaces ``loss``: its derivative with respect to the log-probability of every token in it,
+            one array ``(T,)`` for each datum. A negative derivative makes its token more likely. With log-probabilities from
+            :meth:`score`, ``dlogp=[-s.advantage / total * np.exp(new - s.logprobs) for ...]`` is GRPO's loss without clipping, as a mean
+            over ``total`` tokens.
+        temperature: the temperature at which the samples were drawn.
 
         Metrics: ``loss``, ``tokens``, ``ratio`` (mean of ``exp(logp - logprobs)``), ``ratio_max``, ``clipped_low``, ``clipped_high``
-        (shares), ``kl_to_sampler`` (mean of ``logprobs - logp``), ``logp_difference_max``. With ``dlogp`` nobody knows the loss or what it
-        clips, so these three are missing. Data that the weights have moved away from are allowed; these numbers show how far.
+        (fractions), ``kl_to_sampler`` (mean of ``logprobs - logp``), ``logp_difference_max``. With ``dlogp`` the loss and its clipping are
+        unknown, so these three metrics are missing. Data from earlier weights are allowed; the metrics show how far the weights have
+        moved.
         """
         chosen = list(data)
         for i, datum in enumerate(chosen):
@@ -343,9 +347,10 @@ class Engine:
         eps: float = 1e-8,
         weight_decay: float = 0.01,
     ) -> dict[str, Any]:
-        """One AdamW update by the accumulated gradient, which is then 0.
+        """Runs one AdamW update with the accumulated gradient, and resets the gradient to 0.
 
-        Returns ``grad_norm`` (before clipping) and ``skipped``: a gradient that isn't finite changes nothing.
+        Returns ``grad_norm`` (before clipping) and ``skipped``, which is true if the gradient wasn't finite, so that the weights didn't
+        change.
         """
         for name, number in (("lr", lr), ("eps", eps), ("weight_decay", weight_decay), ("max_grad_norm", max_grad_norm)):
             if number is not None and not (np.isfinite(number) and number >= 0):
@@ -354,19 +359,19 @@ class Engine:
         return {"grad_norm": norm, "skipped": not applied}
 
     def zero_grad(self) -> None:
-        """Drops the accumulated gradient."""
+        """Resets the accumulated gradient to 0."""
         self._engine.zero_grad()
 
     def save(self, folder: str | PathLike[str]) -> None:
-        """Writes the policy as a Hugging Face folder; with LoRA the merged weights, and the adapter in the folder ``adapter``."""
+        """Writes the policy as a Hugging Face folder. With LoRA the folder has the merged weights, and the adapter in ``adapter``."""
         self._engine.save(fspath(folder))
 
     def save_state(self, folder: str | PathLike[str]) -> None:
-        """Writes weights, optimizer and draws, from which :meth:`load_state` continues with the same bits."""
+        """Writes weights, optimizer and the number of sampling calls, from which :meth:`load_state` continues with the same bits."""
         self._engine.save_state(fspath(folder))
 
     def load_state(self, folder: str | PathLike[str]) -> None:
-        """Continues from a state of :meth:`save_state`, in an engine of the same model and LoRA settings."""
+        """Loads a state that :meth:`save_state` wrote. The engine must have the same model and LoRA settings."""
         self._engine.load_state(fspath(folder))
 
 

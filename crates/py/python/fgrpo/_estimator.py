@@ -1,4 +1,4 @@
-"""Calls a function that estimates advantages. `fgrpo` runs this file too, before `_grader.py`, without the package."""
+"""Calls a function that estimates advantages. `fgrpo` also runs this file without the package, followed by `_grader.py`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def answering(function: Callable[..., Any]) -> Callable[[dict[str, Any]], dict[str, list[float]]]:
-    """What gives the advantages of a group: the function, with those of its arguments that it names."""
+    """Returns a function that calls ``function`` with the values of a group that it names as arguments."""
     parameters = inspect.signature(function).parameters
     every = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
 

@@ -26,22 +26,23 @@ def policy_loss(
     tau: tuple[float, float] | None = None,
     max_len: int | None = None,
 ) -> tuple[float, npt.NDArray[np.float64]]:
-    """The policy loss of a mini-batch and its derivative with respect to ``logp``, float64 ``(B, T)``.
+    """Computes the policy loss of a mini-batch, and its derivative with respect to ``logp``, float64 ``(B, T)``.
 
-    logp, old_logp: ``(B, T)``, log-probabilities of the sampled tokens under the policy being updated and under the one that
-        sampled.
+    logp, old_logp: ``(B, T)``, log-probabilities of the sampled tokens under the policy that is updated, and under the policy
+        that sampled them.
     advantages: ``(B,)``, one per completion (``credit(...).advantages``).
-    mask: ``(B, T)``, whether a token counts; the loss is normalised by these counts.
+    mask: ``(B, T)``, whether each token is in the loss. The means of the loss are over these tokens.
     loss: ``grpo`` (PPO's clip, 0.2 and 0.2), ``dapo`` (0.2 and 0.28), ``cispo`` (weights in [0, 6]), ``gspo`` (3e-4 and 4e-4),
         ``sapo``, ``gmpo`` (0.4 and 0.4, of the ratio's logarithm), ``dppo_tv`` and ``dppo_kl`` (thresholds 0.15 and 0.05),
-        ``kl_cov``, ``clip_cov`` (the call is the mini-batch).
-    clip_low, clip_high: distances from 1, or the thresholds, in place of these defaults.
-    tau: the temperatures of ``sapo`` for advantages above 0 and for the others (1 and 1.05).
-    dual_clip: for negative advantages, the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip``; None: no bound.
-    absolute_cap: the weight of ``cispo`` is at most ``clip_high`` (6.0), without a lower bound, like TRL's ``epsilon_high``.
+        ``kl_cov``, ``clip_cov`` (their mini-batch is the data of this call).
+    clip_low, clip_high: distances from 1, or thresholds, that replace these defaults.
+    tau: the temperatures of ``sapo`` for positive and for other advantages (1 and 1.05).
+    dual_clip: if the advantage ``A`` is negative, the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip``. None turns
+        this bound off.
+    absolute_cap: the weight of ``cispo`` is at most ``clip_high`` (6.0) and has no lower bound, like TRL's ``epsilon_high``.
     aggregation: ``seq-mean-token-sum-norm`` divides by ``max_len`` (Dr. GRPO).
 
-    Stop-gradients are constants in the derivative, so it equals the result of autograd for the same loss.
+    The derivative treats stop-gradients as constants, as autograd does.
 
     >>> import numpy as np
     >>> old = np.log([[0.5, 0.5], [0.5, 0.25]])

@@ -367,7 +367,10 @@ class Engine:
         self._engine.save(fspath(folder))
 
     def save_state(self, folder: str | PathLike[str]) -> None:
-        """Writes weights, optimizer and the number of sampling calls, from which :meth:`load_state` continues with the same bits."""
+        """Writes weights, optimizer and the number of sampling calls, from which :meth:`load_state` continues with the same bits.
+
+        Raises ``ValueError`` if there is an accumulated gradient that no update has used.
+        """
         self._engine.save_state(fspath(folder))
 
     def load_state(self, folder: str | PathLike[str]) -> None:

@@ -1,4 +1,4 @@
-"""An environment with tools, and what it answers to the turns of a model. `fgrpo train` runs this file too, without the package."""
+"""Environments with tools, and their answers to the turns of a model. `fgrpo train` also runs this file, without the package."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Literal, Union
 
-if __name__ != "__main__":  # a worker has both files in one
+if __name__ != "__main__":  # in a worker process both files are one script
     from ._grader import caller, graded, settled
 
 Message = dict[str, Any]
 Factory = Union[Callable[[], Any], Mapping[str, Callable[[], Any]]]
 NO_TOOLS = ("reset", "get_reward", "reward")
-LARGEST_YIELD = 10_000  # values that are read from a generator
+LARGEST_YIELD = 10_000  # maximum number of values that are read from a generator
 
 
 class World:
-    """The environment of one episode: made by its factory, begun with a row and a conversation, graded by its own reward and by
-    ``rewards``, functions as TRL has them."""
+    """The environment of one episode. It is made by ``factory``, starts with a row and a conversation, and is graded by its reward
+    method and by ``rewards``, functions with TRL's signature."""
 
     def __init__(
         self, factory: Factory, row: Mapping[str, Any], messages: Iterable[Message], rewards: Sequence[Callable[..., Any]] = ()
     ) -> None:
         self.row = copy.deepcopy(dict(row))
-        # The functions may see the row that the environment has changed, and never the caller's.
+        # Reward functions see the environment's changes of the row. The caller's row never changes.
         begun = dict(self.row)
         if isinstance(factory, Mapping):
             factory = chosen(factory, begun.pop("environment", None))
         self.environment = factory()
         self.rewards = [(getattr(reward, "__name__", type(reward).__name__), caller(reward)) for reward in rewards]
-        members = dict(inspect.getmembers(type(self.environment), inspect.isfunction))  # of the class: properties aren't evaluated
+        members = dict(inspect.getmembers(type(self.environment), inspect.isfunction))  # of the class, so that properties aren't evaluated
         if "reset" not in members:
             raise TypeError(f"{type(self.environment).__name__} has no method reset")
         self.tools = {name: getattr(self.environment, name) for name in members if name not in NO_TOOLS and not name.startswith("_")}
@@ -56,16 +56,16 @@ class World:
             raise TypeError(f"{type(self.environment).__name__} has no method get_reward (or reward), and no reward function is given")
 
     def begun(self) -> dict[str, Any]:
-        """The conversation, and the tools: their schemas, and in words for a template that knows none."""
+        """Returns the conversation, the schemas of the tools, and a description of the tools for templates without tools."""
         schemas = [tool_schema(method, name) for name, method in self.tools.items()]
         how = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
         head = f"You can call these tools. To call one, write {how}; its result follows.\n"
         return {"messages": self.messages, "tools": schemas, "offer": head + "\n".join(map(json.dumps, schemas))}
 
     def grade(self, conversation: Sequence[Message]) -> Any:
-        """The sum of the environment's own reward and of those of the functions, as in TRL."""
+        """Grades the episode: the sum of the environment's reward and the functions' rewards, as in TRL."""
         found: dict[str, Any] = {}
-        # A template without tools got a system message in front.
+        # If the template has no tools, the conversation starts with an added system message.
         first = len(self.messages) + (conversation[0]["role"] == "system" != self.messages[0]["role"])
         if self.own_reward is not None or not self.rewards:
             found[type(self.environment).__name__] = self._own(conversation, first)
@@ -90,7 +90,7 @@ class World:
         return settled(method(**{name: value for name, value in arguments.items() if name in asked}))
 
     def results(self, calls: Sequence[Mapping[str, Any]]) -> list[str]:
-        """What the tools answer to calls, each with a name, arguments as JSON, and what is wrong with it."""
+        """Returns the tools' answers to calls. A call has a name, arguments as JSON, and a description of its error, if any."""
         return [self._result(**call) for call in calls]
 
     def _result(self, name: str | None, arguments: str, wrong: str | None) -> str:
@@ -106,15 +106,15 @@ class World:
 
 
 def chosen(factories: Mapping[str, Callable[[], Any]], name: Any) -> Callable[[], Any]:
-    """The factory that a row names in its column ``environment``."""
+    """Returns the factory that a row names in its column ``environment``."""
     if name not in factories:
         raise ValueError(f"environment: expected one of {', '.join(map(repr, factories))}, found {name!r}")
     return factories[name]
 
 
 def text_of(value: Any, place: str) -> str | None:
-    """The text of what a function returned: a text, ``None``, parts of text as TRL has them, or data. What a generator yields is read.
-    An object that isn't data is refused: its text would be an address."""
+    """Converts the result of a function to a string: a string, ``None``, a list of text parts as in TRL, or data. A generator is read.
+    Raises ``TypeError`` for other objects, because their string would be an address."""
     if hasattr(value, "__aiter__"):
         value = settled(_read_all(value))
     if isinstance(value, Iterator):
@@ -171,7 +171,8 @@ def _schema(hint: Any) -> dict[str, Any]:
 
 
 def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict[str, Any]:
-    """The JSON schema of a tool: its attribute ``json_schema``, or types from the hints and texts from the docstring and its section ``Args:``."""
+    """Returns the JSON schema of a tool: its attribute ``json_schema``, or else types from its type hints, and descriptions from its
+    docstring and the section ``Args:``."""
     if hasattr(function, "json_schema"):
         return function.json_schema
     text = inspect.getdoc(function) or ""
@@ -198,7 +199,7 @@ def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict
 
 
 def tool_method(name: str, description: str, parameters: Mapping[str, Any], call: Callable[..., Any]) -> Callable[..., Any]:
-    """A method for a tool with a known schema, for the class of an environment: ``call(environment, **arguments)`` answers it.
+    """Returns a method for the class of an environment: a tool with a given schema, which calls ``call(environment, **arguments)``.
 
     Raises ``ValueError`` for a name that a policy can't call.
     """
@@ -214,8 +215,9 @@ def tool_method(name: str, description: str, parameters: Mapping[str, Any], call
 
 
 def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> Callable[[Mapping[str, Any]], Any]:
-    """What answers the questions about episodes. An environment lives from its episode's beginning to its reward. Where it is gone, as after
-    a turn that hung and was killed, the turns so far are played again, and must be answered as they were."""
+    """Returns a function that answers questions about episodes. An environment lives from the beginning of its episode to the reward. If
+    it is lost, for example because a turn hung and the process was killed, the turns so far are played again. An error is raised if the
+    answers differ."""
     live: dict[str, tuple[World, int]] = {}
 
     def world(question: Mapping[str, Any]) -> World:
@@ -229,7 +231,7 @@ def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> C
         return found
 
     def answer(question: Mapping[str, Any]) -> Any:
-        played = world(question)  # it goes back below, unless this question ends the episode
+        played = world(question)  # stored again below, unless this question ends the episode
         if question["ask"] == "reward":
             return played.grade(question["conversation"])
         if question["ask"] == "begin":

@@ -1,5 +1,5 @@
-"""Answers the questions of `fgrpo` with a user's function: one JSON line in, one JSON line out (program.rs). `fgrpo` runs this file
-without the package."""
+"""Answers questions of `fgrpo` with a user's function: reads a JSON line and writes a JSON line (see program.rs). `fgrpo` runs this
+file without the package."""
 
 import asyncio
 import contextlib
@@ -13,20 +13,20 @@ import sys
 import threading
 import traceback
 
-SHOWN = 4000  # characters of prints and tracebacks that are passed on
-OWN = ("<string>", "_grader.py", "_environment.py")  # files whose frames no traceback shows
+SHOWN = 4000  # maximum number of characters of printed output and tracebacks that are passed on
+OWN = ("<string>", "_grader.py", "_environment.py")  # files whose frames are left out at the start of a traceback
 
 
 @functools.cache
 def event_loop():
-    """The loop that runs everything asynchronous of this process, in a thread of its own: a notebook's thread already runs one."""
+    """Event loop for all coroutines, in a separate thread, because a notebook's thread already runs a loop."""
     loop = asyncio.new_event_loop()
     threading.Thread(target=loop.run_forever, name="fgrpo-async", daemon=True).start()
     return loop
 
 
 def settled(value):
-    """The value itself, or the result of awaiting it."""
+    """Returns the value, or the result of awaiting it."""
     if not inspect.isawaitable(value):
         return value
 
@@ -62,7 +62,7 @@ def load(path, name):
 
 
 def caller(function):
-    """What grades the completion of a question: the function, with its own arguments, or with lists as TRL does."""
+    """Returns a function that grades the completion of a question by calling ``function``, with single values or with lists as in TRL."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):  # a function of an extension module
@@ -72,11 +72,11 @@ def caller(function):
     verl = {"solution_str", "ground_truth"} <= set(parameters)
 
     def call(question):
-        # A column of this name comes first.
+        # A column named answer_text takes precedence.
         row = {"answer_text": question["answer_text"], **question["problem"]}
         completion = question["completion"]
         if lists:
-            # TRL gives messages where the prompt is messages.
+            # TRL passes messages if the prompt consists of messages.
             messages = isinstance(row.get("prompt"), list)
             given = {name: [value] for name, value in row.items()}
             given["prompts"] = given.pop("prompt", [None])
@@ -85,7 +85,7 @@ def caller(function):
         else:
             given = {**row, "completion": completion}
             if verl:
-                # Its columns, or what stands in their place in rows of other shapes.
+                # verl's columns, or their counterparts in other rows.
                 stated = row.get("answer", row.get("solution"))
                 truth = (row.get("reward_model") or {}).get("ground_truth", stated)
                 given = {"data_source": None, "extra_info": None, "ground_truth": truth, **given, "solution_str": completion}
@@ -100,7 +100,7 @@ def caller(function):
 
 
 def graded(result):
-    """The answer line of a result: number, bool, None, or a dict with `score` or `reward` and perhaps several `rewards`."""
+    """Converts a result to an answer line. A result is a number, bool, None, or a dict with `score` or `reward` and optionally `rewards`."""
     reason, rewards = None, {}
     if isinstance(result, dict):
         reason = result.get("reason")
@@ -119,13 +119,13 @@ def graded(result):
 
 
 def reply(call, question, log):
-    """The answer to a question. The traceback of an exception goes to `log`."""
+    """Answers a question. The traceback of an exception is written to `log`."""
     try:
         result = call(question)
         return result if question.get("ask") in ("begin", "turn", "advantages") else graded(result)
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # SystemExit too: a grader that gives up has not graded
+    except BaseException as error:  # including SystemExit, because a grader that exits hasn't graded
         trace = error.__traceback__
         while trace and (os.path.basename(file := trace.tb_frame.f_code.co_filename) in OWN or file.startswith("<frozen importlib")):
             trace = trace.tb_next
@@ -134,7 +134,7 @@ def reply(call, question, log):
 
 
 def main(path, name, make=caller):
-    # Prints of the function, of what it imports and of its children must not get between the answers.
+    # Printed output of the function, its imports and its child processes must not get between the answers.
     answers = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
     try:
@@ -142,7 +142,7 @@ def main(path, name, make=caller):
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        broken, where = error, error.__traceback__  # the answer to every question
+        broken, where = error, error.__traceback__  # raised for every question
 
         def call(question):
             raise broken.with_traceback(where)
@@ -160,5 +160,5 @@ def main(path, name, make=caller):
 
 
 if __name__ == "__main__":
-    # Before this file may stand what answers for an environment or an estimator.
+    # `answering` exists if _environment.py or _estimator.py precedes this file in the script.
     main(*sys.argv[1:], globals().get("answering", caller))

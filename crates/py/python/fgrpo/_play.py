@@ -27,7 +27,7 @@ Finish = Literal["stop", "length", "turns", "error"]
 
 @dataclasses.dataclass(eq=False)
 class Part:
-    """A sequence of an episode: tokens int32 ``(T,)``, whether each was sampled, and the log-probabilities of those (else 0)."""
+    """A sequence of an episode: tokens int32 ``(T,)``, whether each was sampled, and its log-probability (0 if it wasn't sampled)."""
 
     tokens: npt.NDArray[np.int32]
     mask: npt.NDArray[np.bool_]
@@ -38,10 +38,11 @@ class Part:
 class Episode:
     """One conversation with an environment.
 
-    tokens, mask, logprobs: ``(T,)``; ``mask`` is true for the tokens that the model sampled. turns: of the model. reward: NaN if the
-    environment or the reward failed. finish: ``"stop"`` (the model answered without a call), ``"length"`` (a turn or the model's
-    positions ended), ``"turns"`` or ``"error"``. messages: the conversation. parts: more than one if the template rewrites earlier
-    turns, as when it cuts thoughts from the history; ``tokens``, ``mask`` and ``logprobs`` are the last one's.
+    tokens, mask, logprobs: ``(T,)``; ``mask`` is true for the tokens that the model sampled. turns: number of the model's turns. reward:
+    NaN if the environment or the reward failed. finish: ``"stop"`` (the model answered without a call), ``"length"`` (a turn reached
+    ``max_tokens``, or the conversation the model's maximum length), ``"turns"`` (``max_turns`` was reached) or ``"error"``. messages: the
+    conversation. parts: several if the template rewrites earlier turns, for example removes thoughts from the history; ``tokens``,
+    ``mask`` and ``logprobs`` belong to the last part.
     """
 
     messages: list[Message] = dataclasses.field(repr=False)
@@ -63,12 +64,12 @@ class Episode:
         return self.parts[-1].logprobs
 
     def data(self, advantage: float) -> list[Datum]:
-        """The episode for :meth:`Engine.forward_backward`: every trained token is one that was sampled. Nothing of an unscorable one."""
+        """Returns the data for :meth:`Engine.forward_backward`, with only sampled tokens in the loss. Empty if the episode is unscorable."""
         if np.isnan(self.reward):
             return []
         data = []
         for part in self.parts:
-            # What follows the last sampled token trains nothing, and may be longer than the model's positions.
+            # The tokens after the last sampled one train nothing, and may exceed the model's maximum length.
             end = 1 + int(np.flatnonzero(part.mask)[-1]) if part.mask.any() else 0
             if end:
                 data.append(Datum(tokens=part.tokens[:end], mask=part.mask[:end], logprobs=part.logprobs[:end], advantages=advantage))
@@ -92,22 +93,23 @@ def play(
     thinking: bool | None = None,
     seed: int | None = None,
 ) -> list[list[Episode]]:
-    """Plays ``n`` episodes of each row; they are the row's group.
+    """Plays ``n`` episodes of each row, which are the row's group.
 
-    engine: the policy; None with ``policy``.
-    factory: makes an environment, as TRL's ``environment_factory``; a dict of factories is chosen from by the column ``environment``. Its
-        ``reset(**row)`` returns a text, which is appended to the conversation's last user message, or nothing. Its other public methods
-        but ``get_reward``, with type hints and docstrings, are the tools; what a call returns or raises is the tool's answer, and so is
-        what is wrong with a malformed call. All may be ``async``.
-    rows: each with the conversation in ``prompt`` (a text or messages) unless ``reset`` gives all of it. Every episode gets a copy.
-    max_turns: of the model. max_tokens: of each turn.
-    reward: called as ``reward(episode, **row)``, in place of the environment's ``get_reward()`` (or ``reward()``, or ``reward(messages)`` of
-        the conversation). One with an argument ``completions`` or ``environments`` is called with lists, as TRL does, and is added to it.
-    policy: a function in place of a model, to try an environment: called with the messages, it returns a text, which ends the episode, or
-        a list of calls, each a name and arguments, as ``[("add", {"a": 1, "b": 2})]``. Such an episode has no tokens.
+    engine: the policy, or None if ``policy`` is given.
+    factory: makes an environment, as TRL's ``environment_factory`` does. With a dict of factories, the column ``environment`` selects one.
+        ``reset(**row)`` of the environment returns None or a string, which is appended to the conversation's last user message. Its other
+        public methods, except ``get_reward`` and ``reward``, are the tools; they need type hints and docstrings. The result or exception of
+        a call is the tool's answer; a malformed call is answered with its error. All methods may be ``async``.
+    rows: dicts with the conversation in ``prompt`` (a string or messages), unless ``reset`` returns all of it. Every episode gets a copy.
+    max_turns: maximum number of the model's turns. max_tokens: maximum length of each turn.
+    reward: a function that is called as ``reward(episode, **row)`` and replaces the environment's ``get_reward()`` (or ``reward()``, or
+        ``reward(messages)`` with the conversation). If it has an argument ``completions`` or ``environments``, it is called with lists, as
+        TRL does, and its result is added to the environment's reward.
+    policy: a function that replaces the model, to test an environment. It gets the messages, and returns a string, which ends the episode,
+        or a list of calls, each with a name and arguments, such as ``[("add", {"a": 1, "b": 2})]``. Such an episode has no tokens.
 
-    An episode follows from the seed, its row's and its own index, and the environment. A turn has only its new tokens computed, and
-    nothing that was sampled is encoded again.
+    An episode depends only on the seed, the index of its row, its index in the group, and the environment. Only the new tokens of a turn are
+    computed, and sampled tokens are never encoded again.
     """
     for name, number in (("n", n), ("max_turns", max_turns), ("max_tokens", max_tokens)):
         if number < 1:
@@ -144,7 +146,7 @@ def play(
 
 
 class _Game:
-    """An episode that is being played. Its rules are those of ``fgrpo train``: in Rust, and in the answers to its questions."""
+    """An episode that is being played, by the same Rust code and the same answers as in ``fgrpo train``."""
 
     def __init__(
         self,
@@ -164,7 +166,7 @@ class _Game:
             self.native = _native.Episode(engine._engine, json.dumps(self.begun), thinking)
 
     def ask(self, question: str, **more: Any) -> Any:
-        """The answer to a question about the episode. What an exception says goes to ``error``."""
+        """Returns the answer to a question about the episode. The traceback of an exception is stored in ``error``."""
         log = io.StringIO()
         about = {"ask": question, "episode": id(self), "problem": self.row, "history": self.history}
         said = reply(self.answerer, {"messages": self.episode.messages, **about, **more}, log)
@@ -176,7 +178,7 @@ class _Game:
         return None if self.native is None or self.error is not None else self.native.prompt()
 
     def answer(self, sample: Sample, last: bool) -> None:
-        """Takes the model's turn, and answers its calls."""
+        """Adds the model's turn to the episode, and answers its calls."""
         assert self.native is not None
         heard = self.native.hear(sample.tokens.tolist(), sample.logprobs.tolist(), sample.finish == "length", last)
         if heard is None:
@@ -188,7 +190,7 @@ class _Game:
             self.native.go_on(answered["results"])
 
     def end(self, reward: Callable[..., Any] | None) -> Episode:
-        """The episode with its grade."""
+        """Ends the episode and grades it."""
         episode, conversation = self.episode, self.finish()
         if self.error is not None:
             episode.finish = "error"
@@ -204,7 +206,7 @@ class _Game:
         return episode
 
     def finish(self) -> list[Message]:
-        """Fills in the episode's tokens. Returns the conversation."""
+        """Adds the tokens to the episode. Returns the conversation."""
         if self.native is None:
             return self.episode.messages
         messages, self.episode.turns, self.episode.finish, parts, logp = self.native.end()
@@ -217,7 +219,7 @@ class _Game:
 
 
 class _Trial(_Game):
-    """An episode with a function in place of a model."""
+    """An episode in which a function replaces the model."""
 
     def __init__(self, policy: Callable[..., Any], *about: Any) -> None:
         super().__init__(*about)

@@ -1,4 +1,4 @@
-"""Rows of every kind of table, as dicts."""
+"""Conversion of tables to lists of dicts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def dicts(place: str, rows: Any) -> list[dict[str, Any]]:
-    """The rows of a list of dicts, a DataFrame of pandas or polars, or a dataset. A missing number (NaN) is None."""
+    """Converts a list of dicts, a pandas or polars DataFrame, or a dataset to a list of dicts. Missing values become None."""
     if hasattr(rows, "to_dicts"):
         rows = rows.to_dicts()
     elif hasattr(rows, "to_dict") and hasattr(rows, "columns"):
@@ -22,12 +22,12 @@ def dicts(place: str, rows: Any) -> list[dict[str, Any]]:
 
 
 def missing(value: Any) -> bool:
-    """Whether a value stands for a missing one: NaN, or NA and NaT of pandas."""
+    """Whether a value means "missing": NaN, or NA and NaT of pandas."""
     return isinstance(value, float) and math.isnan(value) or type(value).__name__ in ("NAType", "NaTType")
 
 
 def plain(value: Any) -> Any:
-    """NumPy's numbers and arrays, for JSON."""
+    """Converts NumPy's numbers and arrays to values for JSON."""
     if hasattr(value, "tolist"):
         return value.tolist()
     raise TypeError(f"expected strings, numbers, lists and dicts, found {type(value).__name__}")

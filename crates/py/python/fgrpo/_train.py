@@ -31,11 +31,11 @@ Reward = Callable[..., Any]
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    """A finished run, or what there is of one.
+    """A run, finished or not.
 
-    path: its folder, which ``fgrpo report``, ``fgrpo eval --model`` and :class:`Engine` take. metrics: a dict for each step, as in
-    ``metrics.jsonl``. evaluations: a dict for each evaluation, as in ``eval.jsonl``. pass_at_k: the last evaluation's, by k; None
-    without one. report: its page.
+    path: the run folder, which ``fgrpo report``, ``fgrpo eval --model`` and :class:`Engine` take. metrics: a dict for each step, as in
+    ``metrics.jsonl``. evaluations: a dict for each evaluation, as in ``eval.jsonl``. pass_at_k: pass@k of the last evaluation, by k,
+    or None if there is no evaluation. report: path of the HTML report.
     """
 
     path: Path
@@ -45,8 +45,8 @@ class Run:
     report: Path
 
     def cover(self, *percents: int) -> list[dict[str, Any]]:
-        """cover@tau of each evaluation: its step, its set, and the fraction of the problems of which at least this percentage of
-        the scored samples is correct. ``pandas.DataFrame(run.cover(50, 90))`` is a table of it."""
+        """Computes cover@tau of each evaluation: the fraction of problems for which at least this percentage of the scored samples is
+        correct. Returns a dict for each evaluation, with its step and problem set, for ``pandas.DataFrame(run.cover(50, 90))``."""
         rows = []
         for row in self.evaluations:
             scored = row.get("scored_per_problem") or [row["samples"]] * row["problems"]
@@ -56,14 +56,14 @@ class Run:
         return rows
 
     def plot(self) -> Any:
-        """Its curves as a ``Figure`` of matplotlib: reward and active groups by step, pass@k of the evaluations."""
+        """Plots reward and active groups by step, and pass@k of the evaluations. Returns a matplotlib ``Figure``."""
         figure = importlib.import_module("matplotlib.figure").Figure(figsize=(11, 3.2), layout="constrained")
         *left, right = figure.subplots(1, 3)
         for axis, key in zip(left, ("reward_mean", "active_fraction"), strict=True):
             axis.plot([row["step"] for row in self.metrics], [row[key] for row in self.metrics])
             axis.set(xlabel="step", title=key)
         for k in self.pass_at_k or ():
-            # A full evaluation may have other k.
+            # A full evaluation may have other values of k.
             points = [(row["step"], row["pass_at_k"][str(k)]) for row in self.evaluations if str(k) in row["pass_at_k"]]
             right.plot(*zip(*points, strict=True), "o-", label=f"k = {k}")
             right.legend()
@@ -76,16 +76,16 @@ class Run:
             figure.savefig(image)
             return image.getvalue()
 
-        # A notebook shows it as a picture, also one that hasn't imported pyplot.
+        # With this method a notebook shows the figure even if pyplot wasn't imported.
         figure._repr_png_ = png
         return figure
 
 
 class _Curves:
-    """The curves of a run in a notebook, drawn again as they grow."""
+    """Curves of a run in a notebook, which are redrawn during training."""
 
     def __init__(self) -> None:
-        importlib.import_module("matplotlib.figure")  # what is missing shows before the run begins
+        importlib.import_module("matplotlib.figure")  # fails before the run begins if matplotlib is missing
         self.tools = importlib.import_module("IPython.display")
         self.handle: Any = None
         self.steps, self.due = 0, 0.0
@@ -116,23 +116,23 @@ def train(
     if_exists: Literal["refuse", "resume", "restart"] = "refuse",
     accept_changes: bool = False,
 ) -> Run:
-    """``fgrpo train`` in this process: the same run, bit for bit.
+    """Trains as ``fgrpo train`` does, in this process: the run is the same, bit for bit.
 
     config: a configuration file, the name of a built-in one, or the configuration as a dict.
-    reward: a function that grades, as ``task.grader`` takes it: called with ``completion`` and the columns it names, or like TRL's with
-        ``completions`` and lists. It returns a number, a bool, None (unscorable) or a dict with ``score``. It makes ``task.kind``
-        ``"python"``; 1 and more count as correct (``set={"task.grader.correct_from": 0.5}`` changes that). An exception makes its
-        completion unscorable; the first one is shown.
-    environment: a class that the policy talks to, or a dict of classes, as :func:`play` takes it; its ``get_reward()`` grades. A reward
-        beside it is added, and is called with lists and ``environments``, as TRL does. The key ``task.max_turns`` limits an episode.
+    reward: a grading function, as for ``task.grader``. It is called with ``completion`` and the columns that it names, or, like TRL's, with
+        ``completions`` and lists. It returns a number, a bool, None (unscorable) or a dict with ``score``. It sets ``task.kind`` to
+        ``"python"``. A reward of at least 1 counts as correct (``set={"task.grader.correct_from": 0.5}`` changes the limit). An exception
+        makes the completion unscorable; the first one is shown.
+    environment: a class that the policy talks to, or a dict of classes, as for :func:`play`. Its ``get_reward()`` grades. If ``reward`` is
+        given too, it is called with lists and ``environments``, as TRL does, and added. The key ``task.max_turns`` limits an episode.
     data, held_out: rows (a list of dicts, a pandas DataFrame or a dataset of ``datasets``), or a path or hub name. Rows are written
-        beside the run, as ``OUT.train.jsonl`` and ``OUT.held-out.jsonl``, so that the run can be resumed.
-    out: the run's folder.
+        next to the run folder, as ``OUT.train.jsonl`` and ``OUT.held-out.jsonl``, so that the run can be resumed.
+    out: the run folder.
     set: changes of the configuration by key, such as ``{"steps": 40, "algorithm.focal_gamma": 1.0}``.
     on_step: called with the metrics of each step, in this thread.
     plot: draws the curves of :meth:`Run.plot` into the notebook while it trains. Needs matplotlib.
-    if_exists: what to do with a run in the folder: refuse it, resume it with the same bits, or start over.
-    accept_changes: resumes with another configuration, function or class than the run began with, which is refused otherwise.
+    if_exists: what to do if the folder has a run: raise an error, resume it with the same bits, or delete it and start over.
+    accept_changes: allow a resume with another configuration, function or class, which is an error otherwise.
 
     Ctrl-C saves the state and raises ``KeyboardInterrupt``; ``if_exists="resume"`` continues.
     """
@@ -153,7 +153,7 @@ def train(
         answer = _answerer(caller(reward))
         keys = {"task.kind": "python", "task.grader.in_process": _name(reward), **keys}
     file, settings = (None, _settings("", config)) if isinstance(config, Mapping) else (fspath(config), [])
-    # A table that `set` names is replaced whole.
+    # A table in `set` replaces the whole table of the configuration.
     settings += keys.items()
     for key, value in settings:
         if value is None:
@@ -164,7 +164,7 @@ def train(
     if on_step and if_exists == "resume":
         seen = len(_lines(log))
     curves = _Curves() if plot else None
-    # A run that is started over leaves the old one's log until it begins.
+    # With "restart", the log of the old run exists until the new run begins.
     old = log.read_bytes() if if_exists == "restart" and log.exists() else None
     begun = old is None
     result: dict[str, Any] = {}
@@ -210,7 +210,7 @@ def train(
 
 
 def _settings(key: str, value: Any) -> list[tuple[str, Any]]:
-    """The values of a table with their full keys."""
+    """Returns the values of a table with their full keys."""
     if isinstance(value, Mapping) and value:
         return [pair for name, part in value.items() for pair in _settings(f"{key}.{name}".lstrip("."), part)]
     return [(key, value)]
@@ -228,12 +228,12 @@ def _run(folder: Path) -> Run:
 
 
 def _lines(path: Path, first: int = 0) -> list[dict[str, Any]]:
-    # A last line without its end is still being written.
+    # A last line without a newline is still being written.
     return [json.loads(line) for line in path.read_text(encoding="utf-8").split("\n")[first:-1]] if path.exists() else []
 
 
 def _restore_handlers() -> None:
-    """A download replaces signal handlers."""
+    """Restores the signal handlers, which a download replaces."""
     if threading.current_thread() is threading.main_thread():
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             handler = signal.getsignal(number)
@@ -242,7 +242,7 @@ def _restore_handlers() -> None:
 
 
 def _file(key: str, path: Path, rows: Rows) -> str:
-    """The rows as a file, or the path that stands for them."""
+    """Writes the rows to a file and returns its path. Returns a given path or hub name unchanged."""
     if isinstance(rows, (str, PathLike)):
         return fspath(rows)
     lines = []
@@ -259,14 +259,14 @@ def _file(key: str, path: Path, rows: Rows) -> str:
 
 
 def _name(*given: Any) -> str:
-    """How the configuration names the functions: another function is another run."""
+    """Returns a name of the functions with a hash of their code, so that the configuration changes if a function does."""
     functions = [f for one in given for f in (one.values() if isinstance(one, Mapping) else [one])]
     names = "+".join(getattr(function, "__qualname__", type(function).__name__) for function in functions)
     return f"{names}#{hashlib.sha256(repr([_content(function) for function in functions]).encode()).hexdigest()[:12]}"
 
 
 def _content(thing: Any) -> Any:
-    """What a function or class consists of: its source, or if there is none, as in a notebook, its code."""
+    """Returns the content of a function or class: its source, or its code if the source is unavailable, as in a notebook."""
     if isinstance(thing, functools.partial):
         return [_content(thing.func), [_content(argument) for argument in (*thing.args, *thing.keywords.items())]]
     if isinstance(thing, types.CodeType):

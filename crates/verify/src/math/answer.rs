@@ -203,7 +203,8 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
     let unit = usize::from(suffix.starts_with("\\text"));
     let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
     let behind = after(text, end + length, high.max(end + length));
-    let hedged = !statement::is_ended(&behind, unit, content, worded)
+    let hedged = !is_said_again(&text[end + length..line_at(text, high).1], content)
+        && !statement::is_ended(&behind, unit, content, worded)
         || is_withdrawn(&text[high.max(end)..], content)
         || content.trim_end().ends_with([',', ';', '.'])
             && text[end..].starts_with([' ', '-'])
@@ -215,6 +216,12 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
     let part =
         if plain { format!("{sign}{content}{suffix}") } else { format!("{sign}{{{content}}}{suffix}") };
     Answer { parts: vec![part.into()], hedged }
+}
+
+/// Whether the text behind a value gives it in another form and ends: `, or 50%`.
+fn is_said_again(behind: &str, value: &str) -> bool {
+    const OTHER: &str = r"^[\s$)}\\\]*]*[,;]?\s*(?:or|i\.e\.|that is|equivalently)(?: equivalently)?,?\s+([^=]{1,80}?)[\s.]*$";
+    regex!(OTHER).captures(behind).is_some_and(|other| super::same_value(&other[1], value))
 }
 
 /// The sign of the value at `start`, whose formula begins at `low`; `None` if it isn't stated as an answer.

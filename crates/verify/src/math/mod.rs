@@ -383,6 +383,14 @@ fn read_strictly(found: &answer::Answer) -> Reading {
     reading
 }
 
+/// Whether two strings are the same value, strictly.
+fn same_value(first: &str, second: &str) -> bool {
+    let read = |text| read_strictly(&answer::Answer::of(text)).subject;
+    let options = Options { mode: Mode::Strict, ..Options::default() };
+    let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);
+    read(first).zip(read(second)).is_some_and(same)
+}
+
 /// The letter of an option and the value behind it: `\textbf{(D)}\ 45`, `(D) 45`.
 fn lettered(text: &str) -> Option<(char, &str)> {
     const COMMAND: &str = concat!(

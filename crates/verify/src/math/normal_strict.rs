@@ -78,8 +78,8 @@ const LEADING: &[&str] = &[
 /// Words before which a sentence names what it is about: `the number of ways is`.
 const VERBS: &[&str] = &["is", "are", "equals", "be"];
 
-/// Words that are answers by themselves, though short.
-const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", "dne", "undefined"];
+/// Words that are answers by themselves or begin one, though short.
+const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", "dne", "undefined", "all"];
 
 /// Prepositions and other short words that can follow a value.
 const SHORT: &[&str] = &["per", "in", "for", "each", "out", "all", "by"];
@@ -228,17 +228,14 @@ pub(super) fn normalize(raw: &str) -> String {
     };
     writer.text(peeled(&raw), 0);
     writer.flush("");
+    writer.out.push_str(if writer.excludes { "\\}" } else { "" });
     if let Some(unit) = writer.currency.filter(|_| !writer.has_unit) {
         writer.out.push_str(&format!("\\text{{ {unit}}}"));
     }
     let text = peeled(&writer.out);
     let text = condition(text).unwrap_or(text);
-    // `A)`, and a decimal that is said to be rounded.
+    // `A)`
     let text = text.strip_suffix(')').filter(|letter| letter.len() == 1).unwrap_or(text);
-    let rounded = text.strip_prefix("\\approx").map(str::trim_start);
-    let text = rounded
-        .filter(|value| value.starts_with(|c: char| c.is_ascii_digit()) && value.contains('.'))
-        .unwrap_or(text);
     let text = text.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':'));
     let degrees = ["^\\circ", "^{\\circ}", "^{\\circ }"].iter().find_map(|mark| text.strip_suffix(mark));
     if let Some(number) = degrees.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.')) {
@@ -420,6 +417,8 @@ struct Writer {
     roots: usize,
     currency: Option<&'static str>,
     has_unit: bool,
+    /// Whether a set of excluded numbers is open: `all real numbers except 2`.
+    excludes: bool,
 }
 
 impl Writer {
@@ -941,8 +940,10 @@ impl Writer {
             && lower.bytes().any(|byte| b"aeiou".contains(&byte));
         let short = value && self.out.ends_with(' ') && after.starts_with(' ') && SHORT.contains(&run)
             || self.at_start() && NUMBERS.contains(&lower.as_str());
-        let known =
-            short || LEADING.contains(&lower.as_str()) && length > 1 || ANSWERS.contains(&lower.as_str());
+        let known = short
+            || self.at_start() && units::currency(&lower).is_some()
+            || LEADING.contains(&lower.as_str()) && length > 1
+            || ANSWERS.contains(&lower.as_str());
         let goes_on = !self.words.is_empty() && length > 1 || self.is_article(run, after);
         if !glued && (connective || unit || long || known || goes_on) && !after.starts_with('_') {
             if !self.words.is_empty() && !self.words.ends_with(' ') {
@@ -1019,6 +1020,17 @@ impl Writer {
         }
         if self.at_start() && matches!(words, "minus" | "negative") && !ends {
             return self.push("-");
+        }
+        if let Some(unit) = units::currency(words).filter(|_| self.at_start() && !ends) {
+            self.currency = Some(unit);
+            return;
+        }
+        if self.at_start()
+            && !ends
+            && regex!(r"^all real(?: number)?s (?:except|other than)(?: for)?$").is_match(words)
+        {
+            self.excludes = true;
+            return self.push("\\mathbb{R}\\setminus\\{");
         }
         // The direction of a change is a unit of its amount: `increases by 20%`.
         if let Some(found) =
@@ -1310,7 +1322,7 @@ fn group(text: &str) -> Option<(&str, &str)> {
     Some((&text[1..end - 1], &text[end..]))
 }
 
-/// Normal form for comparing answers that aren't mathematical. Separate numbers stay separate.
+/// Normal form for comparing answers that aren't mathematical. Separate numbers stay separate, and commands keep their case.
 pub(super) fn as_words(text: &str) -> Cow<'_, str> {
     let text = text.replace("\\text", "");
     let mut words = String::with_capacity(text.len());
@@ -1320,7 +1332,7 @@ pub(super) fn as_words(text: &str) -> Cow<'_, str> {
         if words.ends_with(digit) && part.starts_with(digit) {
             words.push(' ');
         }
-        words.push_str(&part.to_lowercase());
+        words.push_str(&if part.contains('\\') { part } else { part.to_lowercase() });
     }
     Cow::Owned(words)
 }

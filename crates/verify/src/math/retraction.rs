@@ -5,6 +5,7 @@
 //! value.
 
 use super::normal_strict::number_in_words;
+use super::same_value;
 use super::statement::{is_neutral, praises};
 use crate::python_text::regex;
 
@@ -74,23 +75,42 @@ fn states_another(words: &str, value: &str) -> bool {
         }
     }
     let value = value.replace([',', '$', ' '], "");
+    let aside = regex!(r"^(?:he|she|they)\b").is_match(words);
     let rewritten = value.parse::<f64>().is_err() && regex!(r"^(?:that|this|it|which) is\b").is_match(words);
-    matches!(&numbers[..], [number] if *number != value) && !rewritten
+    matches!(&numbers[..], [number] if *number != value) && !rewritten && !aside
 }
 
-/// Whether a short sentence is none of those that are known to close a solution or to open an explanation.
+/// Whether a sentence neither closes a solution, nor opens an explanation, nor has another subject than the answer.
 fn is_unclear(sentence: &str, value: &str) -> bool {
-    const LONGEST: usize = 6;
-    const CLOSES: &str = concat!(
-        r"^(?:done|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|let me know|feel free|if you|would you|",
-        r"do you|note|here|(?:we|you|one) can|check|verif|explanation|proof|reason|solution|details?|steps?\b|first|second|no other|",
-        r"there (?:are|is) no|the other|the remaining|all other|each|every|both|we are done|we have (?:shown|proved|verified)|see|recall|since|because|",
-        r"by|using|for example|for instance|this|that|it|these|those|the|so|thus|hence|therefore|and|answer|final|in (?:summary|conclusion)|",
-        r"as (?:wanted|desired|required|requested|claimed|needed|expected|above|before|shown)|which\b|where\b|for\b|with\b|when\b|units?\b)"
+    const OPENS: &str = concat!(
+        r"^(?:(?:but|however),? )?(?:done|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
+        r"let me know|feel free|if you|would you|do you|note|here|(?:we|you|one) can|check|verify|verification|explanation|proof|reason|reasoning|",
+        r"solution|details?|steps?|first|second|there (?:are|is) no|we are done|we have (?:shown|proved|verified)|see|recall|since|because|by|using|",
+        r"for|this|that|it|these|those|so|thus|hence|therefore|and|answer|final|in (?:summary|conclusion)|equivalently|alternatively|",
+        r"as (?:wanted|desired|required|requested|claimed|needed|expected|above|before|shown)|which|where|with|when|units?)\b"
     );
-    let words = sentence.split_whitespace().count();
     let restates = !value.is_empty() && sentence.contains(&*plain(value));
-    words <= LONGEST && !restates && !sentence.ends_with(':') && !regex!(CLOSES).is_match(sentence)
+    !restates && !sentence.ends_with(':') && !regex!(OPENS).is_match(sentence) && !is_aside(sentence)
+}
+
+/// Whether the subject of a sentence is a person or thing of the problem, of which nothing is said about the answer.
+fn is_aside(sentence: &str) -> bool {
+    const SUBJECT: &str = concat!(
+        r"^(?:(?:also|meanwhile|now|then|so|and|both|all|each|every|no) )*(?:he|she|they|the|his|her|their|an?|other|",
+        r"(?:\pL+ ){1,4}(?:is|are|was|were|has|have|had|can|needs?|gets?|costs?|holds?|weighs?)) "
+    );
+    const ANSWER: &str = concat!(
+        r"^(?:(?:\pL+ ){0,3}(?:i|we|you|it|this|that|what|who|one|ten)|there|\pL)\b|",
+        r"\b(?:answers?|boxe?d?|says?|said|thinks?|thought|claims?|disagrees?|objects?|lie[sd]?|instead|actually|opposite)\b"
+    );
+    regex!(SUBJECT).is_match(sentence) && !regex!(ANSWER).is_match(sentence)
+}
+
+/// Whether a sentence reckons another way and ends with the same value: `Alternatively, 27/3 = 9`.
+fn checks(words: &str, value: &str) -> bool {
+    let end =
+        regex!(r"^(?:also|alternatively|equivalently|indeed|again)\b,? ?.*=\s*([^=]+)$").captures(words);
+    end.is_some_and(|end| same_value(&end[1], value))
 }
 
 /// Whether one sentence takes back the answer before it.
@@ -127,10 +147,12 @@ fn takes_back(sentence: &str, value: &str) -> bool {
         r"greater|larger|smaller|between|within|possible|in|at|on|when|where|easy|clear|known|obvious|straightforward|worth|",
         r"what (?:we|was) (?:wanted|want|needed|need|asked)|one of|an? (?:prime|perfect|integer|whole|natural|rational|real|positive|valid|",
         r"multiple|divisor|square|cube|fraction|well|standard|classic|direct|consequence|number|maximum|minimum|unique|reasonable|",
-        r"simple))(?:\W|$))",
+        r"simple))(?:\W|$)|",
+        // A comment.
+        r"(?:is|are)? ?(?:(?:very|quite|really|pretty|rather|so) )?(?:fast|slow|a lot|a big|many|few|long|short|high|low|cheap|expensive|heavy|great|nice|neat|impressive)\b)",
     );
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
-    if regex!(r"^(?:(?:i )?hope|(?:but |however,? )?note)\b").is_match(words) {
+    if regex!(r"^(?:(?:i )?hope|(?:but |however,? )?note)\b").is_match(words) || checks(words, value) {
         return false;
     }
     const DOUBTS: &str = r"^(?:(?:or|is|isn't|was|really|who|why|are you|am i|could|should|what)\b.*|\S+)\?$";

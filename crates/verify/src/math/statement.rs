@@ -317,6 +317,10 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"solution|estimate|claim|version|formula|method|reading|argument|idea|thought|choice|option)s?\b|",
         r"\b(?:results?|solutions?|calculations?|claims?|work) (?:of|by|from) (?-i:\p{Lu}\p{Ll}+) (?:is|are|was|were|gives|:|equals)|",
         r"^(?:for|to) (?-i:\p{Lu}\p{Ll}+) ,.*answer|",
+        // Another source, and what the answer would only be near.
+        r"^(?:the |my |an? )?(?:wikipedia|google|internet|calculator|textbook|book|website|chatgpt|computer|teacher|forum) (?:gives?|has|gets?|shows?|finds?)\b|",
+        r"^(?:(?:so|and|thus|but) )?(?:it|this|that) (?:contains?|rounds?|includes?|exceeds?)\b|^(?:(?:so|thus|hence|therefore) ,? ?)?(?:the|an?|its) (?:upper|lower) bound\b|",
+        r"^(?:the |an? |my )?(?:\w+ )?estimate (?:is|gives|was)\b|^initially\b|",
         r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*\b(?:answer|would|were)\b",
     );
     if before.is_empty() {
@@ -452,6 +456,11 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
     match (last.kind, last.text) {
         (Kind::Word, word) if matches!(&*word.to_lowercase(), "minus" | "negative") => {
             stated().and(Some("-"))
+        }
+        (Kind::Word, word) if units::currency(word).is_some() => {
+            let signs = [("dollar", "\\$"), ("euro", "€"), ("sterling", "£"), ("yen", "¥"), ("rupee", "₹")];
+            let sign = signs.into_iter().find(|(name, _)| units::currency(word) == Some(name));
+            stated().and(sign.map(|(_, sign)| sign))
         }
         (Kind::Word, word) => {
             let before_last = |at: usize| head.len().checked_sub(at).map_or("", |at| head[at].text);

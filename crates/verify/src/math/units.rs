@@ -78,6 +78,12 @@ pub(super) fn canonical(word: &str) -> Option<&'static str> {
     [Some(word), plural].into_iter().flatten().find_map(|word| NAMES.get(word).copied())
 }
 
+/// The currency that an abbreviation before an amount names: `USD 5`.
+pub(super) fn currency(word: &str) -> Option<&'static str> {
+    let short = matches!(&*word.to_ascii_lowercase(), "usd" | "eur" | "gbp" | "jpy" | "inr" | "rs");
+    short.then(|| canonical(&word.to_ascii_lowercase())).flatten()
+}
+
 /// Whether a word changes what is said about the value beside it.
 pub(super) fn changes(word: &str) -> bool {
     CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")

@@ -186,10 +186,10 @@ impl Comparer<'_> {
                 return Ok(matched);
             }
         }
-        // Conditions in a list, without a word between them, are the same as with one.
+        // Conditions in a list, without a word between them, are the same as with one. Equations in a list hold together.
         if let (Expr::Set(first), Expr::Union(second) | Expr::Intersection(second))
         | (Expr::Union(second) | Expr::Intersection(second), Expr::Set(first)) = (gold, answer)
-            && first.iter().any(Expr::is_relation)
+            && first.iter().any(is_condition)
         {
             return self.matched(first, second);
         }

@@ -62,6 +62,19 @@ impl Parser<'_> {
                     _ => {}
                 }
             }
+            // One of several names has its value.
+            let named = |value: &Expr| match value {
+                Expr::Relation(Relation::Equal, pair) => Some(pair[0].clone()),
+                _ => None,
+            };
+            let names: Vec<Option<Expr>> = row.iter().map(named).collect();
+            if joined[1] > 0
+                && joined[1] + 1 == row.len()
+                && !names.contains(&None)
+                && names.iter().any(|name| *name != names[0])
+            {
+                return Ok(Expr::Union(row));
+            }
             // `x = 1, 2` gives x both values.
             let assigns = match &row[0] {
                 Expr::Relation(Relation::Equal, pair) if self.parity => {
@@ -216,7 +229,13 @@ impl Parser<'_> {
     /// One side of a relation, with approximations and plus-minus resolved. A name is replaced by its approximation,
     /// unless it is kept.
     pub(super) fn side(&mut self, keeps_name: bool) -> Parsed<Expr> {
+        let rounded = !self.parity && self.accept(&Token::Approximately);
         let mut value = self.plus_minus()?;
+        let number = matches!(&value, Expr::Quantity(number, _) if number.is_number()) || value.is_number();
+        // A value that is said to be rounded.
+        if rounded && !number {
+            return Err(ParseError::Syntax);
+        }
         if self.peek() == Some(&Token::Colon) {
             value = self.ratio(value)?;
         }
@@ -274,7 +293,15 @@ impl Parser<'_> {
             };
             self.at += 1;
             let first = as_set(left)?;
-            let second = as_set(self.additive()?)?;
+            let mut second = as_set(self.additive()?)?;
+            // `all real numbers except x=2`
+            if let (Expr::Set(values), Token::SetMinus, false) = (&mut second, &operator, self.parity) {
+                for value in values {
+                    if let Expr::Relation(Relation::Equal, pair) = value {
+                        *value = pair[1].clone();
+                    }
+                }
+            }
             left = Operand::from(match operator {
                 Token::Union => Expr::Union(vec![first, second]),
                 Token::Intersection => Expr::Intersection(vec![first, second]),

@@ -1,4 +1,4 @@
-# What the extension module offers to the package's own modules; people import names from `fgrpo`.
+# Interface of the extension module, for the modules of the package. Users import names from `fgrpo`.
 from collections.abc import Callable, Sequence
 from os import PathLike
 from typing import Any, Literal

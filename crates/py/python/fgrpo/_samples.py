@@ -1,4 +1,4 @@
-"""Samples of an evaluation, counted per problem, from files of several tools, arrays and data frames."""
+"""Counts of the samples of each problem, read from files of several programs, arrays and data frames."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ Format = Literal["auto", "fgrpo", "lm-eval", "lighteval", "verl"]
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Samples:
-    """The counted samples of ``P`` problems under one model.
+    """Counts of one model's samples of ``P`` problems.
 
-    n: int64 ``(P,)``, graded samples. c: int64 ``(P,)``, correct ones. problem: ``P`` names. benchmark: the ``P`` names of
-    their data sets. unscorable: int64 ``(P,)``, samples whose verifier failed; they are not in ``n``. graded: how the responses
-    of a dump were graded. question: ``P`` questions, or the prompts that contain them, by which :func:`compare` finds the same
-    problem in files of two programs; empty where they are unknown.
+    n: int64 ``(P,)``, graded samples. c: int64 ``(P,)``, correct samples. problem: ``P`` names. benchmark: ``P`` names of data
+    sets. unscorable: int64 ``(P,)``, samples whose verifier failed, which ``n`` doesn't include. graded: how the responses of a
+    dump were graded. question: ``P`` questions, or prompts that contain them, by which :func:`compare` matches problems in files
+    of two programs; empty strings if unknown.
 
     >>> Samples(n=[4, 4], c=[1, 0])
     Samples(2 problems, n 4, mean c/n 0.125)
@@ -122,7 +122,7 @@ def _of_frame(name: str, frame: Any) -> Samples:
 
 
 def _counted(rows: Iterable[tuple[str, str, bool | None]]) -> Samples:
-    """Counts samples given as (benchmark, problem, whether correct); None is unscorable."""
+    """Counts samples. Each is (benchmark, problem, whether it is correct, or None if it is unscorable)."""
     counts: dict[tuple[str, str], list[int]] = {}
     for benchmark, problem, correct in rows:
         count = counts.setdefault((str(benchmark), str(problem)), [0, 0, 0])
@@ -142,20 +142,20 @@ def read_samples(
     grade: Callable[[Sequence[str], Sequence[str]], Verdicts] | None = None,
     mode: Mode | None = None,
 ) -> Samples:
-    """Read the samples of an evaluation and count them per problem.
+    """Reads the samples of an evaluation and counts them for each problem.
 
-    path: a file, or a folder of them (``fgrpo eval``'s).
-    format: ``fgrpo`` (``samples.jsonl`` of ``fgrpo eval``; also lines ``{"problem": ..., "n": ..., "c": ...}``), ``lm-eval``
+    path: a file, or a folder of files, such as that of ``fgrpo eval``.
+    format: ``fgrpo`` (``samples.jsonl`` of ``fgrpo eval``, or lines ``{"problem": ..., "n": ..., "c": ...}``), ``lm-eval``
         (``samples_TASK_DATE.jsonl`` of ``--log_samples``), ``lighteval`` (the parquet files of ``--save-details``; needs
         pyarrow), ``verl`` (the JSON lines of ``trainer.validation_data_dir``). ``auto`` looks at the first line.
-        verl's problems are identified by their prompts, which are the same for every model, and lm-eval's by their number.
-    grade: grades responses by their reference answers.
+        Problems of verl are identified by their prompts, which are the same for every model, those of lm-eval by their ``doc_id``.
+    grade: function that grades responses by their reference answers, and returns :class:`Verdicts`.
     mode: mode of the math and SynLogic verifiers.
 
-    The last three formats store texts. verl's files of a job from ``fgrpo export`` have the verdicts of its grader, which count.
-    The scores of other programs follow other rules or are means over samples, so the texts are graded again: as multiple choice
-    for GPQA, by the instructions for IFEval, and as mathematics otherwise, in mode ``parity``. ``grade`` and ``mode`` grade the
-    responses of every dump again. The result's ``graded`` says what was done.
+    The last three formats contain responses. In verl's files of a job from ``fgrpo export`` they have verdicts, which are used.
+    The scores of other programs follow other rules or are means over samples, so their responses are graded again, in mode
+    ``parity``: as multiple choice for GPQA, by the instructions for IFEval, and as mathematics otherwise. If ``grade`` or ``mode``
+    is given, the responses of every dump are graded again. ``graded`` of the result says what was done.
     """
     path = Path(path)
     if not path.exists():

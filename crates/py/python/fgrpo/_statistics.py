@@ -23,9 +23,10 @@ def pass_at_k(n: Integer, c: Integer, k: Integer) -> float: ...
 @overload
 def pass_at_k(n: npt.ArrayLike, c: npt.ArrayLike, k: npt.ArrayLike) -> npt.NDArray[np.float64]: ...
 def pass_at_k(n, c, k):
-    """Unbiased pass@k of problems, ``1 - C(n-c, k) / C(n, k)``.
+    """Computes unbiased pass@k of problems, ``1 - C(n-c, k) / C(n, k)``.
 
-    n: samples per problem. c: correct ones. k: from 1 to ``n``. The three are broadcast; scalars give a scalar.
+    n: number of samples of each problem. c: number of correct samples. k: from 1 to ``n``. The arguments are broadcast. If all are
+    scalars, the result is a scalar.
 
     >>> pass_at_k([8, 8, 8], [0, 1, 8], 4)
     array([0. , 0.5, 1. ])
@@ -40,11 +41,11 @@ def pass_at_k(n, c, k):
 class Comparison(NamedTuple):
     """Two models' pass@k or cover@tau on one benchmark, or averaged over several, as fractions. Differences are b - a.
 
-    k: of pass@k, or None. cover: tau of cover@tau in percent, or None. p_value, interval: from the paired subsampling test, which is about these problems. holm_p_value: corrected for the number
-    of benchmarks. p_bounds: bounds of the exact p-value (None with ``monte-carlo``). All of these are None where every
-    subsample has the same difference (such as m = n). bootstrap_p_value, bootstrap_interval: from the bootstrap over problems,
-    which is about other problems of the kind. gained, lost: names of the problems that only b, or only a, ever solves.
-    verdict: the result in words.
+    k: the k of pass@k, or None. cover: the tau of cover@tau in percent, or None. p_value, interval: from the paired subsampling
+    test, which is about these problems. holm_p_value: corrected for the number of benchmarks. p_bounds: bounds of the exact
+    p-value (None with ``monte-carlo``). These four are None if every subsample has the same difference, as with m = n.
+    bootstrap_p_value, bootstrap_interval: from the bootstrap over problems, which is about other problems of the kind. gained,
+    lost: names of the problems that only b, or only a, solves in any sample. verdict: the result in words.
     """
 
     benchmark: str
@@ -68,7 +69,7 @@ class Comparison(NamedTuple):
 
 
 class Comparisons(list[Comparison]):
-    """What :func:`compare` returns: a list that prints as a table of percentages."""
+    """Result of :func:`compare`: a list that is printed as a table of percentages."""
 
     def _table(self) -> list[list[str]]:
         def interval(bounds: tuple[float, float] | None) -> str:
@@ -107,16 +108,17 @@ def compare(
     resamples: int = 10_000,
     uneven: bool = False,
 ) -> Comparisons:
-    """Is model b better than model a? The paper's paired subsampling test, and a bootstrap over problems.
+    """Compares models a and b by the paper's paired subsampling test and a bootstrap over problems.
 
-    a, b: samples of the same problems: :func:`read_samples`, a path, ``(n, c)``, a ``(P, N)`` array of 1, 0 and NaN, a frame.
-    k: one or several. cover: values of tau in percent; cover@tau, the fraction of the problems of which at least this percentage
-    of the samples is correct, is compared too. m: subsample size (default: half of the samples, at most 256; k where that is larger).
+    a, b: samples of the same problems: a result of :func:`read_samples`, a path, ``(n, c)``, a ``(P, N)`` array of 1, 0 and NaN, or a
+    data frame. k: one or several values. cover: values of tau in percent, for which cover@tau is compared too: the fraction of problems
+    for which at least this percentage of the samples is correct. m: subsample size (default: half of the samples, at most 256; or k if
+    k is larger).
     method: ``exact`` (by convolution) or ``monte-carlo`` (``iterations``, as in the paper).
-    level: confidence level. seed: for simulation and bootstrap. uneven: allow problems with different numbers of samples.
+    level: confidence level. seed: seed of the simulation and the bootstrap. uneven: allow problems with different numbers of samples.
 
-    Returns one entry per measure and benchmark, pass@k first, then the averages over benchmarks: a list that prints, and that a
-    notebook shows, as a table.
+    Returns one entry per measure and benchmark, pass@k first, then the averages over benchmarks. The list is printed, and shown in
+    notebooks, as a table.
 
     >>> import numpy as np
     >>> a, b = (np.full(50, 64), np.arange(50)), (np.full(50, 64), np.arange(50) + 8)
@@ -161,11 +163,11 @@ def _comparison(row: dict[str, Any]) -> Comparison:
 
 
 class Plan(NamedTuple):
-    """The effect of each group size on the problems, ``(S,)`` each, and a suggestion.
+    """Expected effect of ``S`` group sizes on given problems, ``(S,)`` each, and a suggestion.
 
-    active: share of groups with both correct and wrong completions. tail_miss: probability that a group is active and contains
-    nothing of the rare tail. missing_share: share of active groups that contain nothing of it. group_size, gamma: the
-    suggestion, a rule of thumb; None if no group is ever active.
+    active: fraction of groups with both correct and wrong completions. tail_miss: probability that a group is active and contains
+    no completion of the rare tail. missing_share: fraction of the active groups without a completion of the tail. group_size,
+    gamma: the suggestion, a rule of thumb, or None if no group is ever active.
     """
 
     group_sizes: npt.NDArray[np.int64]
@@ -182,9 +184,9 @@ def plan(
     group_sizes: Sequence[int] = (2, 4, 8, 16, 32, 64, 128),
     tail: float = 0.1,
 ) -> Plan:
-    """Which group size and focal gamma suit these problems and this model?
+    """Suggests a group size and focal gamma for problems and a model.
 
-    samples: as in :func:`compare`. tail: the share of a problem's correct mass that counts as its rare tail.
+    samples: as in :func:`compare`. tail: fraction of a problem's correct mass that counts as its rare tail.
 
     >>> found = plan(([64] * 3, [4, 16, 32]), group_sizes=(2, 8, 32))
     >>> found.active.round(3), found.group_size, found.gamma

@@ -16,10 +16,10 @@ def tail_miss(mu: Real, tau: Real, n: Integer) -> float: ...
 @overload
 def tail_miss(mu: npt.ArrayLike, tau: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64]: ...
 def tail_miss(mu, tau, n):
-    """Probability that a group of ``n`` is active (has correct and wrong completions) but contains nothing of a rare
+    """Probability that a group of ``n`` is active (has correct and wrong completions) but contains no completion of a rare
     subset of the correct ones, ``(1 - tau)^n - (mu - tau)^n - (1 - mu)^n``.
 
-    mu: probability of a correct completion. tau: probability of the rare subset, at most ``mu``. The three are broadcast.
+    mu: probability of a correct completion. tau: probability of the rare subset, at most ``mu``. The arguments are broadcast.
 
     >>> tail_miss(0.5, 0.1, [2, 8]).round(4)
     array([0.4   , 0.4259])
@@ -33,7 +33,8 @@ def active(mu: Real, n: Integer) -> float: ...
 @overload
 def active(mu: npt.ArrayLike, n: npt.ArrayLike) -> npt.NDArray[np.float64]: ...
 def active(mu, n):
-    """Probability that a group of ``n`` has both correct and wrong completions, ``1 - mu^n - (1 - mu)^n``; broadcast.
+    """Probability that a group of ``n`` has both correct and wrong completions, ``1 - mu^n - (1 - mu)^n``. The
+    arguments are broadcast.
 
     >>> active(0.5, 2)
     0.5
@@ -70,7 +71,7 @@ def low_lr(gamma: float) -> float:
 class Trajectory(NamedTuple):
     """A simulated policy during training, ``(R,)`` each: before the first step, every ``record_every`` steps, and at the end.
 
-    step: int64. correct_mass: float64, probability of all correct actions. retained: float64, 1 minus the share of the
+    step: int64. correct_mass: float64, total probability of the correct actions. retained: float64, 1 minus the fraction of the
     initial correct mass that correct actions have lost. entropy: float64, in nats.
     """
 
@@ -92,8 +93,8 @@ def simulate(
     anchors: int = 1,
     lr: float = 1e-2,
 ) -> Trajectory:
-    """Train the paper's categorical policy: a softmax over ``actions``, ``correct`` of them correct, ``anchors`` of these
-    likelier from the start.
+    """Trains the paper's categorical policy: a softmax over ``actions`` actions, of which ``correct`` are correct; ``anchors`` of
+    these are likelier from the start.
 
     Runs that differ only in ``gamma`` share their random numbers.
 

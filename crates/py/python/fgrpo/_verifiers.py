@@ -14,7 +14,7 @@ import numpy.typing as npt
 from . import _native
 from ._native import REFERENCE_MODE, TRAINING_MODE
 
-#: A reference answer: a text, a number, or a list of them.
+#: A reference answer: a string, a number, or a list of these.
 Gold = str | float | Sequence[str | float]
 
 Mode = Literal["parity", "strict"]
@@ -28,7 +28,7 @@ class Verdicts(NamedTuple):
     """The verdicts on ``B`` responses.
 
     code: uint8 ``(B,)``, indices into ``VERDICTS``: 0 correct, 1 wrong, 2 unparsed (no answer could be read; counts as
-        wrong), 3 unscorable (the gold can't be parsed or is too expensive by itself, or the verifier failed).
+        wrong), 3 unscorable (the reference answer can't be parsed or is too expensive, or the verifier failed).
     reason: ``B`` short codes such as ``exact`` or ``budget``.
     """
 
@@ -43,7 +43,8 @@ class Verdicts(NamedTuple):
     def rewards(
         self, correct: float = 1.0, wrong: float = 0.0, unscorable: float = float("nan")
     ) -> npt.NDArray[np.float64]:
-        """float64 ``(B,)``. Unscorable responses get NaN by default, which :func:`fgrpo.credit` leaves out."""
+        """Converts the verdicts to rewards, float64 ``(B,)``. The default for unscorable responses is NaN, which
+        :func:`fgrpo.credit` leaves out."""
         return np.array([correct, wrong, wrong, unscorable], np.float64)[self.code]
 
 
@@ -82,13 +83,13 @@ class Grade(NamedTuple):
 
 
 class Grader(_native.Grader):
-    """The graders of a training configuration: every kind of task with a data set, and each part of a mix.
+    """Graders of a training configuration, for every kind of task with a data set, and for each part of a mix.
 
-    config: a configuration file, or the name of a built-in one. folder: the folder that relative paths of the configuration start
-        from. By default it is the folder of the file if that is the configuration of a job from ``fgrpo export``, and the
-        current folder otherwise. overrides: assignments such as ``"task.verifier.mode=parity"``.
+    config: a configuration file, or the name of a built-in one. folder: the folder to which paths in the configuration are
+        relative. The default is the file's folder if the configuration is that of a job from ``fgrpo export``, and the current
+        folder otherwise. overrides: assignments such as ``"task.verifier.mode=parity"``.
 
-    Raises ``ValueError`` for a bad configuration, for tasks without a data set, and if a program that grades can't be started.
+    Raises ``ValueError`` if the configuration is invalid, the task has no data set, or a grading program can't be started.
 
     >>> grader = Grader("math.toml")  # doctest: +SKIP
     >>> grader.grade({"problem": "What is 1/2?", "answer": "1/2"}, r"\\boxed{0.5}").reward  # doctest: +SKIP
@@ -102,33 +103,33 @@ class Grader(_native.Grader):
         return super().__new__(cls, os.fspath(config), os.fspath(folder), list(overrides))
 
     def grade(self, truth: str | Mapping[str, Any], response: str, *, part: str | None = None) -> Grade:
-        """The grade of a response.
+        """Grades a response.
 
-        truth: a row of the data set, or the ``ground_truth`` of an exported job. part: the part of a mix.
+        truth: a row of the data set, or the ``ground_truth`` of an exported job. part: name of the part of a mix.
 
-        Never raises for what is in the response. Raises ``ValueError`` for an unknown part and a row without an answer.
+        Raises ``ValueError`` if the part is unknown or the row has no answer, but never because of the response.
         """
         is_row = not isinstance(truth, str)
         return Grade(*super().grade(json.dumps(truth) if is_row else truth, is_row, response, part))
 
 
 class MathProblem(_native.MathProblem):
-    """A math reference answer, parsed once, for any number of responses and from any thread.
+    """A math reference answer that is parsed once, for any number of responses. It can be used from any thread.
 
-    gold: the reference answer as data sets have it: LaTeX or plain, a worked answer that ends in a box or in ``#### 72``, a
-        number, or a list.
+    gold: the reference answer as in data sets: LaTeX or plain, a worked answer that ends in a box or in ``#### 72``, a number, or
+        a list.
     mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
-    accept_unfinished: in mode ``strict``, whether an operation that is not carried out is an answer, as ``12+17`` for 29.
-    reasoning: ``strip``: what follows the thoughts is graded, and thoughts that don't end are no answer; ``keep``: the whole
-        response is; ``OPEN,CLOSE``: as ``strip``, with other tags than ``<think>`` and ``</think>``. By default ``keep`` in mode
-        ``parity`` and ``strip`` in mode ``strict``.
+    accept_unfinished: in mode ``strict``, accept an unevaluated expression, such as ``12+17`` for 29.
+    reasoning: ``strip``: grade the text after the thoughts; a response whose thoughts don't end has no answer. ``keep``: grade the
+        whole response. ``OPEN,CLOSE``: as ``strip``, with these tags instead of ``<think>`` and ``</think>``. The default is
+        ``keep`` in mode ``parity`` and ``strip`` in mode ``strict``.
 
     >>> MathProblem("1/2").check(r"I get \\boxed{0.5}")
     Verdict(code=0, reason='exact')
     """
 
     def check(self, response: str) -> Verdict:
-        """The verdict on one response."""
+        """Grades one response."""
         return Verdict(*super().check(response))
 
 
@@ -138,7 +139,7 @@ def _known_problem(gold: Gold, mode: Mode, accept_unfinished: bool) -> MathProbl
 
 
 def problem_of(gold: Gold, mode: Mode = TRAINING_MODE, accept_unfinished: bool = False) -> MathProblem:
-    """The problem of a reference answer, for plug-ins that grade one response at a time."""
+    """Returns the problem of a reference answer, cached, for plug-ins that grade one response at a time."""
     make = _known_problem if isinstance(gold, str) else _known_problem.__wrapped__
     return make(gold, mode, accept_unfinished)
 
@@ -152,16 +153,16 @@ def verify_math(
     reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
-    """Grade answers to math problems.
+    """Grades answers to math problems.
 
-    golds: a reference answer per response (as for :class:`MathProblem`), or one text for all.
-    responses: ``B`` completions; the answer is searched in boxes, after "the answer is", in LaTeX and in plain numbers.
+    golds: a reference answer per response (as for :class:`MathProblem`), or one string for all.
+    responses: ``B`` completions. An answer is found in boxes, after "the answer is", in LaTeX and in plain numbers.
     mode: ``parity``: the verdict of math-verify 0.9.0, including its quirks; ``strict``: the mathematically correct one.
-    accept_unfinished: in mode ``strict``, whether an operation that is not carried out is an answer, as ``12+17`` for 29.
-    reasoning: what becomes of thoughts, as for :class:`MathProblem`.
+    accept_unfinished: in mode ``strict``, accept an unevaluated expression, such as ``12+17`` for 29.
+    reasoning: handling of thoughts, as for :class:`MathProblem`.
     threads: maximum number of threads (default: one per core); they end with the call.
 
-    Works in any thread, does bounded work on any text and needs no time limit.
+    Works in any thread and needs no time limit, because its work on any string is bounded.
 
     >>> verify_math(["1/2", "x+1", "3"], [r"\\boxed{0.5}", r"\\boxed{x}", "no idea"])
     Verdicts(code=array([0, 1, 2], dtype=uint8), reason=['exact', 'exact', 'none'])
@@ -179,13 +180,13 @@ def verify_choice(
     reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
-    """Grade answers to multiple-choice questions.
+    """Grades answers to multiple-choice questions.
 
-    golds: the letter of the correct option per response, or one for all.
-    options: the options as shown, per response; without them only letters are recognised.
-    match: ``letter``: the last box contains only the letter; ``letter-or-content``: also ``B.``, ``option B`` or the
-        option's own words.
-    reasoning: what becomes of thoughts, as for :class:`MathProblem`; by default ``strip``.
+    golds: the letter of the correct option per response, or one letter for all.
+    options: the options as shown, per response. Without them only letters are recognised.
+    match: ``letter``: the last box contains only the letter; ``letter-or-content``: also ``B.``, ``option B`` or the words of the
+        option.
+    reasoning: handling of thoughts, as for :class:`MathProblem`; the default is ``strip``.
 
     >>> verify_choice("B", [r"\\boxed{B}", r"\\boxed{A}"]).correct
     array([ True, False])
@@ -203,11 +204,11 @@ def verify_ifeval(
     reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
-    """Grade whether responses follow all instructions of their prompt, strictly, as IFEval's own checkers do.
+    """Grades whether responses follow all instructions of their prompt, by the strict rules of IFEval.
 
     instructions: the names of the instructions per response (``instruction_id_list``).
     arguments: the arguments of each instruction per response (``kwargs``).
-    reasoning: what becomes of thoughts, as for :class:`MathProblem`; by default ``strip``.
+    reasoning: handling of thoughts, as for :class:`MathProblem`; the default is ``strip``.
 
     >>> verify_ifeval([["punctuation:no_comma"]] * 2, [[{}]] * 2, ["No comma here.", "One, here."]).correct
     array([ True, False])
@@ -230,12 +231,12 @@ def verify_synlogic(
     reasoning: str | None = None,
     threads: int | None = None,
 ) -> Verdicts:
-    """Grade answers to SynLogic's puzzles.
+    """Grades answers to SynLogic's puzzles.
 
-    tasks: the task's name per response, or one for all.
+    tasks: the name of the task per response, or one name for all.
     game_data: the problem's ``game_data_str`` per response.
-    format_gate: require ``<think>...</think>...<answer>...</answer>``; without it the response is the answer.
-    reasoning: what becomes of thoughts, as for :class:`MathProblem`.
+    format_gate: require ``<think>...</think>...<answer>...</answer>``. Without it the whole response is the answer.
+    reasoning: handling of thoughts, as for :class:`MathProblem`.
 
     If a problem can't be parsed, its responses are unscorable, with the reason.
 

@@ -1,4 +1,4 @@
-"""Environments of OpenEnv servers as environments of ``fgrpo.train`` and ``fgrpo.play``. Needs the package ``openenv``.
+"""Environments on OpenEnv servers, for ``fgrpo.train`` and ``fgrpo.play``. Requires the package ``openenv``.
 
 ``environment = fgrpo.openenv.environment("http://localhost:8000")`` in ``env.py``, then ``task.environment = "env.py:environment"``.
 """
@@ -14,21 +14,21 @@ from openenv.core import GenericEnvClient
 
 from ._environment import tool_method
 
-HIDDEN = {"metadata", "done", "reward"}  # fields of every observation that aren't for the policy
+HIDDEN = {"metadata", "done", "reward"}  # fields of observations that the policy doesn't get
 
 
 def environment(url: str, tool: str = "act", timeout: float = 60.0) -> type:
-    """A class whose instances are sessions of the OpenEnv server at ``url``.
+    """Returns a class whose instances are sessions of the OpenEnv server at ``url``.
 
-    A server with MCP tools (``CallToolAction``) offers them to the policy. Any other server offers one tool, called ``tool``, whose
-    arguments are the fields of its action. The columns of a row but ``prompt`` are passed to the server's ``reset``. The text of an
-    observation is its only field if that is a text, else its fields as JSON.
+    If the server has MCP tools (``CallToolAction``), the policy gets them. Otherwise it gets one tool, called ``tool``, whose
+    arguments are the fields of the server's action. All columns of a row except ``prompt`` are passed to the server's ``reset``. An
+    observation with a single field that is a string becomes that string; any other observation becomes JSON.
 
     The reward of an episode is the sum of the rewards of its steps: 0 if it has no step, unscorable if no step has a reward. After the
     step that ends the episode (``done``) every call is answered with an error.
 
-    timeout: seconds until the server must have answered a message.
-    Raises ``OSError`` if the server doesn't answer, ``ValueError`` if the name of a tool is ``reset`` or a name of a reward.
+    timeout: maximum time for the server's answer to a message, in seconds.
+    Raises ``OSError`` if the server doesn't answer, and ``ValueError`` if a tool is named ``reset``, ``reward`` or ``get_reward``.
     """
     with urllib.request.urlopen(f"{url.rstrip('/')}/schema", timeout=timeout) as answer:
         action = json.load(answer)["action"]

@@ -5,7 +5,7 @@ In the script that starts the training, before it starts::
     import fgrpo.rllm
     fgrpo.rllm.register(gamma=0.5)
 
-and then ``rllm.algorithm.adv_estimator=fgrpo``, or the name in ``traj_group_adv_estimator_map`` for one role.
+Then set ``rllm.algorithm.adv_estimator=fgrpo``, or use the name in ``traj_group_adv_estimator_map`` for one role.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from ._native import FOCAL_GAMMA
 
 try:
     from rllm.trainer.algorithms.advantage import register_rllm_adv_estimator
-except ImportError:  # before its move
+except ImportError:  # older versions of rLLM
     from rllm.experimental.common.advantage import register_rllm_adv_estimator
 
 
 def register(name: str = "fgrpo", *, gamma: float = FOCAL_GAMMA, **settings: Any) -> None:
     """Registers the estimator ``name``, with the settings of :func:`fgrpo.credit`, such as ``estimator``.
 
-    rLLM calls it with a list of arrays: the rewards of each group of trajectories. It returns advantages and returns of the same
-    shapes. A NaN reward is unscorable and gets 0, and so does a group with a single trajectory.
+    rLLM calls the estimator with a list of arrays, the rewards of each group of trajectories. It returns advantages and returns of the
+    same shapes. A NaN reward is unscorable. Its trajectory gets advantage 0, and so does the trajectory of a group of one.
     """
 
     @register_rllm_adv_estimator(name)

@@ -5,7 +5,7 @@ In the script that starts the training, before it starts::
     import fgrpo.skyrl
     fgrpo.skyrl.register(gamma=0.5)
 
-and then ``trainer.algorithm.advantage_estimator=fgrpo``.
+Then set ``trainer.algorithm.advantage_estimator=fgrpo``.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from ._native import FOCAL_GAMMA
 def register(name: str = "fgrpo", *, gamma: float = FOCAL_GAMMA, **settings: Any) -> None:
     """Registers the estimator ``name``, with the settings of :func:`fgrpo.credit`, such as ``estimator``.
 
-    SkyRL calls it with ``token_level_rewards`` and ``response_mask``, ``(B, T)``, and ``index``, the prompt of each row. A row
-    with a NaN reward is unscorable: it is left out of its group and gets 0. A group with a single row gets 0 too.
+    SkyRL calls the estimator with ``token_level_rewards`` and ``response_mask``, ``(B, T)``, and ``index``, the prompt of each row.
+    A row with a NaN reward is unscorable: it is left out of its group and gets 0. The row of a group of one gets 0 too.
     """
 
     @register_advantage_estimator(name)

@@ -1,8 +1,8 @@
 """F-GRPO for slime.
 
 ``--custom-reward-post-process-path fgrpo.slime.post_process_rewards`` multiplies slime's GRPO advantages by the focal
-weight; ``--custom-rm-path fgrpo.slime.math_reward`` is the math verifier (strict). gamma comes from the environment variable
-``FGRPO_FOCAL_GAMMA`` (default 0.5), or from ``args.focal_gamma`` if a custom argument adds it.
+weight; ``--custom-rm-path fgrpo.slime.math_reward`` is the math verifier (mode ``strict``). The environment variable
+``FGRPO_FOCAL_GAMMA`` sets gamma (default 0.5), or ``args.focal_gamma`` if you add this custom argument.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from ._verifiers import problem_of
 
 
 def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
-    """Raw rewards and focal-weighted group advantages, one per sample, in order.
+    """Returns the raw rewards and the focal-weighted advantages of the samples, in order.
 
     Samples are grouped by ``group_index``. The estimator is slime's: reward minus the group's mean, divided by the standard
-    deviation with ``--grpo-std-normalization``. NaN rewards are left out of their group.
+    deviation with ``--grpo-std-normalization``. Samples with a NaN reward are left out of their group.
     """
     raw = [sample.get_reward_value(args) for sample in samples]
     found = credit(
@@ -32,5 +32,5 @@ def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], li
 
 
 async def math_reward(args: Any, sample: Any, **_: Any) -> float:
-    """1 for a correct answer to ``sample.label``, 0 for a wrong one, NaN if the verifier failed."""
+    """Grades a sample by ``sample.label``: 1 if it is correct, 0 if it is wrong, NaN if the verifier failed."""
     return (1.0, 0.0, 0.0, float("nan"))[problem_of(sample.label).check(sample.response).code]

@@ -23,19 +23,19 @@ from ._verifiers import Gold, Mode
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-#: Whether this TRL leaves completions without a reward out of their group; before 1.6 it gave them the reward 0.
+#: Whether TRL leaves completions without a reward out of their group. Before version 1.6 it gave them the reward 0.
 LEAVES_OUT = tuple(int(part) for part in trl.__version__.split(".")[:2]) >= (1, 6)
 
 
 class Focal:
-    """Multiplies a TRL trainer's advantages by the focal weight of their group. A mix-in; put it first among the bases.
+    """Mix-in that multiplies a TRL trainer's advantages by the focal weight of their group. Put it first among the bases.
 
-    focal_gamma: exponent; 0 gives the plain trainer, bit for bit. reward_correct, reward_wrong: the summed rewards of a correct
-    and of a wrong completion. reward_threshold: lowest sum of a correct completion, for rewards with other values.
-    correct_by: name of the reward function that decides correctness; the others then don't affect the weight.
+    focal_gamma: exponent; 0 gives the plain trainer, bit for bit. reward_correct, reward_wrong: sum of the rewards of a correct
+    and of a wrong completion. reward_threshold: lowest sum that counts as correct, for rewards with other values. correct_by: name
+    of the reward function that decides correctness; the other rewards then don't affect the weight.
 
     Logs ``focal_weight``, ``success_rate`` and the unbiased ``pass@k`` (k = 1, 2, 4 .. the group's size) as means over the
-    groups. Groups may be split across processes. A trainer class without the two methods below is refused.
+    groups. Groups may be split across processes. Raises ``TypeError`` for a trainer class without the two methods below.
     """
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -66,18 +66,18 @@ class Focal:
         self._meaning = {"correct": reward_correct, "wrong": reward_wrong, "threshold": reward_threshold}
         self._correct_by = correct_by
         self._gathered: torch.Tensor | None = None
-        credit(np.zeros((0, 2)), gamma=focal_gamma, **self._meaning)  # refuses bad settings before a model is loaded
+        credit(np.zeros((0, 2)), gamma=focal_gamma, **self._meaning)  # raises an error for bad settings before a model is loaded
         super().__init__(*args, **kwargs)
         if correct_by is not None and correct_by not in self.reward_func_names:
             raise ValueError(f"correct_by: expected one of {list(self.reward_func_names)}, found {correct_by!r}")
 
     def _calculate_rewards(self, inputs: Any, prompts: Any, completions: Any, completion_ids_list: Any) -> torch.Tensor:
-        # (rows of all processes, reward functions), group by group. A callback or a reward function sees only its own process.
+        # (rows of all processes, reward functions), group by group. Callbacks and reward functions only get the rows of one process.
         found = super()._calculate_rewards(inputs, prompts, completions, completion_ids_list)
         if not LEAVES_OUT and bool(found.isnan().all(dim=1).any()):
             raise ValueError(
-                f"{type(self).__name__}: found a completion for which every reward function returned None; TRL {trl.__version__} "
-                "counts it as a reward of 0. Wanted TRL 1.6 or later, which leaves it out of its group"
+                f"{type(self).__name__}: every reward function returned None for a completion, and TRL {trl.__version__} would give it "
+                "a reward of 0. Use TRL 1.6 or later, which leaves it out of its group"
             )
         if self._correct_by is not None:
             self._gathered = found[:, self.reward_func_names.index(self._correct_by)]
@@ -112,7 +112,7 @@ class Focal:
         return output
 
     def _relog(self, weight: list[float]) -> None:
-        """Corrects the advantages that the base class has just logged for its table of completions."""
+        """Weights the advantages that the base class has just logged for its table of completions."""
         logged = self._logs["advantages"]
         count = min(len(weight), len(logged))
         last = [logged.pop() for _ in range(count)][::-1]
@@ -120,7 +120,7 @@ class Focal:
 
 
 def _metrics(found: Credit, scored: np.ndarray) -> dict[str, float]:
-    """Means over the groups. scored: the number of completions with a reward in each group."""
+    """Computes means over the groups. scored: number of completions with a reward in each group."""
     metrics = {"focal_weight": float(found.focal_weight.mean())}
     known = ~np.isnan(found.success_rate)
     n, rate = scored[known], found.success_rate[known]
@@ -134,20 +134,20 @@ def _metrics(found: Credit, scored: np.ndarray) -> dict[str, float]:
 
 
 class FGRPOTrainer(Focal, trl.GRPOTrainer):
-    """TRL's ``GRPOTrainer`` with the focal weight. Takes its arguments and those of :class:`Focal`."""
+    """TRL's ``GRPOTrainer`` with the focal weight, with the arguments of both ``GRPOTrainer`` and :class:`Focal`."""
 
 
 class FRLOOTrainer(Focal, trl.RLOOTrainer):
-    """TRL's ``RLOOTrainer`` with the focal weight. Takes its arguments and those of :class:`Focal`."""
+    """TRL's ``RLOOTrainer`` with the focal weight, with the arguments of both ``RLOOTrainer`` and :class:`Focal`."""
 
 
 def _texts(completions: Sequence[Any]) -> list[str]:
-    """The last text of each completion, which is a string, or a list of messages for conversational data sets."""
+    """Returns the last message of each completion as a string. A completion is a string, or a list of messages for conversational data."""
     return [c if isinstance(c, str) else str(c[-1]["content"]) for c in completions]
 
 
 def _rewards(verdicts: Verdicts, name: str, log_metric: Callable[[str, float], None] | None) -> list[float | None]:
-    """1 and 0, or None if the verifier failed; TRL leaves such a completion out of its group."""
+    """Converts verdicts to 1, 0, or None if the verifier failed; TRL leaves such a completion out of its group."""
     if log_metric is not None and len(verdicts.code):
         log_metric(f"{name}/unparsed", float((verdicts.code == 2).mean()))
         log_metric(f"{name}/unscorable", float((verdicts.code == 3).mean()))
@@ -163,7 +163,7 @@ def math_reward(
     accept_unfinished: bool = False,
     **_: Any,
 ) -> list[float | None]:
-    """Mathematics. The reference answers are in the column ``solution`` or ``answer``; the rest as in ``verify_math``."""
+    """Grades mathematics. Columns: ``solution`` or ``answer``, the reference answer; the other arguments as in ``verify_math``."""
     golds = solution if solution is not None else answer
     if golds is None:
         raise ValueError("math_reward: the reference answers are missing; expected a column solution or answer")
@@ -178,7 +178,7 @@ def choice_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **_: Any,
 ) -> list[float | None]:
-    """Multiple choice. Columns: ``solution`` (the letter) and optionally ``options``."""
+    """Grades multiple choice. Columns: ``solution`` (the letter) and optionally ``options``."""
     return _rewards(verify_choice(solution, _texts(completions), options=options), "choice", log_metric)
 
 
@@ -189,7 +189,7 @@ def ifeval_reward(
     log_metric: Callable[[str, float], None] | None = None,
     **_: Any,
 ) -> list[float | None]:
-    """Instruction following. Columns: ``instruction_id_list`` and ``kwargs``, as in Google's data set."""
+    """Grades instruction following. Columns: ``instruction_id_list`` and ``kwargs``, as in Google's data set."""
     return _rewards(verify_ifeval(instruction_id_list, kwargs, _texts(completions)), "ifeval", log_metric)
 
 
@@ -201,5 +201,5 @@ def synlogic_reward(
     mode: Mode = TRAINING_MODE,
     **_: Any,
 ) -> list[float | None]:
-    """SynLogic's puzzles. Columns: ``task`` and ``game_data_str``; ``mode`` as in ``verify_synlogic``."""
+    """Grades SynLogic's puzzles. Columns: ``task`` and ``game_data_str``; ``mode`` as in ``verify_synlogic``."""
     return _rewards(verify_synlogic(task, game_data_str, _texts(completions), mode=mode), "synlogic", log_metric)

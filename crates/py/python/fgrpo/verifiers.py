@@ -1,5 +1,5 @@
-"""Environments of ``verifiers`` as environments of ``fgrpo.train`` and ``fgrpo.play``, and the math verifier (strict) as a reward of
-``verifiers`` and prime-rl.
+"""Environments of the package ``verifiers`` for ``fgrpo.train`` and ``fgrpo.play``, and the math verifier (mode ``strict``) as a reward
+for ``verifiers`` and prime-rl.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from ._verifiers import problem_of
 
 
 async def math_reward(task: Any, trace: Any) -> float:
-    """1 if the last reply has the answer of the task (``task.answer``), 0 if not.
+    """Grades the last reply by the reference answer ``task.answer``: 1 or 0.
 
-    By import path: ``rewards = {"math": {"fn": "fgrpo.verifiers:math_reward", "weight": 1.0}}``. A reward function sees no groups, so
-    it can't apply the focal weight. Raises ``RuntimeError`` if the verifier failed; ``verifiers`` records it as the task's error and not
-    as a score.
+    Configure it by its import path: ``rewards = {"math": {"fn": "fgrpo.verifiers:math_reward", "weight": 1.0}}``. A reward function
+    doesn't know the groups, so it can't apply the focal weight. Raises ``RuntimeError`` if the verifier failed, which ``verifiers``
+    records as an error of the task and not as a score.
     """
     verdict = problem_of(task.answer).check(trace.last_reply)
     if verdict.verdict == "unscorable":
@@ -26,20 +26,20 @@ async def math_reward(task: Any, trace: Any) -> float:
 
 
 def rows(env: Any, held_out: bool = False) -> list[dict[str, Any]]:
-    """The rows of an environment of ``verifiers`` 0.4, with the conversation that begins an episode in ``prompt``.
+    """Returns the rows of an environment of ``verifiers`` 0.4. ``prompt`` has the conversation that begins an episode.
 
-    held_out: the rows of its evaluation data set.
+    held_out: return the rows of the evaluation data set.
     """
     return [dict(row) for row in (env.get_eval_dataset() if held_out else env.get_dataset())]
 
 
 def environment(env: Any) -> type:
-    """The class that plays a ``SingleTurnEnv`` or ``ToolEnv`` of ``verifiers`` 0.4 (``vf.load_environment(...)``) from its :func:`rows`.
+    """Returns a class that plays a ``SingleTurnEnv`` or ``ToolEnv`` of ``verifiers`` 0.4 (``vf.load_environment(...)``) on its :func:`rows`.
 
-    Its tools are the policy's. The reward of an episode is the weighted sum of the rubric's reward functions. An exception of one makes the
-    episode unscorable; ``verifiers`` counts it as 0. Functions of weight 0 aren't called.
+    The policy gets the environment's tools. The reward of an episode is the weighted sum of the rubric's reward functions. If one raises
+    an exception, the episode is unscorable; ``verifiers`` counts it as 0. Functions with weight 0 aren't called.
 
-    Raises ``TypeError`` for an environment with turns of its own, and for rewards of whole groups.
+    Raises ``TypeError`` for an environment that answers turns itself, and for a rubric with rewards of whole groups.
     """
     from verifiers.legacy import SingleTurnEnv, ToolEnv
 

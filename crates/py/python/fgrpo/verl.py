@@ -1,12 +1,13 @@
 """F-GRPO for verl: the advantage estimator ``fgrpo`` and the reward function ``compute_score``.
 
-verl (0.9 and later) imports this module by itself once the wheel is installed, so you only set
-``algorithm.adv_estimator=fgrpo``. For older versions set ``VERL_USE_EXTERNAL_MODULES=fgrpo.verl``. The keys, all under
-``+algorithm.``:
+verl 0.9 and later imports this module by itself if the wheel is installed, so you only set
+``algorithm.adv_estimator=fgrpo``. For older versions set ``VERL_USE_EXTERNAL_MODULES=fgrpo.verl``. The keys with their defaults,
+all under ``+algorithm.``:
 
-``focal_gamma`` (0.5), ``focal_estimator`` (``grpo``, or ``dr_grpo`` with ``norm_adv_by_std_in_grpo=False``; also any other of
-``fgrpo.credit``, with settings as a table: ``{kind: power, a: 0.5, b: 0.5}``), ``focal_k`` (for ``pkpo``), ``reward_correct`` (1.0), ``reward_wrong`` (0.0), ``reward_threshold``
-(none), ``focal_shaping`` (none, ``ha_dw``; ``unlikely``, ``smoothing`` and the estimator ``ucpo`` need a verl that passes ``batch`` to estimators).
+``focal_gamma`` (0.5), ``focal_estimator`` (``grpo``, or ``dr_grpo`` with ``norm_adv_by_std_in_grpo=False``; any other of
+``fgrpo.credit`` works too, with settings as a table: ``{kind: power, a: 0.5, b: 0.5}``), ``focal_k`` (for ``pkpo``),
+``reward_correct`` (1.0), ``reward_wrong`` (0.0), ``reward_threshold`` (none), ``focal_shaping`` (none; ``ha_dw``, or ``unlikely`` and
+``smoothing``, which, like the estimator ``ucpo``, need a version of verl that passes ``batch`` to estimators).
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ except Exception as error:
     raise
 
 
-#: The keys of ``algorithm`` that are ours.
+#: Our keys of ``algorithm``.
 KEYS = (
     "focal_gamma",
     "focal_estimator",
@@ -53,11 +54,11 @@ def fgrpo(
     batch: Any = None,
     **_: Any,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Focal-weighted group advantages.
+    """Computes focal-weighted group advantages.
 
-    token_level_rewards, response_mask: ``(B, T)``. index: ``(B,)``, the prompt of each row. Returns advantages and returns,
-    ``(B, T)`` and equal. A row with a NaN reward is unscorable: it is left out of its group and gets 0. A group with a single
-    row gets 0 too.
+    token_level_rewards, response_mask: ``(B, T)``. index: ``(B,)``, the prompt of each row. Returns advantages and returns, which
+    are equal, ``(B, T)``. A row with a NaN reward is unscorable: it is left out of its group and gets 0. The row of a group of one
+    gets 0 too.
     """
 
     def setting(name: str, default: Any) -> Any:
@@ -110,7 +111,7 @@ def _mean_logp(batch: Any, response_mask: torch.Tensor) -> np.ndarray:
 
 
 def _refuse(keys: Iterable[str], known: Iterable[str], where: str, ours: Callable[[str], bool]) -> None:
-    """Refuses keys that are meant for us and that we don't know."""
+    """Raises ``ValueError`` for an unknown key that is ``ours`` or nearly equal to a known one."""
     for key in keys:
         if key in known:
             continue
@@ -134,13 +135,14 @@ def compute_score(
     unscorable: float = 0.0,
     **others: Any,
 ) -> dict[str, float]:
-    """The reward of one response, for ``reward.custom_reward_function.path=pkg://fgrpo.verl`` and ``.name=compute_score``.
+    """Grades one response, for ``reward.custom_reward_function.path=pkg://fgrpo.verl`` and ``.name=compute_score``.
 
-    The keywords are set by ``+reward.custom_reward_function.reward_kwargs.KEY=VALUE``. ``verifier``: ``math`` or ``choice``
-    (``ground_truth`` is the answer or the letter). ``mode``: ``strict`` or
-    ``parity`` (math-verify's verdicts); ``accept_unfinished`` as in ``verify_math``. ``unscorable=nan`` is for the estimator ``fgrpo``, which leaves such a
-    row out of its group. Any other estimator would spread the NaN, so the default is 0. ``acc``, ``unparsed`` and ``unscorable``
-    are 0 or 1 and appear in verl's metrics. verl passes further keywords of its own; one that is nearly ours is refused.
+    Set the keywords by ``+reward.custom_reward_function.reward_kwargs.KEY=VALUE``. ``verifier``: ``math`` or ``choice``
+    (``ground_truth`` is the answer or the letter). ``mode``: ``strict`` or ``parity`` (math-verify's verdicts).
+    ``accept_unfinished``: as in ``verify_math``. ``unscorable``: the reward if the verifier failed; ``nan`` is for the estimator
+    ``fgrpo``, which leaves such a row out of its group. Any other estimator would spread the NaN, so the default is 0. ``acc``,
+    ``unparsed`` and ``unscorable`` in the result are 0 or 1 and appear in verl's metrics. verl passes other keywords too; one that
+    is nearly equal to one of ours is an error.
     """
     _refuse(others, ("verifier", "mode", "accept_unfinished", "correct", "wrong", "unscorable"), "reward_kwargs.", lambda key: False)
     if verifier == "math":

@@ -9,12 +9,12 @@ from lm_eval.api.registry import register_filter
 
 import fgrpo
 
-#: Values of k; those above the number of samples aren't reported.
+#: Values of k. Values above the number of samples aren't reported.
 KS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
 def process_results(doc: dict, results: list) -> dict[str, Any]:
-    """Unbiased pass@k of one problem from all its samples (``repeats``); unscorable ones are left out of n."""
+    """Computes unbiased pass@k of one problem from its samples (``repeats``). Unscorable samples don't count in n."""
     samples = results[0] if isinstance(results[0], list) else results
     verdicts = fgrpo.verify_math([doc["answer"]] * len(samples), samples)
     n, c = int((verdicts.code != 3).sum()), int(verdicts.correct.sum())
@@ -24,7 +24,7 @@ def process_results(doc: dict, results: list) -> dict[str, Any]:
 
 @register_filter("fgrpo_all")
 class AllSamples(Filter):
-    """Passes on all samples of a problem; lm-eval's own filters take the first, or a number that must be known."""
+    """Returns all samples of a problem. lm-eval's filters return the first, or a number that must be configured."""
 
     def apply(self, resps: Any, docs: Any) -> Any:
         return map(list, resps)

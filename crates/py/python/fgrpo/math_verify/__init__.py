@@ -1,7 +1,7 @@
-"""math-verify's names on our verifier: change ``from math_verify import ...`` to ``from fgrpo.math_verify import ...``.
+"""Our verifier with math-verify's names: change ``from math_verify import ...`` to ``from fgrpo.math_verify import ...``.
 
 The verdicts are math-verify 0.9's (docs/parity.md has the differences). Calls work in every thread and process, need no
-signals and no time limits, and what :func:`parse` returns can be pickled. For code that can't be edited, call
+signals and no time limits, and results of :func:`parse` can be pickled. For code that can't be edited, call
 :func:`install` before it imports math_verify.
 
 >>> gold, answer = parse("$\\\\frac{1}{2}$"), parse("The answer is 0.5")
@@ -31,7 +31,7 @@ from .parser import (
     parse,
 )
 
-#: math-verify's second name for it.
+#: Second name in math-verify.
 LatexNormalizationConfig = NormalizationConfig
 
 __all__ = [
@@ -51,10 +51,10 @@ __all__ = [
 
 
 def install() -> None:
-    """Let ``import math_verify`` find this module, in this process.
+    """Makes ``import math_verify`` find this module, in this process.
 
-    Modules that have already imported names from math-verify keep them, so call it first. Where latex2sympy2_extended isn't
-    installed, its ``NormalizationConfig`` is provided too.
+    Modules that have already imported names from math-verify keep them, so call this function first. If latex2sympy2_extended
+    isn't installed, its ``NormalizationConfig`` is provided too.
     """
     this = sys.modules[__name__]
     if sys.modules.get("math_verify", this) is not this:

@@ -2,4 +2,4 @@
 
 
 class TimeoutException(BaseException):
-    """Raised with ``raise_on_error=True`` for a text or a comparison that is too expensive. No clock is involved."""
+    """Raised with ``raise_on_error=True`` if a string or a comparison is too expensive. No time is measured."""

@@ -20,14 +20,14 @@ def verify(
     timeout_seconds: int | None = 5,
     raise_on_error: bool = False,
 ) -> bool:
-    """Whether some value of ``target`` equals some value of ``gold``; both are results of :func:`parse` or items of them.
+    """Whether any value of ``target`` equals any value of ``gold``. Both are results of :func:`parse` or items of results.
 
-    float_rounding: decimals to which a decimal is compared. strict: whether variables must have the same names and a set
-    differs from a tuple. allow_set_relation_comp: whether an inequality in ``target`` may equal a set. numeric_precision and
-    timeout_seconds: ignored; values are compared exactly or to enough digits, and the work is bounded. raise_on_error: raise
-    ``TimeoutException`` for a comparison that is too expensive, instead of counting it as different.
+    float_rounding: number of decimals to which decimal numbers are compared. strict: whether variables must have the same names
+    and a set differs from a tuple. allow_set_relation_comp: whether an inequality in ``target`` may equal a set.
+    numeric_precision, timeout_seconds: ignored, because values are compared exactly or to enough digits, and the work is bounded.
+    raise_on_error: raise ``TimeoutException`` if a comparison is too expensive, instead of returning False.
 
-    SymPy expressions are compared too. Anything else raises ``TypeError``.
+    SymPy expressions are accepted too. Other types raise ``TypeError``.
 
     >>> verify(parse("1/2"), parse(r"$\\frac{2}{4}$"))
     True

@@ -1,4 +1,4 @@
-"""A metric over texts, with the names of math-verify 0.9."""
+"""A metric over strings, with the names of math-verify 0.9."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ def math_metric(
     aggregation_function: Callable[[list[float]], float] = max,
     precision: int = 6,
 ) -> Callable[[list[str], list[str]], tuple[float, tuple[list[str], list[str]] | None]]:
-    """A function of golds and predictions that returns the aggregated score and the texts of all parsed answers.
+    """Returns a function of golds and predictions, which returns the aggregated score and all parsed answers as strings.
 
-    A prediction scores 1 if it equals some gold, else 0. A gold without an answer raises ``ValueError``.
+    A prediction scores 1 if it equals any gold, and 0 otherwise. A gold without an answer raises ``ValueError``.
     """
 
     def score(golds: list[str], predictions: list[str]) -> tuple[float, tuple[list[str], list[str]] | None]:

@@ -1,4 +1,4 @@
-"""Finding and parsing the answer in a text, with the names of math-verify 0.9."""
+"""Finds and parses the answer in a string, with the names of math-verify 0.9."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class NormalizationConfig:
-    """How LaTeX is tidied. ``equations``: a chain ``a = b = c`` is its last part. The other normalisations are always done."""
+    """Normalization of LaTeX. ``equations``: take the last part of a chain ``a = b = c``. The other normalizations are always applied."""
 
     basic_latex: bool = True
     units: bool = False
@@ -30,8 +30,8 @@ class NormalizationConfig:
 class LatexExtractionConfig:
     """Boxes and LaTeX between delimiters.
 
-    try_extract_without_anchor: whether LaTeX counts without "answer" or a box before it. boxed_match_priority: 0 is before
-    everything else, 50 with "final answer is", negative: boxes don't count.
+    try_extract_without_anchor: whether LaTeX counts if neither "answer" nor a box precedes it. boxed_match_priority: 0 reads boxes
+    first, 50 like "final answer is"; with a negative value boxes don't count.
     """
 
     try_extract_without_anchor: bool = True
@@ -50,7 +50,7 @@ class ExprExtractionConfig:
 
 @dataclass(frozen=True)
 class StringExtractionConfig:
-    """One of some words, such as the letters of options, which is made lower-case if ``lowercase``."""
+    """One of these strings, such as the letters of options. With ``lowercase`` the answer is converted to lower case."""
 
     strings: tuple[str, ...] = ("A", "B", "C", "D")
     try_extract_without_anchor: bool = True
@@ -66,7 +66,7 @@ def _extraction(targets: tuple[tuple, ...]) -> MathExtraction:
 
 
 def _target(config: ExtractionTarget) -> tuple:
-    # By attributes, for configurations of math-verify's own classes.
+    # Checks attributes instead of types, because the configuration may have math-verify's classes.
     bare = bool(config.try_extract_without_anchor)
     if hasattr(config, "strings"):
         return bare, tuple(config.strings), bool(config.lowercase)
@@ -84,11 +84,12 @@ def parse(
     parsing_timeout: int | None = 5,
     raise_on_error: bool = False,
 ) -> list[Value | str]:
-    """The answer in a text: its value, if some candidate could be parsed, then the text of the first candidate.
+    """Finds the answer in a string. Returns its value, if any candidate can be parsed, and the string of the first candidate.
 
-    extraction_config: what is searched. fallback_mode: ``no_fallback`` leaves the text out. extraction_mode: ``first_match``
-    gives up if the first candidate can't be parsed. parsing_timeout: ignored; the work is bounded. raise_on_error: raise
-    ``TimeoutException`` for an answer that is too expensive and ``TypeError`` for what is no text, instead of returning ``[]``.
+    extraction_config: the kinds of answers to find. fallback_mode: ``no_fallback`` leaves the string out. extraction_mode:
+    ``first_match`` gives up if the first candidate can't be parsed. parsing_timeout: ignored, because the work is bounded.
+    raise_on_error: raise ``TimeoutException`` if the answer is too expensive, and ``TypeError`` if ``pred`` isn't a string, instead of
+    returning ``[]``.
 
     >>> parse(r"so it is $\\frac{1}{2}$")
     [Value(1/2), '\\\\frac{1}{2}']

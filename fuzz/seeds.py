@@ -1,4 +1,4 @@
-"""Seed corpora for the fuzz targets, from this project's own cases and, where FGRPO_PARITY_DATA is set, the public ones.
+"""Writes seed corpora for the fuzz targets, from this project's cases and, if FGRPO_PARITY_DATA is set, from public corpora.
 
     python3 fuzz/seeds.py [OUT]        # OUT/TARGET/NUMBER, by default fuzz/seeds
 """
@@ -10,23 +10,23 @@ import sys
 
 ROOT = pathlib.Path(__file__).parent.parent
 FIXTURES = ROOT / "crates/verify/tests/fixtures"
-EACH = 600  # seeds of one target from one file
+EACH = 600  # number of seeds of one target from one file
 
 
 def rows(path, wanted=EACH):
-    """Evenly spread rows of a file of JSON lines."""
+    """Returns evenly spread rows of a file of JSON lines."""
     lines = [line for line in path.read_text().splitlines() if line.startswith("{")]
     return [json.loads(line) for line in lines[:: max(1, len(lines) // wanted)]]
 
 
 def corpora():
-    """(target, bytes) pairs."""
+    """Yields (target, bytes) pairs."""
     data = os.environ.get("FGRPO_PARITY_DATA")
     public = pathlib.Path(data) / "verifiers" if data else None
 
-    # The targets count tasks as the crate does, in alphabetical order.
+    # The targets number tasks in alphabetical order, as the crate does.
     tasks = sorted({row["task"] for row in rows(FIXTURES / "synlogic.jsonl", 10**9) if "task" in row})
-    # Answers that say nothing, or too much, against golds of every kind.
+    # Empty answers, and answers that contain too much, for golds of every kind.
     math = [FIXTURES / "math.jsonl", FIXTURES / "math_empty.jsonl"]
     synlogic = [FIXTURES / "synlogic.jsonl"]
     ifeval = [FIXTURES / "ifeval.jsonl"]

@@ -1,9 +1,9 @@
-"""Whether conversations are rendered as transformers renders them, by every chat template in TRL's wheel.
+"""Compares rendered conversations with transformers, for every chat template in TRL's wheel.
 
     pip install ./crates/py transformers trl
     python peers/chat_templates.py --model FOLDER      # any model: only its tokenizer is used
 
-With and without tools, thoughts, calls and their answers. A conversation that a template refuses must be refused by both.
+The conversations are with and without tools, thoughts, calls and their answers. If a template rejects a conversation, both must reject it.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Checks that decoder.py computes what transformers does, on the golden checkpoints, before anything is timed."""
+"""Checks decoder.py against transformers on the golden checkpoints, before anything is timed."""
 
 import json
 import pathlib

@@ -1,6 +1,6 @@
-"""A decoder in PyTorch as a competent user writes it for a CPU: fused projections, SDPA with grouped heads, a preallocated KV cache.
+"""A decoder in PyTorch as an experienced user would write it for a CPU: fused projections, SDPA with grouped heads, a preallocated KV cache.
 
-The same arithmetic as Hugging Face's Qwen2, Qwen3 and Llama (see check.py). Shapes: B rows, T tokens, H heads, K KV heads, E head size.
+It computes the same as Hugging Face's Qwen2, Qwen3 and Llama (see check.py). Shapes: B rows, T tokens, H heads, K KV heads, E head size.
 """
 
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ class Layer(nn.Module):
             self.k_norm = nn.RMSNorm(c.head_dim, c.rms_norm_eps)
 
     def project(self, x, rope):
-        """Queries [B, H, T, E], keys and values [B, K, T, E], rotated."""
+        """Computes rotated queries [B, H, T, E], and rotated keys and values [B, K, T, E]."""
         c = self.c
         b, t, _ = x.shape
         qkv = self.qkv(self.input_norm(x)).view(b, t, -1, c.head_dim)
@@ -52,7 +52,7 @@ class Layer(nn.Module):
         return rotate(q, rope).transpose(1, 2), rotate(k, rope).transpose(1, 2), v.transpose(1, 2)
 
     def finish(self, x, attended):
-        """The residual stream after this layer; `attended` [B, H, T, E]."""
+        """Computes the residual stream after this layer; `attended` [B, H, T, E]."""
         b, h, t, e = attended.shape
         x = x + self.o(attended.transpose(1, 2).reshape(b, t, h * e))
         gate, up = self.gate_up(self.post_norm(x)).chunk(2, -1)
@@ -98,14 +98,14 @@ class Decoder(nn.Module):
         return self.cos[start:stop].to(kind), self.sin[start:stop].to(kind)
 
     def forward(self, tokens):
-        """Normalised hidden states [B, T, D] of whole rows."""
+        """Computes normalised hidden states [B, T, D] of whole rows."""
         x, rope = self.embed(tokens), self.rope(0, tokens.shape[1])
         for layer in self.layers:
             x = layer(x, rope)
         return self.norm(x)
 
     def prefill(self, tokens, cache, rows):
-        """Fills the cache's first positions of `rows`; last token's logits [B, V]."""
+        """Fills the first positions of `rows` in the cache. Returns the last token's logits [B, V]."""
         t = tokens.shape[1]
         x, rope = self.embed(tokens), self.rope(0, t)
         for layer, (keys, values) in zip(self.layers, cache):
@@ -115,7 +115,7 @@ class Decoder(nn.Module):
         return self.head(self.norm(x[:, -1]))
 
     def decode(self, tokens, cache, at: int):
-        """One token per row at position `at`; logits [B, V]."""
+        """Runs one token per row at position `at`. Returns logits [B, V]."""
         x, rope = self.embed(tokens)[:, None], self.rope(at, at + 1)
         for layer, (keys, values) in zip(self.layers, cache):
             q, k, v = layer.project(x, rope)
@@ -131,7 +131,7 @@ class Decoder(nn.Module):
         return [(torch.empty(shape, dtype=kind), torch.empty(shape, dtype=kind)) for _ in self.layers]
 
     def forward_shared(self, prompts, completions, n):
-        """Hidden states of prompts' last tokens [P, D] and of completions [P * n, T, D]; each prompt is computed once.
+        """Computes hidden states of the prompts' last tokens [P, D] and of completions [P * n, T, D]. Each prompt is computed once.
 
         The prompt's keys and values are expanded over its `n` completions, so autograd sums their gradients.
         """
@@ -150,7 +150,7 @@ class Decoder(nn.Module):
 
 
 def sample(logits, generator):
-    """Tokens drawn from softmax(logits) and their log-probabilities."""
+    """Draws tokens from softmax(logits). Returns them with their log-probabilities."""
     logp = torch.log_softmax(logits, -1)
     tokens = torch.multinomial(logp.exp(), 1, generator=generator)
     return tokens[:, 0], logp.gather(1, tokens)[:, 0]

@@ -1,4 +1,4 @@
-"""Log-probabilities in f32, ours and PyTorch's, against PyTorch in float64, on a chat model's own answers.
+"""Compares log-probabilities in f32, ours and PyTorch's, with PyTorch in float64, on answers of a chat model.
 
     .venv/bin/python peers/exactness.py --fgrpo target/release/fgrpo --model FOLDER
 """

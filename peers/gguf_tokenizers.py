@@ -1,11 +1,12 @@
-"""Whether a .gguf file's tokenizer gives llama.cpp's tokens, for each pre-tokenizer that is read, and transformers' or SentencePiece's where they read it too.
+"""Compares the tokens of a .gguf file's tokenizer with llama.cpp, for each supported pre-tokenizer, and with transformers or SentencePiece if they read the file.
 
     pip install xllamacpp gguf transformers sentencepiece
     python peers/gguf_tokenizers.py --fgrpo target/release/fgrpo
 
-Both vocabularies are trained here, on the project's pages. The byte-level one is trained on whole lines, so that its merges cross the places where a
-pre-tokenizer splits, and is written once for the name of each pre-tokenizer. `fgrpo merge` writes the tokenizer.json that is compared. transformers splits words as GPT-2 does whatever name the file has, so it is
-asked about that file alone, if PyTorch is installed, which it needs to read a .gguf file. Qwen2's own tokenizer composes characters first (NFC), llama.cpp's doesn't, so that file's texts are composed before.
+Both vocabularies are trained here, on the project's pages. The byte-level one is trained on whole lines, so that its merges cross the positions at which a
+pre-tokenizer splits, and is written once for each pre-tokenizer's name. `fgrpo merge` writes the tokenizer.json that is compared. transformers always splits words as GPT-2
+does, so it is compared for that file only, and only if PyTorch is installed, which it needs to read a .gguf file. Qwen2's tokenizer composes characters first (NFC) and
+llama.cpp doesn't, so the strings for that file are composed before.
 """
 
 import argparse
@@ -31,7 +32,7 @@ EDGES = ["\n", "\n\n", " \n", "\r\n", "\t", "  ", "   ", "\u00a0", "\u3000", "'s
 
 
 def texts(count):
-    """Stretches of pages and code, characters of many scripts, and what splits words, joined at random."""
+    """Joins at random: parts of pages and code, characters of many scripts, and characters that split words."""
     draw = random.Random(0)
     pages = [path.read_text() for folder, kind in [("docs", "*.md"), ("peers", "*.py")] for path in sorted((ROOT / folder).glob(kind))]
     letters = [[c for c in map(chr, range(a, b + 1)) if unicodedata.category(c) != "Cn"] for a, b in SCRIPTS]
@@ -50,7 +51,7 @@ def texts(count):
 
 
 def write(path, pre, tokens, kinds, merges=None, scores=None):
-    """A model of one layer and 32 numbers a token, with this tokenizer."""
+    """Writes a model of one layer and width 32 with this tokenizer."""
     rng = np.random.default_rng(0)
     writer = GGUFWriter(path, "llama")
     for add, value in [("block_count", 1), ("context_length", 65536), ("embedding_length", 32), ("feed_forward_length", 32), ("head_count", 2),
@@ -95,7 +96,7 @@ class LlamaCpp:
 
 
 def byte_level(pages):
-    """The tokens, their types and the merges of a byte-level BPE without a pre-tokenizer."""
+    """Trains a byte-level BPE without a pre-tokenizer. Returns its tokens, their types and the merges."""
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     special = [f"<{name}>" for name in ("unk", "s", "/s")]

@@ -1,9 +1,9 @@
-"""Decoding and an RL step of a 0.6B model in PyTorch on a GPU, beside the cases of the same names of `step_time`: one JSON line each.
+"""Times decoding and an RL step of a 0.6B model in PyTorch on a GPU, for comparison with the cases of the same names of `step_time`. Prints a JSON line for each case.
 
     python gpu.py [--repeats 3] [--device cuda] [--small] [CASE...]
 
-bf16 where our engine has it: sampling with weights, keys and values of 16 bits; training by autocast over f32 weights. Eager, with keys and values in
-place and a prompt computed once for its completions while sampling. `--small` is a small model, to try the program itself on a CPU.
+bf16 is used where our engine uses it: sampling has weights, keys and values in 16 bits; training uses autocast over f32 weights. PyTorch runs eagerly, with a preallocated
+KV cache, and during sampling computes a prompt once for all its completions. `--small` uses a small model, to test this program on a CPU.
 """
 
 import argparse
@@ -27,7 +27,7 @@ def now(device):
 
 
 def decode(config, device, rows=256, prompt=100, new=128, micro=64):
-    """`new` tokens after each of `rows` prompts, without the first: it comes from the prompt's logits."""
+    """Decodes `new` tokens after each of `rows` prompts. The first isn't counted, because it comes from the prompt's logits."""
     model = Decoder(config, prompt + new).to(torch.bfloat16)
     generator = torch.Generator(device).manual_seed(0)
 
@@ -43,7 +43,7 @@ def decode(config, device, rows=256, prompt=100, new=128, micro=64):
 
 
 def step(config, device, prompts=8, n=8, prompt=128, new=256, micro=16):
-    """Rollout and update of `n` completions for each of `prompts` prompts."""
+    """Runs rollout and update with `n` completions for each of `prompts` prompts."""
     model = Decoder(config, prompt + new)
     sampler = copy.deepcopy(model).to(torch.bfloat16)
     optimizer = adamw(model)

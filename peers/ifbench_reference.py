@@ -1,13 +1,13 @@
-"""IFBench's own checkers on generated responses, for crates/verify/tests/fixtures/ifbench.jsonl.
+"""Labels generated responses by IFBench's checkers, for crates/verify/tests/fixtures/ifbench.jsonl.
 
     python peers/ifbench_reference.py CHECKOUT > crates/verify/tests/fixtures/ifbench.jsonl
     python peers/ifbench_reference.py CHECKOUT RESPONSES.jsonl > LABELLED.jsonl     # of IFBench's own prompts
 
 CHECKOUT is a clone of allenai/IFBench; labels were made at db69a6f (version 0.2.0) with Python 3.11. Needs: pip install
 nltk==3.10.4 emoji==2.16.0 syllapy==0.8.0 langdetect==1.0.9 immutabledict absl-py. The Punkt parameters and the stop words come from
-this repository, so nothing is downloaded: our list of stop words is not compared. NLTK's tagger isn't there either, so
-`words:start_verb` has no labels; that of `words:odd_even_syllables` is by syllapy's dictionary, where we count by a rule.
-Each response of CASES is also changed in several ways; of each constraint a few of both labels are kept.
+this repository, so nothing is downloaded, and our list of stop words isn't tested. NLTK's tagger isn't included, so
+`words:start_verb` has no labels. Labels of `words:odd_even_syllables` come from syllapy's dictionary; we count by a rule.
+Each response of CASES is also changed in several ways. For each constraint, a few responses with either label are retained.
 """
 
 import json

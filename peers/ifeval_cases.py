@@ -1,5 +1,5 @@
-"""Writes unlabelled IFEval cases of this project's own making: texts put together from awkward pieces, with
-instructions whose thresholds lie near what the text has.
+"""Writes unlabelled IFEval cases: strings joined from awkward pieces, with instructions whose thresholds are close to
+the counts in the string.
 
     python peers/ifeval_cases.py N SEED > CASES.jsonl
     python peers/ifeval_reference.py label CASES.jsonl > crates/verify/tests/fixtures/ifeval.jsonl

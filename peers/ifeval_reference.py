@@ -1,4 +1,4 @@
-"""IFEval by its reference checkers (lm-eval's copy of Google's), on JSON lines.
+"""Runs the reference checkers of IFEval (lm-eval's copy of Google's) on JSON lines.
 
     python peers/ifeval_reference.py label CASES.jsonl > LABELLED.jsonl     # adds "strict" and "loose"
     python peers/ifeval_reference.py time CASES.jsonl                       # processor time for all of them
@@ -30,7 +30,7 @@ os.environ["NLTK_DATA"] = _data
 
 
 def checkers():
-    """lm_eval.tasks.ifeval.utils without the rest of lm_eval."""
+    """Imports lm_eval.tasks.ifeval.utils without the rest of lm_eval."""
     import langdetect
 
     langdetect.DetectorFactory.seed = 0
@@ -49,7 +49,7 @@ def cases_of(path):
 
 
 def checker():
-    """A function from a case to its strict and loose labels."""
+    """Returns a function that computes the strict and loose labels of a case."""
     utils = checkers()
 
     def check(case):
@@ -80,8 +80,8 @@ def seconds(check, cases):
 
 
 def compare(path, program):
-    """Best of three rounds each, one thread each, in processor time. Ours is timed on 1 and on 21 copies of the cases: the difference
-    is 20 copies without the start of the program."""
+    """Compares processor time on one thread, best of three rounds each. Ours is timed on 1 and on 21 copies of the cases: the
+    difference is the time of 20 copies without the start of the program."""
     check, cases = checker(), cases_of(path)
     seconds(check, cases[:20])
     with tempfile.TemporaryDirectory() as folder:

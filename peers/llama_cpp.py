@@ -1,9 +1,9 @@
-"""Whether llama.cpp gives the greedy answers of fgrpo, from a .gguf file that `fgrpo merge` wrote.
+"""Compares greedy answers of llama.cpp and fgrpo from a .gguf file that `fgrpo merge` wrote.
 
     pip install xllamacpp
     python peers/llama_cpp.py --fgrpo target/release/fgrpo --model runs/words --data words/held-out.jsonl --dtype f16 q8_0
 
-Each answers with the file alone: its weights, tokenizer, template and end tokens. llama.cpp keeps keys and values in 32 bits here, as fgrpo does.
+Both use only the file: its weights, tokenizer, template and end tokens. llama.cpp stores keys and values in 32 bits here, as fgrpo does.
 """
 
 import argparse

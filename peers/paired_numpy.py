@@ -1,8 +1,8 @@
-"""The paper's paired subsampling test as its text describes it, in NumPy, against `fgrpo compare`.
+"""The paper's paired subsampling test in NumPy, as its text describes it, compared with `fgrpo compare`.
 
-50,000 iterations; in each, m of the n samples of every problem are drawn without replacement under either
-model (the number correct is hypergeometric), pass@k is formed and averaged, and the difference is taken.
-Prints both p-values, both times and one ratio per k. Needs numpy; run from the repository root:
+Each of 50,000 iterations draws m of the n samples of every problem without replacement under both models (the
+number of correct ones is hypergeometric), averages pass@k over problems, and takes the difference of the models.
+Prints both p-values, both times and one ratio per k. Requires numpy. Run from the repository root:
 
     cargo build --release -p fgrpo && python peers/paired_numpy.py
 """

@@ -1,5 +1,5 @@
-"""NLTK's English Punkt parameters: from the crate that carries them to this project's table, and from the
-table to the folder that NLTK reads.
+"""Converts NLTK's English Punkt parameters: from the crate that contains them to this project's table, and from the
+table to a folder that NLTK reads.
 
     python peers/punkt_parameters.py table ~/.cargo/registry/src/*/punkt-1.0.5/src/data/english.json > crates/verify/data/punkt_english.tsv
     python peers/punkt_parameters.py nltk FOLDER     # then NLTK_DATA=FOLDER
@@ -33,7 +33,7 @@ def table(source):
 
 
 def nltk_folder(folder):
-    """Writes tokenizers/punkt_tab/english below the folder, from the table."""
+    """Writes the table to tokenizers/punkt_tab/english in the folder."""
     rows = {"abbreviation": [], "starter": [], "collocation": [], "context": []}
     for line in TABLE.read_text().split("\n"):
         kind, *rest = line.split("\t")

@@ -2,17 +2,17 @@
 
     python peers/run.py [--rounds 3] [--repeats 3] [--threads 2] [--cases train decode ...] [--simd avx2] [--products f32 bf16x3 bf16] [--json FILE]
 
-A round runs every program of a case once after another, so that what else the machine does meets all of them. Per program: the
-best repetition of all rounds. Ratio: peer's best / ours; behind it the smallest and largest ratio of medians within a round, and the
-ratio of processor times, which on a busy machine is the steadier one (use --threads 1: PyTorch's threads spin while they wait).
+A round runs every program of a case once, in turns, so that other load on the machine affects all of them. The time of a program is its
+best repetition of all rounds. The ratio is the peer's best time divided by ours; after it are the smallest and largest ratio of medians
+within a round, and the ratio of processor times, which varies less on a busy machine (use --threads 1: PyTorch's threads spin while they wait).
 
-Our engine runs with each of `--products`, and there is a column of ratios for each. PyTorch runs in f32, and with bf16 among the products in bfloat16 too: by autocast
-where it trains, with weights, keys and values of 16 bits where it generates.
+Our engine runs with each of `--products`, with a column of ratios for each. PyTorch runs in f32. If bf16 is among the products, it also runs in bfloat16: by autocast in
+training, and with weights, keys and values of 16 bits in generation.
 
-Each PyTorch program runs twice: as installed, and "tuned": MKL told that the CPU is Intel's (on AMD it otherwise leaves
-AVX-512 unused and runs at half speed) and malloc told to keep freed memory (glibc otherwise returns each large tensor to the system).
+Each PyTorch program runs twice: as installed, and "tuned". Tuned, MKL takes the CPU for an Intel CPU (on AMD it otherwise doesn't use
+AVX-512 and runs at half speed), and malloc doesn't return freed memory to the system, as glibc otherwise does for each large tensor.
 
-A PyTorch program that fails leaves a row that says so. `--simd avx2` holds all of them to AVX2: what most laptops and desktops have. The processor and the instruction sets in use are printed first.
+If a PyTorch program fails, its row says so. `--simd avx2` restricts all programs to AVX2, which most laptops and desktops have. The processor and the instruction sets in use are printed first.
 """
 
 import argparse
@@ -33,7 +33,7 @@ EXAMPLE = ROOT / "target/release/examples/step_time"
 
 
 def tuned_environment(folder):
-    """Environment variables for the fastest PyTorch we know on this machine; `None` without a C compiler."""
+    """Returns environment variables for the fastest PyTorch that we know on this machine, or `None` without a C compiler."""
     source, library = folder / "intel.c", folder / "intel.so"
     source.write_text("int mkl_serv_intel_cpu_true(void) { return 1; }\n")
     try:
@@ -45,7 +45,7 @@ def tuned_environment(folder):
     return dict(LD_PRELOAD=str(library), MALLOC_MMAP_THRESHOLD_=keep, MALLOC_TRIM_THRESHOLD_=keep, MALLOC_TOP_PAD_=str(64 << 20))
 
 
-# What holds PyTorch and its libraries to an instruction set. Intel's MKL listens on Intel's processors, and on others when told that they are Intel's.
+# Environment variables that restrict PyTorch and its libraries to an instruction set. MKL obeys on Intel processors, and on others if it takes them for Intel's.
 HELD_TO = {
     "avx512": {},
     "avx2": dict(ATEN_CPU_CAPABILITY="avx2", MKL_ENABLE_INSTRUCTIONS="AVX2", ONEDNN_MAX_CPU_ISA="AVX2"),
@@ -63,11 +63,11 @@ def processor():
 
 
 class Failed(Exception):
-    """A program that ended with an error, which stands on standard error."""
+    """A program failed; its error is on stderr."""
 
 
 def output(command, environment=None):
-    """A child's standard output and peak memory in GB."""
+    """Runs a child process. Returns its stdout and its peak memory in GB."""
     environment = {**os.environ, **(environment or {})}
     with subprocess.Popen([str(c) for c in command], stdout=subprocess.PIPE, cwd=ROOT, env=environment) as child:
         text = child.stdout.read()
@@ -86,7 +86,7 @@ def ours(case, products, args):
 
 
 def peer(case, variant, args, environment, tokens):
-    """Times for the work on `tokens` tokens; a peer that did a whole fraction of it is scaled up."""
+    """Returns times for the work on `tokens` tokens. If the peer did only a part of the work, its times are scaled up."""
     command = [sys.executable, ROOT / "peers/work.py", case, variant, "--repeats", args.repeats, "--threads", args.threads]
     text, peak = output(command, environment)
     line = json.loads(text)
@@ -106,7 +106,7 @@ def lowest(rounds, name, key):
 
 
 def rows(case, rounds, mine):
-    """The table's lines of one case. Programs that failed in a round have no figures."""
+    """Returns the table rows of a case. Programs that failed in a round have no values."""
     tokens = rounds[0][mine[0]]["tokens"]
     for name in rounds[0]:
         label = name if name in mine else f"PyTorch {name}"
@@ -119,7 +119,7 @@ def rows(case, rounds, mine):
 
 
 def ratio(rounds, name, own):
-    """The time of `name` over that of `own`: of the best, the range of the medians, of processor times."""
+    """Returns the time of `name` divided by the time of `own`: for the best repetitions, the range for medians, and for processor times."""
     best, cpu = (lowest(rounds, name, key) / lowest(rounds, own, key) for key in ("best", "cpu"))
     medians = [r[name]["median"] / r[own]["median"] for r in rounds]
     return f"{best:.2f} ({min(medians):.2f} to {max(medians):.2f}; {cpu:.2f})"

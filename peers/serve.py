@@ -1,10 +1,10 @@
-"""Sampling throughput of `fgrpo serve` and of llama.cpp's server: the same checkpoint, requests and threads.
+"""Compares the sampling throughput of `fgrpo serve` and llama.cpp's server with the same checkpoint, requests and threads.
 
     pip install xllamacpp
     python peers/serve.py --fgrpo target/release/fgrpo --model models/lm --clients 1 8 32
 
-The checkpoint is a Qwen3 folder with a tokenizer (`fgrpo init --arch qwen3 --tokenizer DIR ...`). Both servers hold 32-bit floats. Each client
-sends one request of OpenAI's /v1/completions after another, with a prompt of its own, at temperature 1; tokens are those of `usage`.
+The checkpoint is a Qwen3 folder with a tokenizer (`fgrpo init --arch qwen3 --tokenizer DIR ...`). Both servers have 32-bit weights. Each client
+sends one request to OpenAI's /v1/completions after another, each with a different prompt, at temperature 1. Tokens are counted as in `usage`.
 """
 
 import argparse
@@ -49,7 +49,7 @@ def ready(port, key, process):
 
 
 def throughput(port, key, clients, tokens, requests):
-    """Completion tokens a second of `clients` at once."""
+    """Measures completion tokens per second with `clients` concurrent clients."""
     counts = [0] * clients
 
     def client(i):

@@ -1,12 +1,12 @@
-"""The categorical simulation in NumPy, and how much longer it takes than ours.
+"""The categorical simulation in NumPy, compared with ours in processor time.
 
     python peers/simulation_numpy.py [--sizes 32 1024 16384 131072] [--rounds 3] [--steps 1000]
 
-Both run the same configuration (configs/simulation.toml) on one thread, in turns. The NumPy program is what one would write with care:
-whole-array operations in place, no temporary that can be avoided, draws by searching the cumulative probabilities or, from N = 65,536 on,
-where it is faster, by one multinomial draw. Both record their metrics every 10 steps, and their final metrics have to agree, or no ratio is
-printed. Prints a table: processor seconds of the fastest round (so that whatever else the machine does counts for neither), and the ratio;
-beside it the smallest and largest ratio within a round.
+Both run the same configuration (configs/simulation.toml) on one thread, in turns. The NumPy program is a careful one: operations on whole
+arrays in place, no avoidable temporaries, and draws by searching the cumulative probabilities, or from N = 65,536 on by one multinomial
+draw, which is then faster. Both record their metrics every 10 steps. If their final metrics don't agree, no ratio is printed. The table has
+processor seconds of the fastest round, which other load on the machine affects least, the ratio, and the smallest and largest ratio within a
+round.
 """
 
 import argparse
@@ -27,7 +27,7 @@ ACTIONS, CORRECT, LR, BETA1, BETA2, EPS = 128_000, 10_000, 1e-2, 0.9, 0.999, 1e-
 
 
 def run(n, gamma, seed, steps):
-    """Final (Q_pos, M_ret, entropy) of one run."""
+    """Returns the final (Q_pos, M_ret, entropy) of a run."""
     rng = np.random.default_rng([seed, n])
     z = np.zeros(ACTIONS)
     z[:CORRECT] = 3.0
@@ -55,7 +55,7 @@ def run(n, gamma, seed, steps):
             count = np.bincount(np.minimum(count, ACTIONS - 1), minlength=ACTIONS)
         rate = count[:CORRECT].sum() / n
         focal = (1.0 - rate) ** gamma
-        # Ratio surrogate; the advantages add up to zero, so actions that were not drawn have no gradient.
+        # Ratio surrogate. The advantages add up to zero, so actions that weren't drawn have no gradient.
         g = count * (focal / n)
         g[:CORRECT] *= 2.0 * (1.0 - rate)
         g[CORRECT:] *= -2.0 * rate
@@ -79,7 +79,7 @@ def run(n, gamma, seed, steps):
 
 
 def ours(n, gamma, seed, steps):
-    """Processor seconds of the whole program, start included, and its final metrics."""
+    """Runs our program. Returns its processor seconds, including the start, and its final metrics."""
     command = [ROOT / "target/release/examples/simulation_time", n, gamma, seed, steps]
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     text = subprocess.run([str(c) for c in command], check=True, capture_output=True, text=True).stdout
@@ -106,7 +106,7 @@ def main():
             begin = time.process_time()
             wanted = run(n, 0.0, seed, args.steps)
             rounds.append((time.process_time() - begin, mine))
-            # Same law, other random numbers: seeds spread less than this, but for retained mass in the steep part of its fall.
+            # Same distribution, other random numbers. Seeds differ by less than this, except for the retained mass where it falls steeply.
             for a, b, spread in zip(found, wanted, (0.02, 0.05, 0.5)):
                 assert abs(a - b) < spread, f"N = {n}: ours ends at {found}, NumPy at {wanted}"
         peer, mine = min(r[0] for r in rounds), min(r[1] for r in rounds)

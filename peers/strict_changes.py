@@ -1,9 +1,9 @@
-"""Strict mode on golds of public benchmarks that are changed by rules: into wrong answers, and into right ones in odd forms.
+"""Tests strict mode on golds of public benchmarks that rules change into wrong answers, or into right answers in unusual forms.
 
     python peers/strict_changes.py PAIRS.jsonl... [--program target/release/fgrpo] [--list]
 
-PAIRS have a "gold" per line, as the corpora of docs/parity.md. A rule leaves out a gold that it doesn't fit. Prints how many wrong answers are
-accepted and how many right ones are refused, by rule; --list prints each.
+Lines of PAIRS have a "gold", as in the corpora of docs/parity.md. A rule skips golds to which it doesn't apply. Prints the number of wrong
+answers that are accepted and of right ones that are refused, by rule; --list prints each of them.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""math-verify's verdicts on the generated right and wrong answers of our strict mode's test, by class.
+"""Prints math-verify's verdicts on the right and wrong answers that the test of our strict mode generates, by class.
 
     pip install math-verify[antlr4_13_2]==0.9.0
     FGRPO_STRICT_EXPORT=strict.jsonl cargo test --release -p fgrpo-verify --test math_strict cases_are_exported
     python peers/strict_math.py strict.jsonl
 
-Golds are wrapped in a box and read as LaTeX, responses as LaTeX and plain expressions, as in training frameworks.
+Golds are put into a box and read as LaTeX, responses are read as LaTeX and plain expressions, as in training frameworks.
 """
 
 import collections

@@ -1,6 +1,6 @@
-"""Reference values of the tail-miss probability: the printed formula in exact decimal arithmetic.
+"""Computes reference values of the tail-miss probability by the printed formula in exact decimal arithmetic.
 
-The doubles are taken as exact. Run `python3 peers/tail_miss_golden.py`; the output stands in
+The doubles are taken as exact. Run `python3 peers/tail_miss_golden.py`. Its output is in
 crates/core/src/theory/tail_miss.rs.
 """
 

@@ -1,11 +1,11 @@
-"""The same RL job in TRL's GRPOTrainer and in `fgrpo train`: seconds a step, rewards, and pass@k of the trained policies.
+"""Runs the same RL job in TRL's GRPOTrainer and in `fgrpo train`. Compares seconds per step, rewards, and pass@k of the trained policies.
 
     python -m venv .venv && .venv/bin/pip install torch==2.15.0 transformers==5.10.4 trl==1.16.0 datasets accelerate matplotlib
     .venv/bin/python peers/trl_job.py --fgrpo target/release/fgrpo --out runs/trl-job
 
-Both start at one checkpoint, draw prompts from one file, and call one Python reward function. Settings of both are in SHARED.
-A finished run is kept, so the same command goes on after an interruption. `--size lm` takes the model of 46M parameters, and
-`--model` one that others made, in place of SFT:
+Both start from the same checkpoint, draw prompts from the same file, and call the same Python reward function. SHARED has the
+settings of both. Finished runs are stored, so the same command continues after an interruption. `--size lm` selects the model of
+46M parameters; `--model` selects an existing model, which replaces SFT:
 
     .venv/bin/python peers/trl_job.py --fgrpo target/release/fgrpo --model SmolLM2-135M-Instruct.Q4_1.gguf --data words --reward number \\
         --system 'Solve the problem. Put the final answer in \\\\boxed{}.' --prompts 16 --tokens 48 --lr 2e-5 --rows 16 --steps 20 --seeds 1 --threads 2
@@ -91,7 +91,7 @@ def reward(completions, answer, **columns):
     wanted = [answer] * len(completions) if isinstance(answer, str) else answer
     return [grade(*pair) for pair in zip(completions, wanted)]
 '''
-# `even` is learned in few steps: the model has to change its answers, not to work them out.
+# `even` is learned in few steps, because the model only has to change its answers, not to compute them.
 BOX = r"\\boxed\{(-?\d+)\}"
 REWARDS = {
     "answer": {"meaning": "box is the answer", "pattern": BOX, "test": "boxes[-1] == wanted"},
@@ -101,7 +101,7 @@ REWARDS = {
 
 
 def trl(folder, out, args):
-    """One run of GRPOTrainer; writes metrics.jsonl and the trained model."""
+    """Runs GRPOTrainer. Writes metrics.jsonl and the trained model."""
     import torch
     from datasets import load_dataset
     from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -138,7 +138,7 @@ def trl(folder, out, args):
 
 
 def recorder(path):
-    """A callback of TRL's trainer that writes a line for each step."""
+    """Returns a callback for TRL's trainer that writes a line for each step."""
     from transformers import TrainerCallback
 
     log = path.open("w")
@@ -165,7 +165,7 @@ def make_start(args, out, run, fgrpo):
 
 
 def measured(out, *command, done):
-    """Runs a command in OUT unless what it makes is there; what it took goes to usage.jsonl, under that name."""
+    """Runs a command in OUT unless its result exists. Writes its time and memory to usage.jsonl, under the name of the result."""
     if (out / done).exists():
         return
     print("$", " ".join(map(str, command)), flush=True)
@@ -236,7 +236,7 @@ def main():
             (out / f"{split}.jsonl").write_text((args.data / f"{split}.jsonl").read_text())
         else:
             run(*fgrpo, "data", "arithmetic", "start.toml", "--split", split, "--out", f"{split}.jsonl", done=f"{split}.jsonl")
-    # fgrpo takes a prompt that stands twice in a file once, TRL twice.
+    # fgrpo uses a repeated prompt of a file once, TRL twice.
     distinct = {json.loads(line)["problem"]: line for line in (out / "train.jsonl").read_text().splitlines()}
     (out / "train.jsonl").write_text("\n".join(distinct.values()) + "\n")
 

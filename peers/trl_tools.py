@@ -1,10 +1,10 @@
-"""The same environment in TRL's GRPOTrainer (`environment_factory`) and in `fgrpo train`: seconds a step and rewards.
+"""Runs the same environment in TRL's GRPOTrainer (`environment_factory`) and in `fgrpo train`. Compares seconds per step and rewards.
 
     python -m venv .venv && .venv/bin/pip install torch==2.15.0 transformers==5.24.0 trl==1.16.0 datasets accelerate
     .venv/bin/python peers/trl_tools.py --fgrpo target/release/fgrpo --out runs/trl-tools
 
-The policy and its calculator are those of examples/calculator. TRL renders calls from fields of a message and parses them back; the template that it
-gets here writes the same text. A finished run is kept.
+Policy and calculator come from examples/calculator. TRL renders calls from fields of a message and parses them again; the template that it gets
+here renders the same text. Finished runs are stored.
 """
 
 import argparse
@@ -46,7 +46,7 @@ def trl(out, args):
     import calculator
 
     class Calculator:
-        """TRL takes every public method for a tool, so the reward is a function beside it."""
+        """The environment for TRL, which takes every public method for a tool, so the reward is a separate function."""
 
         reset, add = calculator.Calculator.reset, calculator.Calculator.add
 

@@ -1,19 +1,19 @@
-"""math-verify against our mathematics verifier, both on one thread, in turns, in processor time.
+"""Compares math-verify and our mathematics verifier in processor time, both on one thread, in turns.
 
     pip install math-verify[antlr4_13_2]==0.9.0
     cargo build --release -p fgrpo-verify --example verify_math
     python peers/verify_math.py [--rows 70] [--rounds 3] [--pairs FILE] [--mode strict] [--ours target/release/examples/verify_math]
 
-The responses are written here: the answers alone, solutions of about 2 kB with a formula in every line, and solutions of about 1.5 kB as chat
-models write them (headings, prose, displayed equations, a box at the end), which say most about training. Golds
-are integers, fractions, surds, sets, tuples, intervals and polynomials, and in one more case integers alone, as most problems of training
-have them, which cost math-verify least; half of the answers are wrong. Both have to agree on how many answers are correct. One pass before
-the timed rounds fills math-verify's caches.
+The program writes the responses itself: bare answers, solutions of about 2 kB with a formula in every line, and solutions of about 1.5 kB in
+the style of chat models (headings, prose, displayed equations, a box at the end), which are closest to training. Golds are integers,
+fractions, surds, sets, tuples, intervals and polynomials. One more case has only integers, like most training problems; these are cheapest
+for math-verify. Half of the answers are wrong. Both verifiers must find the same number of correct answers. A pass before the timed rounds
+fills math-verify's caches.
 
-With `--pairs`, the file of public golds and changed answers that the parity tests read (verifiers/math_pairs.jsonl), a last case has its golds
-and answers at the end of the same solutions; there the two counts are printed.
+With `--pairs` and the file of public golds and changed answers that the parity tests read (verifiers/math_pairs.jsonl), a last case has these
+golds, and these answers at the end of the same solutions. For this case both counts are printed instead.
 
-With `--mode strict`, ours grades strictly, and the counts may differ everywhere: they are printed.
+With `--mode strict` our verifier grades strictly. The counts may then differ in every case, and are printed.
 """
 
 import argparse
@@ -88,7 +88,7 @@ def cases(rows, form, kinds=KINDS):
 
 
 def of_benchmarks(path, rows):
-    """Evenly spread pairs of the file, their answers at the end of solutions; those that math-verify can't judge in time are left out."""
+    """Puts the answers of evenly spread pairs of the file at the end of solutions. Pairs that math-verify can't judge in time are left out."""
     pairs = [pair for pair in map(json.loads, open(path, encoding="utf-8")) if not pair.get("timeout")]
     solution = SOLUTION[: SOLUTION.index("The value we are looking for")]
     for index, pair in enumerate(pairs[:: max(1, len(pairs) // rows)][:rows]):

@@ -1,12 +1,12 @@
-"""SynLogic's own verifiers against ours, both on one thread, in turns, in processor time.
+"""Compares SynLogic's verifiers with ours in processor time, both on one thread, in turns.
 
     pip install numpy math-verify[antlr4_13_2]==0.9.0
     cargo build --release
     python peers/verify_synlogic.py CHECKOUT [FGRPO] [--cases FILE] [--rounds 3]
 
-CHECKOUT is a clone of MiniMax-AI/SynLogic at 6794f97; its verifiers are run, not copied. The cases are this project's own (or a
-file of the same form, or one with task, game_data_str and response in each line). First both have to agree on every one; then they are timed. Both
-decode a problem's data with every response; ours also reads the JSON line and writes the answer. Per task: the median of the rounds' ratios.
+CHECKOUT is a clone of MiniMax-AI/SynLogic at 6794f97; its verifiers are run, not copied. The cases are this project's, or those of a file
+of the same form or with task, game_data_str and response in each line. Both must agree on every case before they are timed. Both decode the
+problem's data for every response; ours also reads the JSON line and writes the answer. Prints the median of the rounds' ratios for each task.
 """
 
 import argparse
@@ -30,7 +30,7 @@ COPIES = 200
 
 
 def cases_of(path):
-    """{task: [(game_data_str, response)]}"""
+    """Returns {task: [(game_data_str, response)]}."""
     cases = {}
     for line in open(path, encoding="utf-8"):
         row = json.loads(line)
@@ -90,7 +90,7 @@ def main():
                 if their_verdicts != our_verdicts:
                     different = [i for i, pair in enumerate(zip(their_verdicts, our_verdicts)) if pair[0] != pair[1]]
                     raise SystemExit(f"{task}: different verdicts of cases {different[:5]}")
-                # The difference is COPIES times the cases without the start of the program.
+                # The difference is the time of COPIES times the cases, without the start of the program.
                 our_time = (ours(arguments.program, often)[1] - start_up) / COPIES
                 ratios.append(their_time / max(our_time, 1e-9))
                 seconds.append((their_time, our_time))

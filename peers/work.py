@@ -1,8 +1,8 @@
-"""One workload, one PyTorch variant, timed: prints a JSON line {workload, variant, seconds: {part: [...]}, cpu: {...}, tokens, peak_gb}.
+"""Times one PyTorch variant on one workload. Prints a JSON line {workload, variant, seconds: {part: [...]}, cpu: {...}, tokens, peak_gb}.
 
     python work.py WORKLOAD VARIANT [--repeats 5] [--threads 2]
 
-Workloads and variants: README.md. Every repetition does the whole work; an untimed one before them warms up (and compiles).
+README.md describes workloads and variants. Every repetition does the whole work. An untimed repetition comes first, to warm up and compile.
 """
 
 import argparse
@@ -36,7 +36,7 @@ def apply(model, optimizer):
 
 
 def train_dense(variant, config=DENSE, rows=64, length=160, micro=None):
-    """Forward, next-token loss, backward, clipping, AdamW over rows x length tokens; in bf16 by autocast, with the loss in f32."""
+    """Runs forward, next-token loss, backward, clipping and AdamW over rows x length tokens; in bf16 by autocast, with the loss in f32."""
     model = Decoder(config, length)
     optimizer = adamw(model)
     forward = torch.compile(model) if variant.startswith("compiled") else model
@@ -67,7 +67,7 @@ def prefill_rows(model, prompts, cache, micro):
 
 @torch.no_grad()
 def prefill_once(model, prompts, cache, n, micro):
-    """Logits after each of `n` rows per prompt. Each prompt is computed once, and its keys and values are copied to its rows of the cache."""
+    """Computes logits for each of `n` rows per prompt. A prompt is computed once, and its keys and values are copied to its rows of the cache."""
     count, length = prompts.shape
     once = model.new_cache(count, length)
     logits = prefill_rows(model, prompts, once, micro).repeat_interleave(n, 0)
@@ -79,7 +79,7 @@ def prefill_once(model, prompts, cache, n, micro):
 
 @torch.no_grad()
 def decode_rows(decode, logits, cache, prompt_length, new_tokens, generator):
-    """All rows in step: tokens [B, new] and their log-probabilities."""
+    """Decodes all rows together. Returns tokens [B, new] and their log-probabilities."""
     tokens, logp = sample(logits.float(), generator)
     out, logps = [tokens], [logp]
     for i in range(new_tokens - 1):
@@ -90,7 +90,7 @@ def decode_rows(decode, logits, cache, prompt_length, new_tokens, generator):
 
 
 def prefill(variant, config=DENSE, rows=256, prompt=96, micro=64):
-    """The last token's logits of every row, keys and values kept; in bf16 with weights, keys and values of 16 bits."""
+    """Computes the last token's logits of every row and stores keys and values; in bf16 with weights, keys and values of 16 bits."""
     model = Decoder(config, prompt).to(number_type(variant))
     if variant.startswith("compiled"):
         model.prefill = torch.compile(model.prefill)
@@ -105,7 +105,7 @@ def prefill(variant, config=DENSE, rows=256, prompt=96, micro=64):
 
 
 def decode(variant, config=DENSE, rows=256, prompt=96, new=32, micro=64):
-    """Sampling `new` tokens per row with a KV cache; every row has its own prompt, whose prefill is not timed."""
+    """Samples `new` tokens per row with a KV cache. Every row has a different prompt, whose prefill isn't timed."""
     model = Decoder(config, prompt + new).to(number_type(variant))
     step = torch.compile(model.decode, dynamic=True) if variant.startswith("compiled") else model.decode
     generator = torch.Generator().manual_seed(0)
@@ -122,7 +122,7 @@ def decode(variant, config=DENSE, rows=256, prompt=96, new=32, micro=64):
 
 
 def policy_loss(logits, targets, old_logp, advantage, tokens):
-    """GRPO's clipped surrogate with dual clip, summed over tokens / their count in the whole batch; the mean entropy is a metric."""
+    """Computes GRPO's clipped surrogate with dual clip, summed over tokens and divided by the token count of the whole batch, and the mean entropy, a metric."""
     log_probs = torch.log_softmax(logits, -1)
     logp = log_probs.gather(-1, targets[..., None])[..., 0]
     with torch.no_grad():
@@ -135,11 +135,11 @@ def policy_loss(logits, targets, old_logp, advantage, tokens):
 
 
 def rl_step(variant, config=MAZE, prompts=8, n=8, prompt=310, new=32, micro=32):
-    """Rollout and update of one on-policy step. Variants:
+    """Runs rollout and update of one on-policy step. Variants:
 
-    separate         every row prefilled and trained by itself, as without prefix sharing
-    shared-prefill   each prompt prefilled once, its cache copied to its n rows; trained row by row
-    shared           the same, and in the update each prompt is computed once, its keys and values expanded
+    separate         every row is prefilled and trained separately, without prefix sharing
+    shared-prefill   each prompt is prefilled once and its cache copied to its n rows; training is row by row
+    shared           as shared-prefill, and the update computes each prompt once and expands its keys and values
     """
     model = Decoder(config, prompt + new)
     optimizer = adamw(model)
@@ -179,7 +179,7 @@ def rl_step(variant, config=MAZE, prompts=8, n=8, prompt=310, new=32, micro=32):
         start = now()
         with parts("rollout"):
             completions, old_logp = rollout(x)
-        # Rewards cost nothing beside this; their values do not matter to the time.
+        # The time of rewards is negligible, and their values don't affect the time.
         reward = (torch.arange(rows) % 3 == 0).float().view(prompts, n)
         advantage = ((reward - reward.mean(1, True)) / (reward.std(1, keepdim=True) + 1e-6)).flatten()
         with parts("update"):
@@ -196,7 +196,7 @@ WORKLOADS = {
     "prefill": (prefill, {}, DENSE_VARIANTS),
     "decode": (decode, {}, DENSE_VARIANTS),
     "maze-8": (rl_step, dict(n=8), MAZE_VARIANTS),
-    # Two of the eight prompts: all of them take PyTorch minutes, and its time is proportional to rows.
+    # Two of the eight prompts, because all of them take PyTorch minutes, and its time is proportional to the number of rows.
     "maze-128": (rl_step, dict(n=128, prompts=2), MAZE_VARIANTS),
     "lm-train": (train_dense, dict(config=LANGUAGE, rows=8, length=256), DENSE_VARIANTS),
     "lm-prefill": (prefill, dict(config=LANGUAGE, rows=16, prompt=256, micro=16), DENSE_VARIANTS),
@@ -205,7 +205,7 @@ WORKLOADS = {
 
 
 class Parts:
-    """Seconds of each named part of a repetition, by the clock and of processor time over all threads."""
+    """Seconds of each named part of a repetition: wall-clock time, and processor time of all threads."""
 
     def __init__(self):
         self.seconds, self.cpu = {}, {}
@@ -221,7 +221,7 @@ class Parts:
         self.add(self.name, self.start)
 
     def add(self, name, start):
-        """A part that began at `start` ends."""
+        """Records the end of a part that began at `start`."""
         seconds, cpu = now()
         self.seconds.setdefault(name, []).append(seconds - start[0])
         self.cpu.setdefault(name, []).append(cpu - start[1])

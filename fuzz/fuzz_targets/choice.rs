@@ -1,4 +1,4 @@
-//! Multiple choice: the first line is the gold, the second the options, separated by bars; the rest is the response.
+//! Multiple choice: the first line is the gold, the second has the options, separated by bars; the rest is the response.
 //!
 //! `cargo +nightly fuzz run choice -- -max_total_time=660`
 #![no_main]

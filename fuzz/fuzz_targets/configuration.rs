@@ -1,5 +1,5 @@
-//! Training configurations: the text before the first NUL is the file, each further one an assignment of `--set`. What
-//! is accepted is written out resolved and read again as the same.
+//! Training configurations: the bytes before the first NUL are the file; each part after a NUL is an assignment of `--set`. If the
+//! configuration is accepted, its resolved form must be read as the same configuration.
 //!
 //! `cargo +nightly fuzz run configuration -- -max_total_time=660`
 #![no_main]

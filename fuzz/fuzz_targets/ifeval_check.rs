@@ -1,5 +1,5 @@
-//! Every IFEval instruction type on any response. The first byte chooses the instruction; what stands before the first NUL is
-//! its text argument (a keyword, a phrase, a marker), the rest is the response.
+//! Every IFEval instruction type on any response. The first byte chooses the instruction; the bytes up to the first NUL are
+//! its string argument (a keyword, a phrase, a marker), and the rest is the response.
 //!
 //! `cargo +nightly fuzz run ifeval_check -- -max_total_time=660`
 #![no_main]
@@ -54,7 +54,7 @@ fn instruction(choice: u8, text: &str) -> (&'static str, Value) {
     }
 }
 
-/// The profiles of languages are read once, which takes long under a sanitizer.
+/// Loads the language profiles once, because that is slow under a sanitizer.
 fn read_profiles() {
     let (id, kwargs) = instruction(4, "en");
     Verifier::new(&[id], &[kwargs]).expect("sound arguments").check("A sentence in English.");
@@ -71,7 +71,7 @@ fuzz_target!(init: read_profiles(), |data: &[u8]| {
     if checked.outcome.verdict == Verdict::Unscorable {
         assert_eq!(checked.outcome.reason, "budget");
     } else {
-        // What is followed strictly is followed loosely.
+        // A response that follows the instruction strictly also follows it loosely.
         assert!(!checked.strict[0] || checked.loose[0]);
     }
 });

@@ -1,4 +1,4 @@
-//! The recogniser of JSON as Python reads it: what serde_json reads, Python does too.
+//! The recogniser of JSON as Python reads it. It must accept everything that serde_json accepts.
 //!
 //! `cargo +nightly fuzz run ifeval_json -- -max_total_time=660`
 #![no_main]
@@ -15,7 +15,7 @@ static PROBLEM: LazyLock<Option<Verifier>> =
 
 fuzz_target!(|text: &str| {
     let followed = PROBLEM.as_ref().expect("a known instruction").check(text).is_correct();
-    // Longer integers are refused by Python.
+    // Python refuses longer integers.
     let digits = text.bytes().filter(u8::is_ascii_digit).count() <= 4300;
     if digits && serde_json::from_str::<IgnoredAny>(text).is_ok() {
         assert!(followed, "{text:?}");

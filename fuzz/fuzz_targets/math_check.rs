@@ -1,5 +1,5 @@
-//! Golds and responses of the mathematics verifier: the text before the first NUL is the gold, the rest the response,
-//! which is also read inside a box. Both modes. No response may make itself unscorable: whether it is depends on the gold alone.
+//! Golds and responses of the mathematics verifier, in both modes: the bytes before the first NUL are the gold, the rest is the
+//! response, which is also graded inside a box. Whether the verdict is unscorable must depend on the gold only.
 //!
 //! `cargo +nightly fuzz run math_check -- -max_total_time=660`
 #![no_main]

@@ -1,5 +1,5 @@
-//! Places of answers in long responses, under every combination of the mathematics verifier's options: the first byte chooses
-//! them and the gold, the rest is the response.
+//! Positions of answers in long responses, with every combination of the mathematics verifier's options. The first byte chooses
+//! the options and the gold, the rest is the response.
 //!
 //! `cargo +nightly fuzz run math_extract -- -max_total_time=660`
 #![no_main]
@@ -30,7 +30,7 @@ fn verifier(choice: u8) -> Verifier {
         accept_unfinished: choice & 32 != 0,
         boxed_match_priority: i32::from(choice >> 6) * 100 - 50,
     };
-    // A gold between dollars is found whatever notation is looked for; without LaTeX it is text.
+    // A gold between dollars is found whatever notation is searched; without LaTeX it is a plain string.
     let gold = GOLDS[choice.count_ones() as usize % GOLDS.len()];
     let wrapped = format!("${gold}$");
     Verifier::new(if options.match_types.is_some() { &wrapped } else { gold }, &options)

@@ -7,7 +7,7 @@ use fgrpo_verify::synlogic::{json, python, rational};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
-    // What is a literal is an expression of the same value, NaN aside.
+    // A literal is also an expression, with the same value, except for NaN.
     if let Ok(value) = python::literal(text)
         && value == value.clone()
     {

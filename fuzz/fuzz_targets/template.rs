@@ -1,4 +1,4 @@
-//! Chat templates: the text before the first NUL is the template, the rest what the user says.
+//! Chat templates: the bytes before the first NUL are the template, the rest is the user's message.
 //!
 //! `cargo +nightly fuzz run template -- -max_total_time=660 -timeout=25 -rss_limit_mb=4096`
 #![no_main]

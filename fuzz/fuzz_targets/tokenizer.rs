@@ -1,4 +1,4 @@
-//! `tokenizer.json`: what is read encodes and decodes a text without a panic.
+//! `tokenizer.json`: a tokenizer that can be read must encode and decode a string without a panic.
 //!
 //! `cargo +nightly fuzz run tokenizer -- -max_total_time=660 -timeout=25 -rss_limit_mb=4096`
 #![no_main]

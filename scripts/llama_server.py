@@ -1,6 +1,6 @@
-"""Serves a .gguf file by llama.cpp's own server, for tests against the real one.
+"""Serves a .gguf file with llama.cpp's server, for tests with the real program.
 
-The server is the one that the wheel xllamacpp carries: no compiler, no network.
+The wheel xllamacpp contains the server, so neither a compiler nor the network is needed.
 
     pip install xllamacpp
     fgrpo merge --model runs/base --out base.gguf --dtype f32

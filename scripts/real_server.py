@@ -1,8 +1,7 @@
-"""`fgrpo eval` against a real server: `transformers serve` on a randomly initialised checkpoint.
+"""Tests `fgrpo eval` with a real server: `transformers serve` on a randomly initialised checkpoint.
 
-Makes a small Qwen2 checkpoint with a tokenizer and a chat template, serves it, and evaluates it while the evaluation is
-killed with SIGKILL once and the server once. Checks that every sample is there exactly once and that the table can be made again.
-Needs torch, transformers 5 with its serving extra (fastapi, uvicorn, openai), and a built fgrpo; no network.
+Makes a small Qwen2 checkpoint with a tokenizer and a chat template, serves it and evaluates it. The evaluation and the server
+are each killed once (SIGKILL). Checks that every sample is stored exactly once and that the table can be made again. Needs torch, transformers 5 with its serving extra (fastapi, uvicorn, openai), and a built fgrpo; no network.
 
     python scripts/real_server.py target/release/fgrpo [problems] [samples]
 """
@@ -121,12 +120,12 @@ def main():
                 stop(server)
         if second.returncode not in (0, 2):
             print((folder / "server.log").read_text()[-3000:])
-        # 2: every response of this untrained model may be empty; the samples count all the same.
+        # 2 is accepted too, because all responses of this untrained model may be empty. The samples are still counted.
         assert second.returncode in (0, 2), second.returncode
         keys = [(row["problem"], row["sample"]) for row in map(json.loads, store.read_text().splitlines())]
         assert len(keys) == total == len(set(keys)), (len(keys), len(set(keys)), total)
         texts = {row["text"] for row in map(json.loads, store.read_text().splitlines())}
-        # Nothing is missing, so this needs no server.
+        # No sample is missing, so this needs no server.
         again = subprocess.run(command, stdout=subprocess.PIPE, text=True)
         assert again.stdout == table and again.returncode == second.returncode
         print(table, end="")

@@ -5,7 +5,7 @@
   scripts/retained_mass.py table [BASE]                   # the page's tables, as Markdown; with BASE, every method against it
   scripts/retained_mass.py figure > docs/figures/retained-mass.svg
   scripts/retained_mass.py sizes > docs/figures/retained-mass-sizes.svg
-  scripts/retained_mass.py means                          # what docs/explore.html shows
+  scripts/retained_mass.py means                          # the values that docs/explore.html shows
 
 With --problems, lines have the mass and retained mass of each problem too.
 """
@@ -25,7 +25,7 @@ T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2
 COLOURS = {"GRPO": "#d1495b", "gamma 0.5": "#edae49", "gamma 1": "#00798c", "low LR": "#8d96a3", "entropy bonus": "#7b4fa3", "KL": "#5b8c3a"}
 COLOURS |= dict.fromkeys(["RUL", "DS-GRPO", "DARO", "MaxRL", "pass@k training", "UCPO", "CurveRL"], "#8d96a3")
 BASE = "GRPO"
-# What a line has of the metrics of its step.
+# Metrics of the step that a line has.
 CHANGES = ["mass_change", "unsampled_mass_change", "unsampled_falls", "unsampled_falls_predicted", "unsampled_sign_agrees"]
 CHANGES += ["unsampled_sign_agrees_centred", "direct_drift", "normalization_coupling", "tail_miss_predicted", "tail_miss_observed"]
 DRAWN = ["GRPO", "gamma 0.5", "gamma 1"]
@@ -34,7 +34,7 @@ DRAWN_SIZES = [2, 8, 32, 128]
 
 
 def collect(runs, problems):
-    """Puts a line for each evaluation of each run into the file, instead of the lines of the same setting."""
+    """Writes a line for each evaluation of each run to the file, and removes old lines of the same setting."""
     fresh = {}
     for run in map(Path, runs):
         config = tomllib.loads((run / "config.toml").read_text())
@@ -75,7 +75,7 @@ def collect(runs, problems):
 
 
 def setting(line):
-    """What a line's run has in common with no other run."""
+    """Returns the values that identify the run of a line."""
     return line["n"], line["method"], line["start"], line.get("width", 96)
 
 
@@ -127,7 +127,7 @@ def over_problems(pairs, resamples=1000):
 
 
 def difference(base, method):
-    """How much more a method's run has retained at the largest mass that both runs reached."""
+    """Returns how much more a method's run has retained, at the largest mass that both runs reached."""
     mass = min(max(line["mass"] for line in lines) for lines in (base, method))
     return at_mass(method, mass, "retained") - at_mass(base, mass, "retained")
 
@@ -226,7 +226,7 @@ def figure():
         y = lambda retained: top + height * (1 - retained)
         parts.append(f'<rect x="{x0}" y="{top}" width="{width}" height="{height}" fill="none" stroke="#bbb"/>')
         text(x0 + width / 2, top - 8, f"N = {n}", 'text-anchor="middle"')
-        # The last tick of a panel stands where the first one of the next does.
+        # The last tick of a panel is at the same position as the first one of the next.
         for tick in range(round(10 * low), round(10 * high) + (n == sizes[-1])):
             text(x(tick / 10), top + height + 16, f"{tick / 10:.1f}", 'text-anchor="middle"')
         draw = lambda points, colour, more: parts.append(

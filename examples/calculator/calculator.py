@@ -47,7 +47,7 @@ def problem(draw: random.Random) -> dict:
 
 
 def demonstrations(asked: dict, draw: random.Random):
-    """The turns of a player who would rather guess than calculate."""
+    """Yields the turns of a player who often guesses instead of calling the tool."""
     a, b, c = map(int, asked["prompt"].split(" + "))
     messages = [{"role": "user", "content": asked["prompt"]}]
     for pair in ((a, b), (a + b, c)):
@@ -60,7 +60,7 @@ def demonstrations(asked: dict, draw: random.Random):
 
 
 def write_tokenizer(folder: Path) -> None:
-    """A tokenizer with a token for every number; other text is bytes."""
+    """Writes a tokenizer with a token for every number. Other characters are encoded as bytes."""
     bytewise = {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True, "use_regex": False}
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
@@ -77,13 +77,13 @@ def write_tokenizer(folder: Path) -> None:
         "model": {"type": "BPE", "vocab": {letter: byte for byte, letter in letters.items()}, "merges": []},
         **dict.fromkeys(("truncation", "padding", "normalizer", "post_processor")),
     }
-    # A policy of this one tool needs no description of it.
+    # The policy has only this tool, so the prompt doesn't describe it.
     template = (
         "{% if tools %}{% endif %}{% for m in messages %}<|{{ m.role }}|>{{ m.content }}<|end|>{% endfor %}"
         "{% if add_generation_prompt %}<|assistant|>{% endif %}"
     )
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
-    # transformers would take the class of the model's family otherwise, with tokens of its own.
+    # Otherwise transformers would use the class of the model's family, which adds tokens.
     config = {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "<|end|>", "pad_token": "<|end|>", "chat_template": template}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
 

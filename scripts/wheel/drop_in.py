@@ -36,13 +36,13 @@ def trl_accuracy_reward(gold, text):
 
 
 def verl_math_verify(gold, text):
-    # compute_score calls it in a process of its own.
+    # compute_score calls it in a separate process.
     return verl_module()._verify_in_subprocess("\\boxed{" + gold + "}", text)
 
 
 @functools.lru_cache
 def verl_module():
-    """By its path: importing all of verl takes a minute, and its ANTLR runtime is too old for math-verify's percentages."""
+    """Imports a module by its path: importing all of verl takes a minute, and its ANTLR runtime is too old for math-verify's percentages."""
     found = importlib.util.find_spec("verl")
     if found is None:
         raise ImportError("verl isn't installed")
@@ -103,7 +103,7 @@ def choose(library):
 
 
 def work(library, limit):
-    """In a process of its own: the rewards of every site, and its seconds, as a line of JSON each."""
+    """Runs in a separate process. Prints the rewards of every call site and its seconds, a JSON line each."""
     choose(library)
     cases = list(rows(limit))
     out, sys.stdout = sys.stdout, sys.stderr
@@ -147,7 +147,7 @@ def compare(limit, show):
 
 
 def judge(_=None):
-    """What a reward function does: three right answers, a wrong one and an endless one."""
+    """Grades three right answers, a wrong one and an endless one, as a reward function does."""
     answers = [("1/2", "\\boxed{0.5}"), ("x+1", "\\boxed{1+x}"), ("12", "\\boxed{12}"), ("12", "\\boxed{13}"), ("9", ENDLESS)]
     return [readme(*answer) for answer in answers]
 
@@ -205,7 +205,7 @@ PLACES = {
 
 
 def place(name, library):
-    """In a process of its own: what happens at one place."""
+    """Runs in a separate process. Prints the result of calls from one kind of thread or process."""
     choose(library)
     start = time.perf_counter()
     try:

@@ -100,7 +100,7 @@ fn core_and_verify_touch_no_file_socket_thread_or_clock() {
 
 #[test]
 fn nothing_prints_by_the_macros_that_panic() {
-    // A closed or full stream makes these panic; `say!`, `out!` and `outln!` pass it over.
+    // These macros panic if the stream is closed or full; `say!`, `out!` and `outln!` ignore that.
     for entry in std::fs::read_dir(root().join("crates")).unwrap() {
         assert_without(&entry.unwrap().path().join("src"), &["print!(", "println!(", "dbg!("]);
     }
@@ -108,8 +108,8 @@ fn nothing_prints_by_the_macros_that_panic() {
 
 #[test]
 fn libraries_name_no_flag_of_the_command_line() {
-    // Whole commands and other programs' flags are data; a list of kinds and what fits a machine are printed by the
-    // command line alone.
+    // Whole commands and flags of other programs are data. The list of kinds, and the settings that fit a machine, are only
+    // printed by the command line.
     let allowed = ["fgrpo ", "llama-gguf", "vLLM", "--set ", "your own ", "cargo test"];
     for name in ["core", "verify", "files", "hub", "eval", "nn", "train", "serve", "paper"] {
         for (place, line) in code(&root().join("crates").join(name).join("src")) {
@@ -305,7 +305,7 @@ fn imports(name: &[String], code: &str, modules: &BTreeMap<Vec<String>, String>)
                 part => module.push(part.to_owned()),
             }
         }
-        // The longest part of the path that is a file.
+        // Finds the longest part of the path that is a file.
         while !modules.contains_key(&module) && module.pop().is_some() {}
         found.insert(module);
     }
@@ -320,7 +320,7 @@ fn no_two_files_import_each_other() {
         let graph: BTreeMap<&Vec<String>, BTreeSet<Vec<String>>> =
             modules.iter().map(|(name, code)| (name, imports(name, code, &modules))).collect();
         for (a, imported) in &graph {
-            // A file and the folder of its parts are one module.
+            // A file and the folder of its submodules are one module.
             let circle = |b: &&Vec<String>| *a < b && !b.starts_with(a) && graph[b].contains(*a);
             circles.extend(
                 imported
@@ -365,7 +365,7 @@ fn modules_of_nn_use_those_of_their_own_and_lower_layers_without_a_circle() {
         }
     }
     assert!(wrong.is_empty(), "against the order of the layers: {wrong:?}");
-    // What uses nothing that is left is taken away, until a circle is all that is left.
+    // Removes modules that use no other remaining module, until only circles are left.
     while let Some(free) =
         uses.iter().find(|(_, used)| used.iter().all(|m| !uses.contains_key(m.as_str()))).map(|(m, _)| *m)
     {

@@ -1,4 +1,4 @@
-//! The edits of docs/extending.md: they fit the sources, and the edited sources pass their tests.
+//! The edits of docs/extending.md fit the sources, and the edited sources pass their tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -105,9 +105,9 @@ fn the_edited_sources_pass_their_tests() {
     let cargo = |arguments: &[&str]| {
         let status = Command::new(env!("CARGO"))
             .args(arguments)
-            // A folder of its own: in the one of these sources, cargo takes the copy's crates for theirs.
+            // A separate folder: in the folder of these sources, cargo would take the copy's crates for the original ones.
             .env("CARGO_TARGET_DIR", Path::new(env!("CARGO_TARGET_TMPDIR")).join("extending-target"))
-            // The page says that the tables of the configuration are written.
+            // The page says that the configuration's tables are written by the test.
             .env("FGRPO_WRITE_PAGES", "1")
             .current_dir(&copy)
             .status()

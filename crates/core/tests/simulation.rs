@@ -1,4 +1,4 @@
-//! The fast simulation against the plain program, and against the paper's start and regimes.
+//! The fast simulation compared with the plain program, and with the paper's start and regimes.
 
 mod plain;
 
@@ -10,7 +10,7 @@ fn small() -> Setup {
     Setup { actions: 2_000, correct: 160, anchors: 2, ..Setup::default() }
 }
 
-/// Runs both on the draws of the fast one and compares every logit and metric.
+/// Runs both with the draws of the fast one, and compares every logit and metric.
 fn compare(setup: &Setup, group_size: u64, gamma: f64, steps: u64) -> Simulation {
     let mut fast = Simulation::new(setup, group_size, gamma, 7).unwrap();
     let mut plain = Plain::new(setup, gamma);
@@ -39,7 +39,7 @@ fn compare(setup: &Setup, group_size: u64, gamma: f64, steps: u64) -> Simulation
 
 #[test]
 fn default_simulation_equals_the_plain_program_on_its_draws() {
-    // 1,000 steps: long enough for actions to come to rest and to be drawn again.
+    // 1,000 steps: long enough for actions to rest and to be drawn again.
     for gamma in [0.0, 1.0] {
         for group_size in [1, 2, 32, 500] {
             compare(&small(), group_size, gamma, 1_000);
@@ -73,7 +73,7 @@ fn other_starts_and_rewards_equal_the_plain_program_on_its_draws() {
         Setup { correct: 1_999, ..base.clone() },
         Setup { actions: 2, correct: 1, anchors: 0, ..base.clone() },
         Setup { reward_wrong: 0.0, correct_logit: -4.0, wrong_logit: 2.5, ..base.clone() },
-        // Logits run over a range whose exponentials don't fit into a double.
+        // The range of the logits is so large that their exponentials don't fit into a double.
         Setup { lr: 30.0, correct_logit: 290.0, wrong_logit: -290.0, ..base.clone() },
         Setup { lr: 0.0, ..base },
     ] {
@@ -86,7 +86,7 @@ fn other_starts_and_rewards_equal_the_plain_program_on_its_draws() {
 #[test]
 fn resting_actions_are_left_out_of_the_work() {
     let fast = compare(&small(), 16, 0.0, 1_500);
-    // Every correct action that is still drawn moves; the rest of the 2,000 must not cost anything.
+    // Every correct action that is still drawn moves. The rest of the 2,000 must not take time.
     assert!(fast.moving() < 700, "{} actions still move", fast.moving());
 }
 

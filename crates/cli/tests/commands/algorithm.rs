@@ -1,4 +1,4 @@
-//! Settings of `[algorithm]` that change rewards or the loss, seen in the files of short runs.
+//! Settings of `[algorithm]` that change rewards or the loss, checked by the files of short runs.
 
 use crate::support::{self, fgrpo, lines};
 use serde_json::Value;
@@ -35,7 +35,7 @@ threads = 2
 rollout_share = 1.0
 "#;
 
-/// The folder of a run with these settings.
+/// Returns the folder of a run with these settings.
 fn train(folder: &Path, name: &str, set: &[&str]) -> PathBuf {
     of_config(folder, CONFIG, name, set)
 }
@@ -55,7 +55,7 @@ fn of_config(folder: &Path, config: &str, name: &str, set: &[&str]) -> PathBuf {
     out
 }
 
-/// A metric at every step.
+/// The values of a metric at every step.
 fn metric(run: &Path, name: &str) -> Vec<f64> {
     lines(&run.join("metrics.jsonl")).iter().map(|line| line[name].as_f64().unwrap()).collect()
 }
@@ -63,7 +63,7 @@ fn metric(run: &Path, name: &str) -> Vec<f64> {
 #[test]
 fn the_penalty_of_every_kl_estimator_keeps_the_policy_near_its_reference() {
     let folder = tempfile::tempdir().unwrap();
-    // The sampled KL, reported by k1, of the last steps.
+    // The sampled KL, which k1 reports, in the last steps.
     let divergence = |name: &str, set: &[&str]| -> f64 {
         let run = digits(folder.path(), name, set);
         metric(&run, "kl_loss")[20..].iter().sum::<f64>() / 10.0
@@ -79,7 +79,7 @@ fn the_penalty_of_every_kl_estimator_keeps_the_policy_near_its_reference() {
 #[test]
 fn truncated_completions_are_graded_masked_or_rewarded_as_the_setting_says() {
     let folder = tempfile::tempdir().unwrap();
-    // No path has one token, so that every completion is cut off.
+    // No path has one token, so every completion is cut off.
     let run = |name: &str, set: &[&str]| {
         let all = ["steps=1", "rollout.max_new_tokens=1", "algorithm.shaping=smoothing"];
         train(folder.path(), name, &[&all[..], set].concat())

@@ -1,11 +1,11 @@
-//! `fgrpo arena`: methods by name on a task, their table, an own method.
+//! `fgrpo arena`: named methods on a task, their table, and a custom method.
 
 use super::support::{ended, ends_with, fgrpo, signal, spawned, wait_until};
 use predicates::prelude::{PredicateBooleanExt, predicate};
 use serde_json::Value;
 use std::path::Path;
 
-/// Mazes of a size that takes seconds.
+/// Settings of mazes on which a run takes seconds.
 const SMALL: &[&str] = &[
     "--set",
     "steps=2",
@@ -136,7 +136,7 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
     let wanted = of("lite-ppo")["pass_at_1"].as_f64().unwrap() - of("grpo")["pass_at_1"].as_f64().unwrap();
     assert!((difference["value"].as_f64().unwrap() - wanted).abs() < 1e-12);
     assert!(of("grpo").get("pass_at_1_difference").is_none());
-    // The same again trains nothing and says the same; one method more trains that one alone.
+    // The same command again trains nothing and prints the same. With one more method it trains only that one.
     let again = run(&["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"]).success();
     assert_eq!(again.get_output().stdout, table.get_output().stdout);
     let fewer = || predicate::str::contains("Methods with fewer seeds");
@@ -146,7 +146,7 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
         .stdout(predicate::str::contains("gmpo").and(fewer()));
     let front = std::fs::read_to_string(home.path().join("front.svg")).unwrap();
     assert!(front.contains("grpo") && front.matches("class=\"dot").count() >= 3, "{front}");
-    // A seed's runs begin at one start, which the table has.
+    // All runs of a seed have the same start, which the table shows.
     let runs = home.path().join("runs/arena/maze");
     assert_eq!(std::fs::read_dir(runs.join("sft-cache")).unwrap().count(), 2);
     let began = |seed: u64| {
@@ -159,7 +159,7 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
         "default settings: no method was tuned; before training pass@1 {:.1}",
         50.0 * (began(1) + began(2))
     );
-    // The table alone, of a run that another configuration would spoil.
+    // Only the table, for a run that another configuration would spoil.
     arena(home.path(), &["table"]).success().stdout(predicate::str::contains(start));
     let other = [&["run", "--methods", "grpo"], SMALL, &["--set", "steps=3"]].concat();
     arena(home.path(), &other).code(2).stderr(predicate::str::contains("another configuration"));
@@ -177,7 +177,7 @@ fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before
     assert!(!home.path().join("runs").exists());
     let dry = run(&["--methods", "rloo", "--tune", "--dry-run"]).success();
     let folders = String::from_utf8(dry.get_output().stdout.clone()).unwrap();
-    // Three rates of each, three values of grpo's own parameter, and the two runs of the table.
+    // Three rates for each method, three values of grpo's parameter, and the two runs of the table.
     assert_eq!(folders.lines().count(), 11, "{folders}");
     let rows = json(
         &run(&["--methods", "rloo", "--json"])
@@ -186,7 +186,7 @@ fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before
     );
     let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert!(names.len() == 2 && names.contains(&"grpo") && names.contains(&"rloo"), "{names:?}");
-    // Another baseline is trained where it lacks, and what lacks it elsewhere doesn't end the command.
+    // Another baseline is trained if its run is missing. If it is missing elsewhere, the command doesn't fail.
     let other = home.path().join("runs/arena/other/opo_seed-1");
     std::fs::create_dir_all(other.parent().unwrap()).unwrap();
     std::fs::rename(folder("grpo_seed-1"), &other).unwrap();
@@ -238,7 +238,7 @@ fn an_arena_with_full_evaluations_goes_on_and_mixes_no_graders() {
     let again =
         arena(home.path(), &words).success().stderr(predicate::str::contains("2 of 2 runs are finished"));
     assert_eq!(again.get_output().stdout, first);
-    // As a run whose grader's file was another.
+    // As if the run's grader had another file.
     let evaluations = home.path().join("runs/arena/maze/rloo_seed-1/eval.jsonl");
     let text = std::fs::read_to_string(&evaluations).unwrap();
     std::fs::write(&evaluations, text.replace("\"maze/", "\"maze/0")).unwrap();
@@ -329,7 +329,7 @@ fn an_estimator_in_python_trains_as_the_same_formula_in_rust_does() {
     assert!(policy("mine") == policy("theirs") && policy("every") == policy("theirs"));
     assert!(policy("mine") != policy("grpo"), "the estimator changes the policy");
     run(&[]).success().stderr(predicate::str::contains("4 of 4 runs are finished"));
-    // A run is one of the file that it was trained with.
+    // A run belongs to the version of the file with which it was trained.
     let file = home.path().join("own.py");
     std::fs::write(&file, OWN.replace("0.1", "0.2")).unwrap();
     run(&[]).code(2).stderr(predicate::str::contains("the file of algorithm.advantage has changed"));
@@ -361,7 +361,7 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
         added.code(2).stderr(predicate::str::contains(says).and(predicate::str::contains("advantage")));
     }
     assert!(!home.path().join("settings/fgrpo/arena.toml").exists(), "what doesn't work isn't kept");
-    // One that works at first and for the eight groups of the first step.
+    // A function that works at first, and for the eight groups of the first step.
     arena(home.path(), &["add", "later", "--advantage", "own.py:later"]).success();
     let run = |more: &[&str]| arena(home.path(), &[&["run", "--methods", "later"], SMALL, more].concat());
     run(&[]).code(2).stderr(predicate::str::contains("raised ZeroDivisionError"));

@@ -50,7 +50,7 @@ fn arithmetic_trains_and_its_checkpoint_reads_as_a_model_of_problems_in_files() 
     tells(0, command!("train", &config, "--out", folder.path().join("runs/math")), "39 rows read");
 }
 
-/// What is left of memory is known on Linux alone.
+/// Only Linux reports the available memory.
 const FITS_NOT: &str = if cfg!(target_os = "linux") { "warning: not enough memory" } else { "" };
 
 #[test]
@@ -72,7 +72,7 @@ fn a_dry_run_says_what_is_missing_and_succeeds() {
     }
 }
 
-/// Two sources of problems with one tokenizer, completions that end at a text.
+/// Two sources of problems with one tokenizer, and completions that end at a stop string.
 fn mix(data: &Path) -> String {
     let arithmetic = r#"{kind = "arithmetic", train = 64, held_out = 3, weight = 2.0}"#;
     let options = format!(r#"{{name = "options", kind = "choice", data = {data:?}, held_out_share = 0.3}}"#);
@@ -124,7 +124,7 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
         let text = String::from_utf8(read(&whole, name)).unwrap();
         text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
     };
-    // Of 6 prompts 4 are the heavier part's, in every step.
+    // In every step, 4 of 6 prompts come from the heavier part.
     let rollouts = lines("rollouts.jsonl");
     for step in 1..=4 {
         let of_step = rollouts.iter().filter(|r| r["step"] == step);
@@ -151,7 +151,7 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
     assert_eq!(part("arithmetic", "problems"), 3);
     let total = 3 + part("options", "problems").as_u64().unwrap();
     assert_eq!(last["problems"].as_u64(), Some(total));
-    // The counts of each part's problems, from which its pass@1 follows.
+    // The counts of each part's problems, which give its pass@1.
     assert_eq!(last["average"], "parts");
     for name in ["arithmetic", "options"] {
         let correct: Vec<u64> = serde_json::from_value(part(name, "per_problem")).unwrap();
@@ -165,7 +165,7 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
     let page = String::from_utf8(read(&whole, "report.html")).unwrap();
     assert!(page.contains("held-out, options"), "the report shows each part");
 
-    // The same text ends the responses of an evaluation, and is no part of them.
+    // The same string ends the responses of an evaluation, which don't contain it.
     let eval = folder.path().join("eval");
     let problems = folder.path().join("sums.jsonl");
     std::fs::write(&problems, r#"{"problem": "Start with 3. Add 4. What is the result?", "answer": "7"}"#)

@@ -1,5 +1,5 @@
-//! What people get wrong with models and data, through the commands they use: exit code 2 and a message that names
-//! file or field, what was found and what was wanted.
+//! Mistakes with models and data, through the command line: exit code 2, and a message that names file or field, the expected
+//! value and the one found.
 
 use crate::support::{self, ends, fgrpo, model, tells};
 use assert_cmd::Command;
@@ -94,7 +94,7 @@ fn damaged_model_folders_are_refused_by_every_command_that_opens_one() {
     let good = model();
     let data = problems(folder.path(), &(0..20).map(row).collect::<Vec<_>>());
     let broken = folder.path().join("broken");
-    // The tokenizer is of the good folder, so that the weights are what is met.
+    // The tokenizer comes from the valid folder, so that only the weights are wrong.
     let config = config(folder.path(), &broken, &data, &format!("tokenizer = {good:?}"));
     let sequences = folder.path().join("tokens.jsonl");
     std::fs::write(&sequences, "{\"tokens\": [5, 6, 7]}\n").unwrap();
@@ -105,7 +105,7 @@ fn damaged_model_folders_are_refused_by_every_command_that_opens_one() {
         let (a, b) = (folder.path().join("never-a"), folder.path().join("never-b"));
         let mut commands: Vec<Command> = vec![fgrpo()];
         commands[0].arg("score").arg("--model").arg(&broken).arg(&sequences);
-        // One door opens a model for all commands, so one of these tells.
+        // All commands open a model by the same function, so one of these tests is enough.
         if k == 3 {
             for name in ["train", "sft"] {
                 let mut command = fgrpo();
@@ -258,7 +258,7 @@ fn data_and_tokenizers_that_cannot_be_used_are_refused_by_file_and_column() {
         std::fs::write(good.join(file), kept).unwrap();
     }
 
-    // Problems of another kind, and no model to take a tokenizer from.
+    // Problems of another kind, and no model that has a tokenizer.
     let path = config(folder.path(), good, &problems(folder.path(), &rows), "");
     let text = std::fs::read_to_string(&path).unwrap();
     let sizes = &MAZE[MAZE.find("hidden_size").unwrap()..MAZE.find("[rollout]").unwrap()];
@@ -349,13 +349,13 @@ fn a_dry_run_explains_every_rejected_row_and_writes_all_of_them() {
         found.contains(" tokens: \"Add 1. Add 1.") && found.ends_with("...") && found.len() < 120,
         "{found}"
     );
-    // Without the model, everything but the lengths is known.
+    // Without the model, everything except the lengths is known.
     let (code, said) = dry(&at("no-model-yet"), &[]);
     assert!(
         code == Some(0) && said.contains("7 of 28 rows rejected") && said.contains("without the tokenizer"),
         "{said}"
     );
-    // The data itself is not overwritten.
+    // The data file isn't overwritten.
     let (code, said) = dry(model(), &["--rejected", &problems]);
     assert!(code == Some(2) && said.contains("--rejected: "), "{said}");
     assert_eq!(std::fs::read_to_string(&data).unwrap().lines().count(), 28);

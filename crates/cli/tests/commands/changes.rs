@@ -1,4 +1,4 @@
-//! Runs that go on although something has changed: their settings, their data, their grader, the files of their model.
+//! Resumed runs after a change of their settings, data, grader, or model files.
 
 use crate::support::{done, ends_with, fgrpo, file, lines, model, run, sets, small_run};
 use serde_json::{Value, json};
@@ -41,7 +41,7 @@ impl Place {
         folder
     }
 
-    /// Sixteen problems, whose answers are those numbers and `more`.
+    /// Sixteen problems, whose answers are their numbers plus `more`.
     fn problems(&self, more: u32) {
         let row = |i: u32| {
             let (answer, solution) = ((i + more).to_string(), format!("\\boxed{{{}}}", i + more));
@@ -95,10 +95,10 @@ fn what_a_run_started_from_does_not_change_after_its_first_checkpoint() {
         }
         assert_eq!(read(place.path("run/config.toml")), written);
     }
-    // Without a penalty, the seed is one of the draws to come alone.
+    // Without a penalty, the seed only affects later draws.
     let more = sets(&["algorithm.kl_coef=0", "seed=7", "steps=3"]);
     ends_with(0, &[&line[..], &["--resume", "--accept-changes"], &more].concat());
-    // A run of demonstrations may go on with other settings of its own.
+    // A run on demonstrations may continue with other RL settings.
     let out = place.text("demonstrations");
     let line = ["sft", config.to_str().unwrap(), "--out", &out];
     ends_with(0, &line);
@@ -132,7 +132,7 @@ fn weights_that_a_run_reads_on_may_move_but_not_change() {
         let said = train(2, name, set, 4, &on);
         assert!(said.contains("the weights in model.path have changed"), "{said}");
     }
-    // A run whose checkpoints have all its weights doesn't read them.
+    // A run whose checkpoints contain all weights doesn't read these files.
     train(0, "own", "seed=2", 4, &on);
 }
 
@@ -168,9 +168,9 @@ fn changed_problems_are_refused_and_never_paired_with_the_old_ones() {
     assert!(!said.contains("pass@1 changed by"), "{said}");
     let page = read(place.path("run/report.html"));
     assert!(!page.contains("Change since step") && !page.contains("since the first evaluation"));
-    // The new ones are the run's now.
+    // The new grader is now the run's grader.
     ends_with(0, &[&line[..], &["--resume", "--set", "steps=3"]].concat());
-    // So it is with the demonstrations of `fgrpo sft`.
+    // The same holds for the demonstrations of `fgrpo sft`.
     let out = place.text("demonstrations");
     let line = ["sft", &config, "--out", &out, "--set", "sft.steps=1"];
     ends_with(0, &line);
@@ -182,8 +182,8 @@ fn changed_problems_are_refused_and_never_paired_with_the_old_ones() {
 #[test]
 fn the_best_policy_and_the_summary_compare_nothing_across_graders() {
     let place = Place::new();
-    // A learning rate that changes nothing, and a grader that then accepts less: without the change of graders, what was
-    // first would stay the best.
+    // A learning rate that changes nothing, and a grader that then accepts less. If the change of graders were ignored, the first
+    // policy would stay the best.
     let small = small_run(&["update.lr=1e-30", "steps=2", "task.reward=\"reaches_goal\""]);
     let config = file(place.0.path(), "c.toml", &small);
     let out = place.text("run");
@@ -216,7 +216,7 @@ fn without_its_full_evaluation_a_run_is_summed_up_by_the_other() {
     assert!(said.contains("held-out, 2 problems x 4 samples") && said.contains("step 4"), "{said}");
 }
 
-/// Counts its calls in a file, and leaves out a reward from the 25th on.
+/// Counts its calls in a file, and returns no reward from the 25th on.
 const FORGETFUL: &str = r#"
 import os
 
@@ -287,7 +287,7 @@ fn a_sweep_mixes_neither_graders_nor_the_problems_of_one_row() {
 fn a_completion_ends_where_the_models_positions_end() {
     let place = Place::new();
     place.problems(0);
-    // A vocabulary in which the end of a completion is hardly ever drawn.
+    // A vocabulary from which the end token is hardly ever drawn.
     let short = place.text("short");
     let sizes = ["--hidden-size", "16", "--layers", "1", "--heads", "2", "--kv-heads", "1"];
     let init = |context: &str| {
@@ -304,7 +304,7 @@ fn a_completion_ends_where_the_models_positions_end() {
     let metrics = &lines(&place.path("run/metrics.jsonl"))[0];
     assert!(metrics["completion_length_max"].as_u64().unwrap() < 48, "{metrics}");
     assert!(metrics["truncated_fraction"].as_f64().unwrap() > 0.0, "{metrics}");
-    // A prompt that leaves no position is found before there is a run.
+    // A prompt that leaves no room for a completion is found before the run begins.
     std::fs::remove_dir_all(&short).unwrap();
     init("4");
     let said = ends_with(2, &[&["train", &config, "--out", &place.text("none")][..], &more].concat());

@@ -1,4 +1,4 @@
-//! Chat templates against transformers' renders (golden/chat.json, made by golden/make_chat.py).
+//! Chat templates compared with the output of transformers (golden/chat.json, made by golden/make_chat.py).
 
 use fgrpo_eval::dataset::Message;
 use fgrpo_train::language::Language;
@@ -70,7 +70,7 @@ fn dates_are_written_as_python_writes_them_or_refused() {
         template.render(&[Message::new("user", "a")], &options).map_err(|error| format!("{error:#}"))
     };
     assert_eq!(write("%d.%m. %b %B %Y %y %H:%M:%S 100%%").unwrap(), "04.07. Jul July 2026 26 00:00:00 100%");
-    // Python writes microseconds for %f, and not what chrono does for the others.
+    // Python writes microseconds for %f, and chrono writes something else.
     for (format, found) in [("%f", "%f"), ("%+", "%+"), ("%3f", "%3"), ("%Y %", "%")] {
         let error = write(format).unwrap_err();
         assert!(error.contains(&format!("strftime_now: {found} isn't supported")), "{format}: {error}");
@@ -88,7 +88,7 @@ fn line_ends_of_a_template_are_those_of_unix() {
     assert_eq!(of(lines), "<user>\na\r\nb\nend");
 }
 
-/// A model's folder without weights: a tokenizer of six texts, none of which it calls special.
+/// A model's folder without weights: a tokenizer of six strings, none of which it marks as special.
 fn folder(config: &Value, map: &Value) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     let vocabulary = json!({"a": 0, "<": 1, "e": 2, ">": 3, "<e>": 4, "<p>": 5, "p": 6});
@@ -116,7 +116,7 @@ fn special_tokens_are_those_that_transformers_finds() {
             .map(|tokens| (tokens, language.stop_tokens().to_vec()))
     };
     let ids = |config: Value, map: Value| prompt(config, map).unwrap().0;
-    // Named in the configuration, in the map, and in both; a newer configuration has the last word.
+    // Named in the configuration, in the map, and in both. A newer configuration takes precedence.
     assert_eq!(ids(json!({"bos_token": "<e>"}), json!({}))[..2], [4, 0]);
     assert_eq!(ids(json!({}), json!({"bos_token": {"content": "<e>"}}))[..2], [4, 0]);
     assert_eq!(ids(json!({"bos_token": "<p>"}), json!({"bos_token": "<e>"}))[..2], [4, 0]);
@@ -188,7 +188,7 @@ fn an_answer_keeps_the_tags_of_thoughts_that_are_special_tokens() {
     assert!(plain.check_tags(&tags("[THINK],[/THINK]")).is_ok() && plain.check_tags(&tags("a,b")).is_ok());
     let refused = format!("{:#}", plain.check_tags(&tags("[THINK],<end>")).unwrap_err());
     assert!(refused.contains("task.reasoning: \"<end>\"") && refused.contains("tokenizer.json"), "{refused}");
-    // With a text that stops, the special tokens before it are taken out of the text.
+    // With a stop string, the special tokens before it are removed from the text.
     assert_eq!(language(&["a"]).answer(&[3, 1, 4, 2, 0, 1]).unwrap(), "[THINK]1[/THINK]2");
 }
 
@@ -216,7 +216,7 @@ fn the_filter_e_escapes_as_jinjas() {
 #[test]
 fn what_is_iterable_is_what_python_iterates_over() {
     let folder = tempfile::tempdir().unwrap();
-    // Nemotron 3 asks this of its tools.
+    // Nemotron 3 requires this of its tools.
     let template = "{% for x in [none, 1, true, 'a', [], {}, absent] %}{{ x is iterable }} {% endfor %}\
         {% if tools is iterable and tools | length > 0 %}tools{% else %}no tools{% endif %}";
     let template = with_template(folder.path(), template).unwrap();

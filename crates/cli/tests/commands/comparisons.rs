@@ -1,5 +1,5 @@
-//! What runs leave behind to be compared: sweeps, selected checkpoints, evaluations, times; and that nothing is compared
-//! that can't be.
+//! Results of runs for comparisons: sweeps, selected checkpoints, evaluations, times. Results that can't be compared are
+//! refused.
 
 use crate::support::{self, ends_with, fgrpo, lines, small_run};
 use serde_json::{Value, json};
@@ -126,12 +126,12 @@ fn selected_checkpoints_are_those_of_save_every_by_recorded_or_later_evaluations
         assert_eq!(code, 0, "{said}");
         serde_json::from_str(&found).unwrap()
     };
-    // Evaluated after each of 4 steps, saved after 2 and 4; every checkpoint is kept.
+    // Evaluated after each of 4 steps, saved after 2 and 4. Every checkpoint is retained.
     let found = select(&[]);
     assert_eq!(found["chosen"][0]["candidates"], 2, "{found}");
     assert!(found["chosen"][0]["start"].is_number());
     assert_eq!(select(&["--any-step"])["chosen"][0]["candidates"], 4);
-    // pass@1 is there though eval.k doesn't ask for it.
+    // pass@1 is there although eval.k doesn't contain 1.
     assert_eq!(found["metric"], "pass@1");
     for (step, n) in [(2, "3"), (4, "3")] {
         let model = place.text(&format!("run/checkpoints/step-00000{step}"));
@@ -144,7 +144,7 @@ fn selected_checkpoints_are_those_of_save_every_by_recorded_or_later_evaluations
     assert_eq!((&found["chosen"][0]["candidates"], &found["metric"]), (&json!(2), &json!("maze, pass@1")));
     let said = ends_with(2, &["select", &run, "--evals", &evals, "--part", "aime24"]);
     assert!(said.contains("aime24") && said.contains("maze"), "{said}");
-    // Nothing but the best policies: no candidate.
+    // With only the best policies there is no candidate.
     for step in [2, 4] {
         std::fs::remove_dir_all(place.path(&format!("run/checkpoints/step-00000{step}"))).unwrap();
     }
@@ -226,7 +226,7 @@ fn a_report_never_compares_runs_over_different_problems() {
     let different = report(&["a", "other"], "different.html");
     assert!(different.contains("evaluated on different problems (held-out: seed 0; seed 9)"), "not said");
     assert!(!different.contains("Difference to") && !different.contains("Against "));
-    // Of three, the two over the same problems are compared.
+    // Of three evaluations, the two over the same problems are compared.
     let three = report(&["a", "other", "b"], "three.html");
     assert!(
         three.contains("evaluated on different problems") && three.contains("Difference to GRPO, "),
@@ -241,7 +241,7 @@ fn reply(content: &str, finish_reason: &str) -> Value {
     json!({"choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}]})
 }
 
-/// An OpenAI-compatible judge that answers so many requests alike and returns what it was sent.
+/// An OpenAI-compatible judge that gives this many requests the same answer and returns the requests.
 fn judge(requests: usize, answer: Value) -> (String, std::thread::JoinHandle<Vec<Value>>) {
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -301,7 +301,7 @@ fn a_diversity_judge_sees_the_problem() {
     let (first, said, code) = support::run(fgrpo().args(args));
     assert_eq!(code, 0, "{said}");
     let seen = seen.join().unwrap();
-    // No server's own defaults act, and what was sent is kept with the answer.
+    // The server's defaults have no effect, and the request is stored with the answer.
     let kept = &lines(&place.path("eval/judgements.jsonl"))[0]["sampling"];
     let printed: Value = serde_json::from_str(&first).unwrap();
     for (name, neutral) in [
@@ -319,9 +319,9 @@ fn a_diversity_judge_sees_the_problem() {
     let user = seen[0]["messages"][1]["content"].as_str().unwrap();
     assert!(user.starts_with("### Problem\nWhat is 3 plus 4?\n\n### Solution 1"), "{user}");
     assert!(user.contains("### Solution 8"), "{user}");
-    // The reply is kept: the server is gone by now.
+    // The reply is stored, and the server is stopped by now.
     assert_eq!(support::run(fgrpo().args(args)).0, first);
-    // The standard's fields alone, for servers that refuse others: another request.
+    // Only the standard's fields, for servers that refuse others, make another request.
     let (address, seen) = judge(1, reply("Score: 2", "stop"));
     let args = ["diversity", &out, "--by", "judge", "--server", &address, "--model", "j", "--data", &data];
     ends_with(0, &[&args[..], &["--server-api", "openai"]].concat());
@@ -342,7 +342,7 @@ fn a_judges_useless_reply_is_shown_without_control_characters() {
     std::fs::write(place.path("made.jsonl"), samples).unwrap();
     let (made, out) = (place.text("made.jsonl"), place.text("eval"));
     ends_with(0, &["eval", "--samples", &made, "--data", &data, "--task", "math", "-n", "8", "--out", &out]);
-    // One that talks to the terminal, and one that was cut off behind a first score.
+    // A reply with terminal control characters, and one that was cut off after a first score.
     for (answer, wanted) in [
         (reply("\u{9b}2J\u{1b}[31mnothing", "stop"), "nothing"),
         (reply("Score: 1 would mean that they", "length"), "would mean"),

@@ -1,4 +1,4 @@
-//! `fgrpo data`: generated problems, as files that read back.
+//! `fgrpo data`: generated problems are written to files that can be read again.
 
 use crate::support::{done, ends_with};
 use fgrpo_eval::dataset::{Problem, load};
@@ -22,7 +22,7 @@ fn read(path: &Path, kind: TaskKind) -> Vec<Problem> {
     load(path, kind, &Default::default()).unwrap().0
 }
 
-/// What a file keeps of a problem.
+/// The stored parts of a problem.
 fn known(p: &Problem) -> impl PartialEq + std::fmt::Debug + use<> {
     (p.id.clone(), p.messages.clone(), p.truth.clone(), p.solution.clone())
 }

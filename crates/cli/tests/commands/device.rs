@@ -1,10 +1,10 @@
-//! `--device`: what is refused and why, what a GPU would need, and a run on the emulated GPU beside the processor's.
+//! `--device`: refusals with their reasons, the needs on a GPU, and a run on the emulated GPU compared with the CPU.
 
 use crate::support::{done, ends, ends_with, fgrpo, file, run};
 use serde_json::Value;
 use std::path::Path;
 
-/// A maze run of a few steps that the emulator does in seconds.
+/// A maze run of a few steps that takes seconds on the emulator.
 fn tiny() -> Vec<&'static str> {
     let sets = [
         "steps=2",
@@ -87,7 +87,7 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
     let said = ends_with(0, &["train", config, "--dry-run", "--device", "cuda"]);
     assert!(said.contains("GPU memory") && !said.contains("decode copies"), "{said}");
     let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    // Not the whole plan: what the program itself takes is never the same twice.
+    // Not all of the plan, because the program's own memory varies.
     let long = ["--set", "task.size=41", "--set", "rollout.max_new_tokens=3000"];
     let activations = |set: &str| {
         let plan = ["train", config, "--dry-run", "--device", "cuda", "--set", set];
@@ -140,11 +140,11 @@ fn a_dry_run_refuses_a_model_that_gpus_do_not_compute() {
         let said = ends_with(code, &[&plan[..], &["--device", "cuda", "--gpu", "h100"]].concat());
         let refusal = "the GPU kernels don't support head_dim 512, only up to 256";
         assert_eq!(said.contains(refusal), code == 2, "{said}");
-        // What it takes of memory is said all the same.
+        // Its memory is reported anyway.
         assert!(said.lines().any(|line| line.starts_with("GPU memory")), "{said}");
         ends_with(0, &plan);
     }
-    // By the table of usual models: 4 bits a number of the layers, at a context of 4,096 tokens.
+    // From the table of common models: 4 bits per value of the layers, with a context of 4,096 tokens.
     let text = "steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\nmax_prompt_tokens = 1024\n[model]\npath = \"Qwen/Qwen3.5-4B\"\n\
         [lora]\nrank = 16\nbase = \"nf4\"\n[rollout]\nmax_new_tokens = 3072\n[compute]\nprecision = \"bf16\"\n";
     let config = file(folder.path(), "qwen3.5.toml", text);
@@ -168,7 +168,7 @@ fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
     let large = with(&["--gpu", "h200"]);
     assert!(line(&small, "GPU memory").contains("of 24.00 GB that rtx-4090 has"), "{small}");
     assert!(small.contains("not enough memory") && !large.contains("not enough memory"), "{small}{large}");
-    // What is proposed fits.
+    // The suggested settings fit.
     let proposed = small.split("--set ").skip(1).map(|set| set.split(' ').next().unwrap());
     let sets: Vec<&str> = proposed.flat_map(|set| ["--set", set]).collect();
     assert!(!sets.is_empty(), "{small}");
@@ -207,7 +207,7 @@ fn a_dry_run_counts_4_bytes_per_parameter_for_moments_in_bf16_and_8_for_their_ch
         let words = [&["train", config, "--dry-run", "--device", "cuda"], set].concat();
         assert!(done(&words).lines().any(|line| line == resolved), "{resolved}");
     }
-    // In f32 the moments are two copies of the gradient, in bf16 one.
+    // In f32 the moments take as much memory as two gradients, in bf16 as one.
     let size = |line: &str| line.split_whitespace().skip(1).take(2).collect::<Vec<_>>().join(" ");
     assert_eq!(size(&line(&half, "optimizer")), size(&line(&half, "gradient")), "{half}");
     assert_ne!(line(&half, "optimizer"), line(&full, "optimizer"));
@@ -275,7 +275,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
             near(&found.into(), &wanted.into(), &format!("{file}:{line}"));
         }
     }
-    // It goes on to the same bits with the moments on the GPU and in host memory.
+    // It continues with the same bits, with the moments on the GPU and in host memory.
     let [kept, offloaded] = ["false", "true"].map(|offload| {
         let copy = out(offload);
         let copied = std::process::Command::new("cp").arg("-r").args([&out("cuda-emulated"), &copy]).status();
@@ -292,7 +292,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
         files.iter().map(|file| std::fs::read(file).unwrap()).collect::<Vec<_>>()
     });
     assert!(kept.len() >= 2 && kept == offloaded, "weights and moments");
-    // With moments in bf16 a stopped run ends in the bits of one that wasn't, and so does one with these in host memory.
+    // With moments in bf16 a resumed run ends in the bits of an uninterrupted one, and so does one with the moments in host memory.
     let rounded = |out: &Path, more: &[&str]| {
         let place = ["train", config, "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
         let set = ["--set", "compute.moments=bf16"];
@@ -308,12 +308,12 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
         ["model.safetensors", "optimizer.safetensors"].map(|file| std::fs::read(step.join(file)).unwrap())
     });
     assert!(whole == stopped && whole == in_host && whole != in_f32, "weights and moments");
-    // An evaluation has no optimizer, so the run's configuration is good for one on the processor.
+    // An evaluation has no optimizer, so the run's configuration also works on the CPU.
     let (evaluated, trained, resolved) = (out("evaluated"), out("whole"), out("whole").join("config.toml"));
     let last = trained.join("checkpoints/step-000002");
     let words = ["eval", resolved.to_str().unwrap(), "--model", last.to_str().unwrap(), "--device", "cpu"];
     done(&[&words[..], &["--out", evaluated.to_str().unwrap()]].concat());
-    // What the GPU saved goes on on the processor, and is scored on both.
+    // A checkpoint of the GPU continues on the CPU, and both score it.
     let folder = out("cuda-emulated");
     let more = ["--resume", "--accept-changes", "--device", "cpu", "--set", "steps=3"];
     let place = ["train", config, "--out", folder.to_str().unwrap()];

@@ -1,5 +1,5 @@
-//! Nothing is lost, hangs or lives on: runs at once on one cache, checkpoints taken away, broken streams, signals,
-//! moved folders and the children of verifiers, through the commands as they are used.
+//! Nothing is lost or hangs, and no process stays behind: concurrent runs with one cache, removed checkpoints, broken streams,
+//! signals, moved folders and the child processes of verifiers, through the command line.
 
 use crate::support::{assert_same_files, count, ended, fgrpo, model, signal, small_run, spawned, wait_until};
 use predicates::prelude::*;
@@ -29,7 +29,7 @@ fn runs_at_once_share_one_cache_and_end_in_the_same_bits() {
     let config = write(folder.path(), "c.toml", &small_run(&SFT));
     for round in 0..3 {
         let home = folder.path().join(round.to_string());
-        // What a run that was killed at the cache's door leaves.
+        // The files of a run that was killed before it wrote to the cache.
         let debris = home.join("sft-cache/.partial-x-1");
         std::fs::create_dir_all(&debris).unwrap();
         let run = |i: usize| home.join(format!("run-{i}"));
@@ -56,7 +56,7 @@ fn the_best_policy_survives_a_checkpoint_of_before_its_evaluation() {
         fgrpo().args(["train", &config, "--out"]).arg(&out).args(more).assert().success();
     };
     train(&["--set", "steps=2"]);
-    // As a stop in the evaluation of step 2 leaves it, after a resume that was killed before the next save.
+    // The state after a stop in the evaluation of step 2, and a resume that was killed before the next save.
     let state = out.join("checkpoints/step-000002/trainer_state.json");
     let mut json: serde_json::Value = serde_json::from_slice(&std::fs::read(&state).unwrap()).unwrap();
     assert_eq!(json["best"]["step"], 2);
@@ -87,7 +87,7 @@ fn a_run_of_a_version_without_some_keys_is_resumed_if_their_defaults_are_wanted(
     without("moments =");
     train(&older, &["--resume"]).success();
     assert_same_files(&whole, &older, &LAST);
-    // Not the default.
+    // A value that isn't the default.
     without("lr =");
     let error = String::from_utf8(train(&older, &["--resume"]).code(2).get_output().stderr.clone()).unwrap();
     assert!(error.contains("update.lr: ") && error.contains("-> 0.002") && !error.contains(';'), "{error}");
@@ -195,7 +195,7 @@ fn rewards_that_overflow_are_refused_at_the_door() {
         let run = fgrpo().args(["train", &config, "--dry-run", "--set", set]).assert();
         run.code(2).stderr(predicate::str::contains(says));
     }
-    // A value over several lines is one value.
+    // A value over several lines counts as one value.
     fgrpo().args(["train", &config, "--dry-run", "--set", "eval.k=[1,\n 2]"]).assert().success();
 }
 
@@ -283,7 +283,7 @@ fn a_lost_terminal_saves_and_nohup_goes_on() {
         let mut child = command.spawn().unwrap();
         let metrics = out.join("metrics.jsonl");
         wait_until("two steps", || count(&metrics) >= 2);
-        // A shell and the kernel both say it.
+        // A shell and the kernel have different messages.
         signal(&child, libc::SIGHUP);
         std::thread::sleep(Duration::from_millis(150));
         signal(&child, libc::SIGHUP);
@@ -371,7 +371,7 @@ fn debris_of_kills_is_removed_at_the_next_start() {
     }
 }
 
-/// A verifier that leaves its number and that of a busy child, and works long on all but the completions of its trial.
+/// A verifier that records its process id and that of a busy child, and works long on all completions except those of its trial.
 const SLOW: &str = r#"
 import sys, json, subprocess, os, time
 folder = sys.argv[1]
@@ -390,10 +390,10 @@ fn numbers(folder: &Path) -> Vec<i32> {
 }
 
 fn lives(process: i32) -> bool {
-    // A zombie that nobody has reaped yet has no command line.
+    // A zombie that hasn't been reaped has no command line.
     match std::fs::read(format!("/proc/{process}/cmdline")) {
         Ok(line) => !line.is_empty(),
-        // SAFETY: signal 0 only asks.
+        // SAFETY: signal 0 only checks that the process exists.
         Err(_) => !Path::new("/proc/self").exists() && unsafe { libc::kill(process, 0) } == 0,
     }
 }
@@ -438,7 +438,7 @@ fn a_stop_while_a_verifier_works_saves_at_once() {
     let script = write(folder.path(), "slow.py", SLOW);
     let pids = folder.path().join("pids");
     std::fs::create_dir(&pids).unwrap();
-    // Every row but those of the first step is slow.
+    // All rows except those of the first step are slow.
     let data: String = (0..8).map(|i| format!("{{\"problem\": \"Take {i}.\"}}\n")).collect();
     let data = write(folder.path(), "data.jsonl", &data);
     let config = write(
@@ -453,7 +453,7 @@ fn a_stop_while_a_verifier_works_saves_at_once() {
     let out = folder.path().join("run");
     let child = spawned(&["train", &config, "--out", out.to_str().unwrap()]).spawn().unwrap();
     wait_until("the verifier's child", || numbers(&pids).len() >= 2 && out.join("log.txt").exists());
-    // Sampling takes milliseconds; by now it grades.
+    // Sampling takes milliseconds, so the run is grading by now.
     std::thread::sleep(Duration::from_millis(1500));
     let asked = Instant::now();
     signal(&child, libc::SIGTERM);

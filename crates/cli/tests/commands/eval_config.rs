@@ -56,7 +56,7 @@ fn write(path: PathBuf, rows: impl IntoIterator<Item = Value>) -> String {
     format!("{:?}", path.to_str().unwrap())
 }
 
-/// A program whose verdict depends on its arguments, one of which has a space, the row and the completion.
+/// A program whose verdict depends on its arguments, one of which has a space, on the row and on the completion.
 const GRADER: &str = r#"
 import json, sys
 for line in sys.stdin:
@@ -65,7 +65,7 @@ for line in sys.stdin:
     print(json.dumps({"score": 0.5 if right else 0.25}), flush=True)
 "#;
 
-/// The files of all kinds; each has a problem whose prompt is longer than training lets through.
+/// The files of all kinds. Each has a problem whose prompt is longer than training allows.
 struct Data {
     math: String,
     choice: String,
@@ -113,7 +113,7 @@ fn data(dir: &Path) -> Data {
     }
 }
 
-/// The table `[task]` of each kind, with settings that are not the defaults.
+/// The table `[task]` of each kind, without defaults.
 fn tasks(d: &Data) -> Vec<(&'static str, String)> {
     let command = format!(
         "[task.verifier.command]\ncommand = [\"python3\", {}, \"two words\"]\ncorrect_from = 0.5\ntimeout_s = 20.0\n",
@@ -165,7 +165,7 @@ fn tasks(d: &Data) -> Vec<(&'static str, String)> {
 fn config(dir: &Path, name: &str, task: &str, model: &Path) -> PathBuf {
     let model = match name {
         "maze" => "[model.init]\nhidden_size = 16\nintermediate_size = 32\nnum_hidden_layers = 1\nnum_attention_heads = 2\nnum_key_value_heads = 1\nstd = 0.5".to_owned(),
-        // The task trains the same tokenizer as the model's.
+        // The task trains the same tokenizer as the model has.
         _ => format!("[model]\npath = {:?}", model.to_str().unwrap()),
     };
     let limit = if name == "mix" { "problems = 3\n" } else { "" };
@@ -189,7 +189,7 @@ fn evaluated(task: &Task, limit: Option<usize>) -> Vec<u64> {
     ids
 }
 
-/// Completions that tell the settings of verifiers apart.
+/// Completions whose verdicts depend on the settings of the verifiers.
 fn completions(target: &str, solution: &str) -> Vec<String> {
     [
         format!("so \\boxed{{{target}}}"),
@@ -226,7 +226,7 @@ fn a_training_configuration_asks_and_grades_as_the_trainer_does() {
         );
         let path = text_of(&path);
 
-        // The trainer's evaluation of a checkpoint, and the command's: the same prompts, samples and verdicts, byte for byte.
+        // The trainer's evaluation of a checkpoint and the command's have the same prompts, samples and verdicts, byte for byte.
         succeed(&["train", &path, "--out", &run]);
         let checkpoint = format!("{run}/checkpoints/step-000001");
         succeed(&["eval", &path, "--model", &checkpoint, "--out", &out]);
@@ -234,7 +234,7 @@ fn a_training_configuration_asks_and_grades_as_the_trainer_does() {
         let out = Path::new(&out);
         for file in ["prompts.jsonl", "generations.jsonl", "samples.jsonl"] {
             let of_run = Path::new(&run).join("evaluations/step-000001").join(file);
-            // Samples are stored as they end, which depends on the number of threads.
+            // Samples are stored in the order in which they end, which depends on the number of threads.
             let sorted = |path: &Path| {
                 let text = std::fs::read_to_string(path).unwrap();
                 let mut lines: Vec<String> = text.lines().map(str::to_owned).collect();
@@ -305,7 +305,7 @@ fn a_training_configuration_asks_and_grades_as_the_trainer_does() {
                 let verdict = json!(graded.verdict).as_str().unwrap().to_owned();
                 let key = (asked["problem"].as_str().unwrap().to_owned(), i as u64);
                 let given = &verdicts[&key];
-                // A text that was made elsewhere is graded whole; a completion ends before its stop text.
+                // A text from elsewhere is graded as a whole; a completion ends before its stop string.
                 if name != "math" || !text.contains(" Q: ") {
                     assert_eq!(*given, (verdict.clone(), graded.reason.to_string()), "{name}: {text:?}");
                 }
@@ -325,7 +325,7 @@ fn flags_override_a_training_configuration() {
     let path = config(dir.path(), "synlogic", &tasks(&d)[5].1, &model);
     let config = Config::load(&path, &[]).unwrap();
     let held_out = Task::open(&config).unwrap().len(Split::HeldOut) as usize;
-    // Each row gets the solutions of all, without the tags of the format; those that are trained on aren't evaluated.
+    // Each row gets the solutions of all rows, without the tags of the format. Training problems aren't evaluated.
     let rows = (0..d.solutions.len()).flat_map(|i| {
         d.solutions
             .iter()
@@ -350,7 +350,7 @@ fn flags_override_a_training_configuration() {
     let own = report("own", &["-n", "6"]);
     assert_eq!((own["problems"].as_u64(), ks(&own)), (Some(held_out as u64), vec!["1".to_owned()]));
     assert!((own["pass_at_k"]["1"].as_f64().unwrap() - 1.0 / 6.0).abs() < 1e-12, "{own}");
-    // -k replaces the configuration's, and a flag of the verifier its setting.
+    // -k replaces the configuration's values, and a verifier's flag its setting.
     let replaced = report("own", &["-n", "6", "-k", "6"]);
     assert_eq!((ks(&replaced), &replaced["pass_at_k"]["6"]), (vec!["6".to_owned()], &1.0.into()));
     let gated = report("own", &["-n", "6", "--format-gate", "on"]);
@@ -396,7 +396,7 @@ fn a_command_with_quotes_grades_in_eval_as_in_verify_and_one_that_grades_nothing
     let output = evaluate("quoted", &command);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The ten with the two words are right, and of the others, which are one character long, the five of odd worth.
+    // The ten with the two words are right, and of the others, which have one character, the five whose `worth` is odd.
     assert!((report["pass_at_k"]["1"].as_f64().unwrap() - 0.75).abs() < 1e-12, "{report}");
     let program = "import sys\nfor l in sys.stdin: print('{\"unscorable\": \"no idea\"}', flush=True)";
     std::fs::write(dir.path().join("no idea.py"), program).unwrap();
@@ -439,7 +439,7 @@ fn nll_asks_as_the_folder_says() {
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(said.contains("the prompt differs from that of the samples"), "{said}");
 
-    // Where texts end responses too, nothing tells which of them ended by the model's own token.
+    // If strings end responses too, nothing shows which responses ended by the model's own token.
     let stopped = folder("stopped");
     succeed(
         &[&["eval", "--model", &model, "--out", &stopped, "--stop", "zzz"][..], &problems, &asked].concat(),
@@ -448,7 +448,7 @@ fn nll_asks_as_the_folder_says() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("aren't scored"), "{said}");
 
-    // The same texts made elsewhere: there the flags say the prompt.
+    // The same texts as samples from elsewhere: there the flags set the prompt.
     let texts = lines(&Path::new(&out).join("generations.jsonl")).into_iter().map(
         |g| json!({"problem": g["problem"], "sample": g["sample"], "text": g["text"], "finish": g["finish"]}),
     );
@@ -467,7 +467,7 @@ fn a_demonstration_ends_with_what_ends_a_turn_not_with_the_first_end_token() {
     let model = model(dir.path());
     let id = |token: &str| Language::read(&model, &[]).unwrap().encode(token).unwrap()[0];
     let (text_end, turn_end) = (id("<|endoftext|>"), id("<|im_end|>"));
-    // As Llama's instruct models list them: the end of a text first.
+    // As Llama's instruct models list them, with the end of a text first.
     let generation = json!({"eos_token_id": [text_end, turn_end]});
     std::fs::write(model.join("generation_config.json"), generation.to_string()).unwrap();
     let language = Language::read(&model, &[]).unwrap();

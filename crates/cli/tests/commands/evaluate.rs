@@ -1,4 +1,4 @@
-//! `fgrpo eval` against a server that fails on purpose, and over kills and restarts.
+//! `fgrpo eval` with a server that fails on purpose, over kills and restarts.
 
 use crate::fault_server::{FaultServer, Manners, Policy, completion};
 use crate::support::{signal, wait_until};
@@ -17,7 +17,7 @@ fn data(dir: &Path, count: usize) -> PathBuf {
     path
 }
 
-/// One problem; `off` makes another option the right one.
+/// One problem. With `off` another option is the right one.
 fn row(a: usize, b: usize, off: usize) -> String {
     let option = |i: usize| (a + b + (i + off) % 4).to_string();
     serde_json::json!({
@@ -55,7 +55,7 @@ fn lines(path: &Path) -> usize {
     std::fs::read(path).map_or(0, |bytes| bytes.iter().filter(|&&b| b == b'\n').count())
 }
 
-/// Every (problem, sample) of the store, each once, each with the text that its seed gives.
+/// Every (problem, sample) of the store. Each must occur once, with the text that its seed gives.
 fn check_store(out: &Path, problems: usize, n: u64) {
     let text = std::fs::read_to_string(out.join("generations.jsonl")).unwrap();
     let mut seen = HashSet::new();
@@ -96,21 +96,21 @@ fn an_evaluation_through_a_thousand_faults_kills_and_restarts_ends_as_an_undistu
     let mut server = FaultServer::start(manners.clone());
     let url = server.url();
     let store = rough.join("generations.jsonl");
-    // Small requests: thousands of them, so that more than a thousand meet a fault.
+    // Small requests, so that more than a thousand of them meet a fault.
     let evaluate = || {
         let mut command = command(&url, &data, 1024, &rough);
-        // On a busy machine, the moment without a server uses up eight attempts of a request.
+        // On a busy machine, the time without a server uses up eight attempts of a request.
         command.args(["--per-request", "6", "--retries", "24"]);
         command
     };
     for wanted in [3_000, 9_000] {
         kill_after(evaluate().spawn().unwrap(), &store, wanted);
     }
-    // What a kill in the middle of a write leaves.
+    // The end of a file after a kill in the middle of a write.
     let mut torn = std::fs::read(&store).unwrap();
     torn.extend_from_slice(b"{\"problem\":\"0123456789abcdef\",\"sample\":5,\"te");
     std::fs::write(&store, torn).unwrap();
-    // The server goes away in the middle of a run and comes back.
+    // The server stops in the middle of a run and comes back.
     let child = evaluate().spawn().unwrap();
     while lines(&store) < 15_000 {
         std::thread::sleep(Duration::from_millis(5));
@@ -155,7 +155,7 @@ fn scores_agree_with_the_text_that_was_served() {
     let output = run(command(&server.url(), &data, 16, &out).args(["--json", "-k", "1,4"]));
     assert!(output.status.success(), "{}", stderr(&output));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The text says its own seed and sum, and so which problem it belongs to.
+    // The text contains its seed and sum, and therefore its problem.
     let store = std::fs::read_to_string(out.join("generations.jsonl")).unwrap();
     let mut wanted = 0.0;
     for line in store.lines() {
@@ -175,7 +175,7 @@ fn scores_agree_with_the_text_that_was_served() {
     assert!((pass - wanted / 64.0).abs() < 1e-12, "{pass} {wanted}");
     assert_eq!(report["subjects"]["odd"]["problems"], 2);
     assert!(report["maj_at_k"]["4"].is_number() && report["tokens_per_problem"] == 144.0, "{report}");
-    // Samples that are graded already have the subjects of another column.
+    // Samples that were already graded have the subjects of another column.
     let mut again = command(&server.url(), &data, 16, &out);
     let output = run(again.args(["--json", "-k", "1,4", "--columns", "subject=Correct Answer"]));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -209,7 +209,7 @@ fn a_changed_verifier_rescores_without_sampling() {
     let mut server = FaultServer::start(Manners::default());
     let url = server.url();
     assert!(run(&mut command(&url, &data, 8, &out)).status.success());
-    // No server is needed for that.
+    // This needs no server.
     server.stop();
     let again = run(&mut command(&url, &data, 8, &out));
     assert!(stderr(&again).contains("0 samples graded, 16 verdicts kept"), "{}", stderr(&again));
@@ -326,7 +326,7 @@ fn samples_made_elsewhere_are_scored_by_problem_id_or_question() {
     // 1 of 2, 2 of 2, 1 of 2.
     assert!((report["pass_at_k"]["1"].as_f64().unwrap() - 2.0 / 3.0).abs() < 1e-12, "{report}");
     assert!(stderr(&output).contains("1 of problems not in the data"), "{}", stderr(&output));
-    // The first problem now asks for something else: its samples are scored anew, the others' scores stay.
+    // The first problem now has another answer: its samples are graded again, and the others' grades stay.
     std::fs::write(
         &data,
         rows.join("\n").replacen("punctuation:no_comma", "change_case:english_lowercase", 1),
@@ -363,7 +363,7 @@ fn a_file_without_a_task_is_refused_as_a_training_configuration() {
     assert!(said.contains("eval.toml") && said.contains("max-tokens"), "{said}");
 }
 
-/// A policy that answers each request as model `name(number of the request)` and keeps what it was asked.
+/// A policy that answers each request as model `name(number of the request)` and stores the requests.
 fn recording(asked: &Arc<Mutex<Vec<Value>>>, name: fn(usize) -> &'static str) -> Policy {
     let asked = asked.clone();
     Arc::new(move |body| {
@@ -424,7 +424,7 @@ fn servers_are_told_every_sampling_setting_and_the_folder_says_what_they_were_to
         assert_eq!(body[name].as_f64(), Some(wanted), "{name}: {body}");
         assert_eq!(identity["sampling"][name].as_f64(), Some(wanted), "{name}: {identity}");
     }
-    // The standard's fields alone, for servers that refuse others.
+    // Only the standard's fields, for servers that refuse others.
     let out = dir.path().join("standard");
     assert!(run(command(&server.url(), &data, 1, &out).args(["--server-api", "openai"])).status.success());
     let body = asked.lock().unwrap().pop().unwrap();
@@ -490,7 +490,7 @@ fn an_interruption_does_not_wait_for_a_server_that_hangs() {
 fn a_stop_while_no_server_answers_is_no_error() {
     let dir = tempfile::tempdir().unwrap();
     let data = data(dir.path(), 1);
-    // Nobody answers, and the wait for the next attempt is longer than this test.
+    // No server is listening, and the wait for the next attempt is longer than this test.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     let mut eval = command(&url, &data, 1, &dir.path().join("out"));

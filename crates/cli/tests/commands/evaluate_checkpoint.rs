@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// A maze walker with random weights, which wanders.
+/// A maze policy with random weights.
 fn checkpoint(dir: &Path, seed: u64) {
     let config = Config {
         architecture: Architecture::Qwen2,
@@ -131,7 +131,7 @@ fn a_training_configuration_names_its_held_out_mazes() {
     );
 }
 
-/// Samples of 9x9 mazes made elsewhere: each maze's shortest path.
+/// Samples of 9x9 mazes from another program: the shortest path of each maze.
 fn solved(dir: &Path, out: &Path) {
     use fgrpo_core::maze::{Split, generate, tokens};
     let lines: Vec<String> = (0..6)
@@ -177,7 +177,7 @@ fn a_model_equal_to_the_base_has_no_increase_in_nll_and_another_one_has() {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let found: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!((&found["correct"], &found["rare"], &found["prompts"]), (&6.into(), &3.into(), &6.into()));
-    // Fresh weights are close to uniform over 32 tokens.
+    // With new weights the distribution is nearly uniform over 32 tokens.
     assert!((found["base_nll"].as_f64().unwrap() - 32f64.ln()).abs() < 0.5, "{found}");
     assert_eq!(found["models"][0]["increase"], 0.0);
     let increase = found["models"][1]["increase"].as_f64().unwrap();

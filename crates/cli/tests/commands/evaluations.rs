@@ -1,4 +1,4 @@
-//! The folders that a run's evaluations leave: every command reads them, kills and resumes keep them true.
+//! The evaluation folders of a run: every command can read them, and kills and resumes leave them correct.
 
 use crate::support::{done, ended, ends_with, file, lines, signal, small_run, spawned, wait_until};
 use serde_json::Value;
@@ -77,7 +77,7 @@ fn every_command_reads_a_runs_evaluations() {
     ends_with(0, &["plan", text(&first)]);
     let checkpoint = run.join("checkpoints/step-000004");
     let same = format!("same={}", text(&checkpoint));
-    // Not every evaluation of so small a policy has a correct sample.
+    // Such a small policy doesn't have a correct sample in every evaluation.
     let solved = evaluations.iter().rfind(|e| gain(e) > 0.0).expect("some sample is correct");
     let solved = step(&run, solved["step"].as_u64().unwrap());
     ends_with(0, &["nll", text(&solved), "--base", text(&checkpoint), "--model", &same, "--share", "1"]);
@@ -158,7 +158,7 @@ fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
             "stopped at another place"
         );
         ends_with(0, &args);
-        // Of a run that was killed the step itself is made again.
+        // If a run was killed, the step itself is repeated.
         if how == libc::SIGTERM {
             let stored = before.iter().rposition(|&b| b == b'\n').unwrap();
             assert!(made().starts_with(&before[..stored]), "samples were made twice");
@@ -239,7 +239,7 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
         let exact = &e["exact"];
         let value = |key: &str| exact[key].as_f64().unwrap();
         let samples = (PROBLEMS * 400) as f64;
-        // Four standard errors of a binomial with one mean, which is at least as wide as that of several problems.
+        // Four standard errors of a binomial with the mean rate, which are at least as wide as those of several problems.
         let error = 4.0 * (value("mass") * (1.0 - value("mass")) / samples).sqrt();
         let sampled = e["pass_at_k"]["1"].as_f64().unwrap();
         assert!((sampled - value("mass")).abs() < error, "{sampled} and {} +- {error}", value("mass"));

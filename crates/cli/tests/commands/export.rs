@@ -5,7 +5,7 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-/// A configuration of sums with quotes and a grader's file, in `folder`.
+/// Writes a configuration of sums with quotes, and a grader's file, into `folder`.
 fn config(folder: &Path) -> PathBuf {
     let row =
         |i| serde_json::json!({"problem": format!("It's {i} + \"{i}\"?"), "answer": format!("{}", 2 * i)});
@@ -30,7 +30,7 @@ fn rows(path: &Path) -> Vec<Value> {
     rows.into_iter().map(Value::Object).collect()
 }
 
-/// The settings of a job by verl's key.
+/// The settings of a job, by verl's keys.
 fn settings(job: &Path) -> BTreeMap<String, Value> {
     let job: Value = serde_json::from_slice(&std::fs::read(job.join("job.json")).unwrap()).unwrap();
     let all = job["settings"].as_array().unwrap().iter();
@@ -60,7 +60,7 @@ fn a_job_asks_the_prompts_of_every_step_in_the_order_of_training() {
             assert!(prompted.contains(asked.trim_matches('"')), "step {step}: {asked} in {prompted}");
         }
     }
-    // A gold survives with its kind, and held-out problems are none of these.
+    // A reference answer keeps its kind, and held-out problems aren't among the training problems.
     assert!(exported[0]["reward_model"]["ground_truth"].as_str().unwrap().contains("\"kind\":\"math\""));
     let held_out = rows(&job.join("held-out.parquet"));
     assert!(!held_out.is_empty());
@@ -100,7 +100,7 @@ fn a_job_has_the_settings_of_the_configuration_and_its_programs_run() {
     ] {
         assert_eq!(settings[key].to_string(), value, "{key}");
     }
-    // The shell passes each setting on as one word.
+    // The shell passes each setting as one word.
     let python = file(
         folder.path(),
         "python3",
@@ -119,7 +119,7 @@ fn a_job_has_the_settings_of_the_configuration_and_its_programs_run() {
     assert!(words.contains("\n+algorithm.focal_estimator={kind:grpo,eps:1e-6,ddof:1}\n"), "{words}");
     assert!(words.contains("\ntrainer.logger=[\"console\",\"tensorboard\"]\n"), "{words}");
     assert!(words.ends_with("\ntrainer.total_training_steps=2\n"), "{words}");
-    // The configuration of the job names its own copies.
+    // The configuration of the job names the job's copies.
     let shown = run(fgrpo().args(["data", "show", "config.toml", "--json"]).current_dir(&job));
     assert_eq!(shown.2, 0, "{}", shown.1);
 }
@@ -173,7 +173,7 @@ fn settings_that_verl_lacks_are_refused_together_unless_they_are_allowed() {
     assert!(maze.contains("task.kind"), "{maze}");
 }
 
-/// A root with small data and a tiny model in place of the paper's.
+/// A root folder with small data, and a tiny model that replaces the paper's.
 fn paper_root(folder: &Path) -> PathBuf {
     let root = folder.join("root");
     std::fs::create_dir_all(root.join("models")).unwrap();
@@ -207,7 +207,7 @@ fn every_full_scale_row_of_the_paper_is_a_job_with_the_papers_settings() {
             let mut words =
                 vec!["export", "verl", "--paper", &name, "--root", path(&root), "--out", path(&job)];
             words.extend(["--nodes", "2", "--engine", "sglang"]);
-            // verl has no place for these controls, which the command says by their keys.
+            // verl has no counterpart of these controls. The command names their keys.
             let method = row.name.rsplit('/').next().unwrap();
             if let Some((_, key)) = [("RUL", "shaping"), ("DS-GRPO", "shaping"), ("DARO", "daro")]
                 .iter()

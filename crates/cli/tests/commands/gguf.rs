@@ -1,4 +1,4 @@
-//! A model in one GGUF file, wherever a model is named: written by `fgrpo merge`, generated with, evaluated, trained on.
+//! A model in one GGUF file: `fgrpo merge` writes it, and it is used to generate, evaluate and train.
 
 use crate::support::{done, ends_with, fgrpo, file, lines, model, run, signal, spawned};
 use std::io::{BufRead, BufReader};
@@ -35,7 +35,7 @@ fn a_model_as_gguf_says_what_its_folder_says() {
         ])
     };
     assert_eq!(say(&gguf), say(model()));
-    // Once more there and back, without rounding in between.
+    // To GGUF and back once more, without rounding in between.
     let back = folder.path().join("back");
     done(&["merge", "--model", text(&gguf), "--out", text(&back)]);
     assert_eq!(say(&back), say(model()));
@@ -76,7 +76,7 @@ fn a_run_on_a_gguf_file_is_the_run_on_its_folder_and_resumes() {
         assert_eq!(metrics(other), metrics(&whole), "{}", other.display());
         assert!(weights(other) == weights(&whole), "{}", other.display());
     }
-    // What was trained is an ordinary folder.
+    // The trained model is an ordinary folder.
     let checkpoint = whole.join("checkpoints/step-000002");
     for name in [
         "config.json",
@@ -124,7 +124,7 @@ fn every_command_takes_a_model_as_a_folder_a_run_or_a_gguf_file() {
         let trained = format!("it={}", model.display());
         let nll = ["nll", text(&samples), "--base", text(model), "--model", &trained];
         assert!(ends_with(2, &nll).contains("correct sample"), "{name}");
-        // A server that listens has both models, and ends on request.
+        // The server listens with both models, and stops on request.
         let server = ["--listen", "127.0.0.1:0", "--name", "a", "--teacher-name", "b"];
         let models = ["serve", "--model", text(model), "--teacher", text(model), "--out"];
         let mut child = spawned(&[&models[..], &[text(&out("serve"))], &server].concat()).spawn().unwrap();
@@ -133,7 +133,7 @@ fn every_command_takes_a_model_as_a_folder_a_run_or_a_gguf_file() {
         signal(&child, libc::SIGTERM);
         assert_eq!(child.wait().unwrap().code(), Some(0), "{name}");
     }
-    // A file without a model leaves no folder of a server.
+    // A file without a model doesn't leave a server folder.
     let (broken, out) = (file(folder.path(), "broken.gguf", "GGUF"), folder.path().join("nothing"));
     ends_with(2, &["serve", "--model", text(&broken), "--out", text(&out)]);
     assert!(!out.exists());
@@ -190,7 +190,7 @@ fn a_token_that_ends_a_turn_ends_an_answer_whatever_type_the_file_gives_it() {
         let from = entry.unwrap().path();
         std::fs::copy(&from, named.join(from.file_name().unwrap())).unwrap();
     }
-    // An ordinary token of the vocabulary gets the name; the file then has it as a normal one.
+    // An ordinary token of the vocabulary gets the name. In the file its type is then normal.
     let tokenizer = std::fs::read_to_string(named.join("tokenizer.json")).unwrap();
     let mut tokenizer: serde_json::Value = serde_json::from_str(&tokenizer).unwrap();
     let vocabulary = tokenizer["model"]["vocab"].as_object_mut().unwrap();

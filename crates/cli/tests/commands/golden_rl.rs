@@ -1,6 +1,6 @@
 //! One optimizer step of F-GRPO, F-DAPO and F-CISPO against PyTorch, from estimator to updated weights.
 //!
-//! The golden file comes from `crates/nn/tests/golden/make_rl.py`, which writes the published formulas down again and leaves
+//! The golden file comes from `crates/nn/tests/golden/make_rl.py`, which implements the published formulas again and leaves
 //! the derivatives to autograd.
 
 #[path = "../../../nn/tests/golden/mod.rs"]
@@ -54,7 +54,7 @@ fn focal_weighted_advantages_equal_the_formula_in_pytorch() {
     }
 }
 
-/// One step with the whole batch in `micro` calls; loss, gradient norm, tokens without gradient, weights.
+/// Runs one step with the whole batch in `micro` calls. Returns loss, gradient norm, tokens without gradient, and weights.
 fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<f32>)>) {
     let file = file();
     let sequences = golden::sequences(&file);
@@ -80,7 +80,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
             let completions: Vec<&[u32]> = group.iter().map(|s| s.completion.as_slice()).collect();
             predictions.extend(batch.push_group(&group[0].prompt, &completions));
         }
-        // (sequence, its place in old_logp) of this part's completions.
+        // (sequence, its position in old_logp) of this part's completions.
         let mut places = Vec::new();
         for sequence in &predictions {
             places.push((first_sequence, first_token));

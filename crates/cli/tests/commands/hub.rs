@@ -1,4 +1,4 @@
-//! Names of the Hugging Face hub, against a server of this test's own that answers as the hub does.
+//! Names of the Hugging Face hub, with a server in this test that answers like the hub.
 
 use crate::support::{fgrpo, file, lines, model, run, spawned};
 use assert_cmd::Command;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
 
-/// What the next requests of a file's bytes meet.
+/// Faults of the next requests for a file's bytes.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     /// Status 500.
@@ -22,7 +22,7 @@ enum Fault {
     Cut,
     /// The connection is cut before the first byte.
     Nothing,
-    /// A byte differs.
+    /// A byte is wrong.
     Wrong,
     /// The bytes come slowly.
     Slow,
@@ -34,14 +34,14 @@ struct State {
     repositories: Mutex<BTreeMap<String, BTreeMap<String, Vec<u8>>>>,
     faults: Mutex<Vec<Fault>>,
     requests: AtomicU64,
-    /// Requests of bytes with a range.
+    /// Requests for bytes with a range.
     ranges: Mutex<Vec<u64>>,
-    /// What tokens the storage's host was sent: none is right.
+    /// Tokens that were sent to the storage's host. There must be none.
     leaked: AtomicBool,
     stop: AtomicBool,
 }
 
-/// The hub's host and the host of its large-file storage, which is another.
+/// Hosts of the hub and of its storage for large files, which differ.
 struct TestHub {
     state: Arc<State>,
     hub: SocketAddr,
@@ -52,7 +52,7 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|b| format!("{b:02x}")).collect()
 }
 
-/// Files in large-file storage have a sha256; others are answered by the hub itself.
+/// Files in large-file storage have a sha256. The hub itself answers for the others.
 fn is_large(path: &str) -> bool {
     path.ends_with(".safetensors") || path.ends_with(".parquet")
 }
@@ -87,7 +87,7 @@ impl TestHub {
         self.state.repositories.lock().unwrap().insert(repository.to_owned(), files.into_iter().collect());
     }
 
-    /// The small model, and files that nobody should load.
+    /// The small model, and files that must not be downloaded.
     fn with_model(self) -> Self {
         let files = std::fs::read_dir(model()).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|p| p.is_file()).map(|path| {
@@ -230,7 +230,7 @@ fn of_hub(stream: TcpStream, state: &State, storage: SocketAddr) -> std::io::Res
         ];
         return answer(&stream, "302 Found", &headers, b"");
     }
-    // A name that only its content decides, as git's.
+    // A name that depends only on the content, like git's.
     let etag = format!("\"{}\"", &hex(&Sha256::digest(body))[..40]);
     let headers = [commit, ("ETag", etag), ("Content-Length", body.len().to_string())];
     answer(&stream, "200 OK", &headers, if method == "HEAD" { b"" } else { body })
@@ -269,7 +269,7 @@ fn of_storage(stream: TcpStream, state: &State) -> std::io::Result<()> {
         Some(Fault::Cut) => answer(&stream, status, &sent, &body[start..][..(body.len() - start) / 2]),
         Some(Fault::Slow) => {
             answer(&stream, status, &sent, b"")?;
-            // Four seconds for a file of any size: a signal comes within, on a busy machine too.
+            // Four seconds for a file of any size, so that a signal comes before the end, even on a busy machine.
             for piece in body[start..].chunks(body.len().div_ceil(200)) {
                 (&stream).write_all(piece)?;
                 std::thread::sleep(Duration::from_millis(20));
@@ -329,7 +329,7 @@ fn a_run_on_names_of_the_hub_resumes_without_it_at_the_same_commit() {
     for unwanted in ["pytorch_model.bin", "onnx", "README.md"] {
         assert!(!snapshot.join(unwanted).exists(), "{unwanted}");
     }
-    // Main moves on, and the hub is gone.
+    // The branch main changes, and the hub can't be reached.
     for repository in ["models--Org--Tiny", "datasets--Org--sums"] {
         std::fs::write(hub.cached(repository).join("refs/main"), "f".repeat(40)).unwrap();
     }
@@ -338,7 +338,7 @@ fn a_run_on_names_of_the_hub_resumes_without_it_at_the_same_commit() {
     let (_, said, code) = run(command.env("HF_HUB_OFFLINE", "1"));
     assert_eq!(code, 0, "{said}");
     assert_eq!(lines(&Path::new(out).join("metrics.jsonl")).len(), 4);
-    // The run's own configuration repeats it.
+    // The run's configuration repeats it.
     let own = Path::new(out).join("config.toml");
     let again = folder.path().join("again");
     let (_, said, code) = run(hub.fgrpo(&[
@@ -462,7 +462,7 @@ fn ctrl_c_keeps_what_is_loaded_and_says_so() {
     let mut child = spawned(&args).envs(hub.environment()).spawn().unwrap();
     let begun = || {
         let blobs = hub.cached("models--Org--Tiny/blobs").read_dir().into_iter().flatten().flatten();
-        // The weights, by their sha256: the small files before them come at once.
+        // The weights, by their sha256. The small files before them come immediately.
         let weights = |name: &str| name.strip_suffix(".incomplete").is_some_and(|hash| hash.len() == 64);
         blobs
             .filter(|e| weights(&e.file_name().to_string_lossy()))
@@ -513,7 +513,7 @@ fn refusals_say_what_to_do() {
     let (_, said, code) =
         run(hub.fgrpo(&["score", "--model", "Org/Tiny", "none.jsonl"]).env("HF_HUB_OFFLINE", "1"));
     assert!(code == 2 && said.contains("HF_HUB_OFFLINE is set"), "{said}");
-    // A split in the form of a path.
+    // A split written as a path.
     let (_, said, code) = run(hub.fgrpo(&["data", "show", "Org/sums/main/train"]));
     assert!(
         code == 2 && said.contains("for the data set on the hub, write hf:Org/sums/main:train"),

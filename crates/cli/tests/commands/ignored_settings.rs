@@ -1,4 +1,4 @@
-//! Settings that would have no effect, or another than the one meant, are refused or said.
+//! Settings that would have no effect, or not the intended one, are refused or reported.
 
 use crate::support::{self, done, ends_with, file, model, run, signal, small_run, spawned, wait_until};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! verl's validation files of an exported job and of other programs: by what they are graded, and which problems they have.
+//! verl's validation files of an exported job and of other programs: how they are graded, and how their problems are identified.
 
 use crate::support::{ends, fgrpo, file, lines, run};
 use serde_json::{Value, json};
@@ -17,12 +17,12 @@ fn of_job(problem: &str, truth: &Value, output: &str, correct: bool, grader: &st
     })
 }
 
-/// A line of verl with a reward function of the user's own. The prompt is as the chat template renders it.
+/// A line of verl with the user's reward function. The prompt is as the chat template renders it.
 fn of_verl(question: &str, gold: &str, output: &str) -> Value {
     json!({"input": format!("system\nBe brief.\nuser\n{question}\nassistant\n"), "output": output, "gts": gold, "score": 0.0, "step": 5})
 }
 
-/// pass@1 of `fgrpo pass-at-k` and what it says.
+/// pass@1 of `fgrpo pass-at-k`, and its stderr.
 #[track_caller]
 fn rate(path: &Path, more: &[&str]) -> (f64, String) {
     let mut command = fgrpo();
@@ -50,7 +50,7 @@ fn a_jobs_verdicts_count_whatever_its_grader_is() {
 #[test]
 fn the_mode_of_a_job_is_said_and_another_one_grades_again() {
     let folder = tempfile::tempdir().unwrap();
-    // An operation that isn't carried out: correct in mode parity alone.
+    // An unevaluated expression, which is correct only in mode parity.
     let unworked =
         of_job("p", &json!({"kind": "math", "gold": "29"}), "\\boxed{12+17}", false, "math in mode strict");
     let dump = file(folder.path(), "5.jsonl", &text([unworked]));
@@ -60,7 +60,7 @@ fn the_mode_of_a_job_is_said_and_another_one_grades_again() {
     let (found, said) = rate(&dump, &["--mode", "parity"]);
     assert_eq!(found, 1.0);
     assert!(said.contains("math in mode parity"), "{said}");
-    // Other dumps have no mode: theirs is that of published results.
+    // Other dumps have no mode. They get the mode of published results.
     let mut other = of_verl("What is 12 + 17?", "29", "\\boxed{12+17}");
     other["acc"] = json!(0.0);
     let dump = file(folder.path(), "verl.jsonl", &text([other]));
@@ -78,7 +78,7 @@ fn the_mode_of_a_job_is_said_and_another_one_grades_again() {
     ends(2, command);
 }
 
-/// An evaluation of "i + i" for three problems, of which the first is solved; and its problems' hashes by question.
+/// An evaluation of "i + i" for three problems, of which the first is solved, and the hashes of the problems by question.
 fn evaluation(folder: &Path) -> Vec<(String, String)> {
     let question = |i: usize| format!("What is {i} + {i}?");
     file(
@@ -94,7 +94,7 @@ fn evaluation(folder: &Path) -> Vec<(String, String)> {
     prompts.iter().map(|line| (of(line, "/messages/0/content"), of(line, "/problem"))).collect()
 }
 
-/// `fgrpo eval --samples`: pass@1 and what it says.
+/// `fgrpo eval --samples`: pass@1 and its stderr.
 #[track_caller]
 fn import(folder: &Path, samples: &str, out: &str) -> (f64, String) {
     let mut command = fgrpo();
@@ -105,7 +105,7 @@ fn import(folder: &Path, samples: &str, out: &str) -> (f64, String) {
     (report["pass_at_k"]["1"].as_f64().unwrap(), said)
 }
 
-/// Writes a job's dump and a dump of verl alone: two responses to each problem, all correct.
+/// Writes the dump of a job and a dump of plain verl: two responses to each problem, all correct.
 fn dumps(folder: &Path, problems: &[(String, String)]) {
     let gold = |i: usize| (2 * i).to_string();
     let answer = |i: usize| format!("so \\boxed{{{}}}", 2 * i);
@@ -136,7 +136,7 @@ fn a_laptops_evaluation_stands_beside_a_dump_by_id_or_by_question() {
             assert!(said.contains("mode"), "{said}");
         }
     }
-    // Two problems with one prompt can't be told from each other, and different problems are still refused.
+    // Two problems with one prompt can't be distinguished, and different problems are still refused.
     let other = text((0..6).map(|i| of_verl(&format!("What is {} - 1?", i / 2), "0", "0")));
     file(folder.path(), "other.jsonl", &other);
     let (_, said, code) = run(fgrpo().arg("compare").args([at("laptop"), at("other.jsonl")]));

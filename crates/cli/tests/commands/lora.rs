@@ -93,7 +93,7 @@ fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
         let folder = tempfile::tempdir().unwrap();
         let model = base(folder.path());
         let config = config(folder.path(), &model, lora);
-        // With a supervised stage, whose adapter RL goes on with and whose result is the reference.
+        // With a supervised stage, whose adapter RL continues and whose result is the reference.
         let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
         train(&config, &whole);
         kill_at(&config, &killed, "sft.jsonl", 5);
@@ -129,7 +129,7 @@ fn only_the_targets_change_and_the_base_is_the_reference() {
         assert_eq!(tensor(&model, &name) != tensor(&last, &name), changes, "{name}");
     }
     assert_eq!(tensor(&model, "model.embed_tokens.weight"), tensor(&last, "model.embed_tokens.weight"));
-    // B is 0 at first, so the policy is its reference in the only update of the first step.
+    // B is 0 at first, so in the only update of the first step the policy equals its reference.
     let metrics = lines(&whole.join("metrics.jsonl"));
     let kl = |m: &Value| m["kl_loss"].as_f64().unwrap();
     assert!(kl(&metrics[0]).abs() < 1e-9 && kl(&metrics[1]) > 1e-6, "{metrics:?}");
@@ -210,11 +210,11 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
     };
     assert_eq!(texts("with-adapter"), texts("merged"));
     assert_eq!(texts("merged").len(), 8);
-    // Another adapter is another model.
+    // Another adapter makes another model.
     evaluate(&model, None, "with-adapter").code(2).stderr(predicate::str::contains("model: the folder has"));
 }
 
-/// An adapter of PEFT's for a model whose head is tied to its embedding: factors of the layers, and a head that was trained whole.
+/// An adapter from PEFT for a model whose head is tied to its embedding: factors of the layers, and a head that was trained in full.
 fn with_a_trained_head(folder: &Path, model: &Path) -> PathBuf {
     let bytes = std::fs::read(model.join("model.safetensors")).unwrap();
     let base = safetensors::SafeTensors::deserialize(&bytes).unwrap();
@@ -295,7 +295,7 @@ fn an_adapter_with_a_trained_head_scores_samples_and_merges_and_is_not_trained_f
     let adapted = all(&model, Some(&adapter), "adapted");
     assert_eq!(adapted, all(&merged, None, "merged-eval"));
     assert_ne!(adapted, all(&model, None, "base-eval"));
-    // On a base from a GGUF file, and on one of 4 bits, whose merged model scores alike.
+    // On a base from a GGUF file, and on one of 4 bits, whose merged model gives the same scores.
     let score = |model: &Path, adapter: Option<&Path>| -> Vec<f64> {
         let mut command = with("score", model, adapter);
         command.arg(&sequences);
@@ -314,7 +314,7 @@ fn an_adapter_with_a_trained_head_scores_samples_and_merges_and_is_not_trained_f
     let off = own.iter().zip(score(&whole, None)).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(off < 1e-4 && own != score(&merged, None), "{off}");
 
-    // A file without what the settings name, and weights in PyTorch's format.
+    // A file that lacks tensors that the settings name, and weights in PyTorch's format.
     let settings = adapter.join("adapter_config.json");
     let text = std::fs::read_to_string(&settings).unwrap();
     std::fs::write(&settings, text.replace("[\"lm_head\"]", "[\"lm_head\",\"embed_tokens\"]")).unwrap();
@@ -343,7 +343,7 @@ fn a_base_of_4_bits_samples_and_trains_with_the_same_numbers_and_merges_into_its
             let off = line["logp_difference_max"].as_f64().unwrap();
             assert!(off < 1e-4, "{format}: sampled and scored differ by {off}");
         }
-        // B is 0 at first: the base in its format is the reference.
+        // B is 0 at first, so the reference is the base in its format.
         let kl = |line: &Value| line["kl_loss"].as_f64().unwrap();
         assert!(kl(&metrics[1]) > 1e-6, "{format}: nothing was trained");
 
@@ -394,7 +394,7 @@ fn a_model_written_in_4_bits_scores_trains_and_is_refused_as_another_format() {
     assert_eq!(config_of(&four)["quantization_config"]["bnb_4bit_quant_type"], "nf4");
     let plain = convert(&four, "f32", "plain");
     assert!(config_of(&plain)["quantization_config"].is_null());
-    // Codes that were read are written again.
+    // Codes that were read are written unchanged.
     let again = convert(&four, "nf4", "again");
     let weights = |dir: &Path| std::fs::read(dir.join("model.safetensors")).unwrap();
     assert!(weights(&four) == weights(&again), "codes have changed");
@@ -452,14 +452,14 @@ fn adapters_and_settings_that_do_not_fit_are_refused() {
         "an adapter's base is a checkpoint",
     );
 
-    // A checkpoint without merged weights is told from one that is broken.
+    // A checkpoint without merged weights is distinguished from a broken one.
     let run = folder.path().join("run");
     fgrpo().arg("train").arg(&path).args(["--set", "steps=1", "--out"]).arg(&run).assert().success();
     let last = run.join("checkpoints/step-000001");
     let sequences = folder.path().join("tokens.jsonl");
     std::fs::write(&sequences, "{\"tokens\": [5, 6]}\n").unwrap();
     tells(2, command!("score --model", &last, &sequences), "has only an adapter");
-    // One of another rank, one that isn't there, and a run that goes on without it.
+    // An adapter of another rank, a missing one, and a run that continues without it.
     tells(
         2,
         command!("train", &path, "--set steps=2 --set lora.rank=2 --resume --accept-changes --out", &run),

@@ -1,6 +1,6 @@
-//! The command line as its users meet it, one file per subject, in one program: linking thirty took minutes.
+//! The command line as users see it, one file per subject, in a single program, because linking thirty took minutes.
 
-// First, for its macro.
+// First, because of its macro.
 #[macro_use]
 mod support;
 

@@ -1,5 +1,5 @@
-//! Samples that are easily counted wrong: odd dumps of other programs, folders of mixed files, names and numbers that
-//! aren't what they seem.
+//! Samples that are easily counted wrong: unusual dumps of other programs, folders of mixed files, and misleading names and
+//! numbers.
 
 use crate::support::{done, ends_with, fgrpo, run};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ impl Folder {
         self.0.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Writes values as lines, compressed where the name ends so.
+    /// Writes values as lines, compressed if the file name says so.
     #[track_caller]
     fn write(&self, name: &str, rows: &[Value]) -> String {
         let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
@@ -46,7 +46,7 @@ fn pass_at_1(paths: &[&str]) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// A command is refused with all of these words.
+/// Checks that a command is refused, with all of these words in the message.
 #[track_caller]
 fn refused(args: &[&str], words: &[&str]) {
     let said = ends_with(2, args);
@@ -112,7 +112,7 @@ fn two_spellings_of_one_benchmark_in_one_model_are_refused_with_both_files() {
     refused(&["compare", &a, &b], &words);
     refused(&["table", &format!("a={a}")], &words);
     refused(&["pass-at-k", &a], &words);
-    // Names outside ASCII are names.
+    // Names may have characters outside ASCII.
     folder.write("other/数学.jsonl", &[sample("p", 0)]);
     folder.write("other/代数.jsonl", &[sample("p", 0)]);
     assert_eq!(pass_at_1(&[&folder.at("other")])["problems"], 2);
@@ -172,7 +172,7 @@ fn a_file_named_twice_is_refused() {
             refused(&[command, &path, other], &["a.jsonl", "twice"]);
         }
     }
-    // Two files of one name are two sets of samples.
+    // Two files of the same name are two sets of samples.
     let other = folder.write("e/a.jsonl", &[sample("p", 0)]);
     assert_eq!(pass_at_1(&[&path, &other])["problems"], 3);
 }
@@ -214,7 +214,7 @@ fn every_file_of_a_folder_is_read_or_the_folder_is_refused() {
             .collect();
         refused(&["pass-at-k", &folder.at(name)], &[&paths[0], &paths[1]]);
     }
-    // A file without a line would leave its benchmark out.
+    // An empty file would leave its benchmark out.
     folder.write("hole/a.jsonl", &[sample("p", 0)]);
     folder.write("hole/b.jsonl", &[]);
     refused(&["pass-at-k", &folder.at("hole")], &["b.jsonl", "empty"]);
@@ -234,7 +234,7 @@ fn an_average_of_the_command_line_is_whole_or_an_error() {
     refused(&twice, &["average X: another average"]);
     let found: Value = serde_json::from_str(&done(&with("X=p12,p13"))).unwrap();
     assert_eq!(found["averages"]["X"]["pass_at_k"]["1"], 1.0);
-    // Of two models' files none is the one that is meant.
+    // With files of two models it isn't clear which is meant.
     let other = folder.write("other/p12.jsonl", &[sample("p", 0)]);
     let args = [&with("X=p12,p13")[..], &[&other]].concat();
     refused(&args, &["average X: ", "2 benchmarks p12"]);

@@ -1,4 +1,4 @@
-//! `fgrpo paper` as it is used.
+//! `fgrpo paper`, through the command line.
 
 use crate::support::{self, done, refused, sets};
 use assert_cmd::Command;
@@ -15,7 +15,7 @@ fn fgrpo(args: &[&str]) -> (i32, String, String) {
     (code, out, said)
 }
 
-/// A file of counts: problems with `n` samples, the i-th of them correct `of(i)` times.
+/// Writes a file of counts: problems with `n` samples, of which the i-th has `of(i)` correct ones.
 fn counts(path: &Path, problems: u64, n: u64, of: impl Fn(u64) -> u64) {
     let mut text = String::new();
     for i in 0..problems {
@@ -79,7 +79,7 @@ fn constants_stand_beside_those_of_the_configurations() {
     assert!(done(&["paper", "notation", "--out", out]).contains("focal_weight"));
 }
 
-/// A prompt of ours in the words of the paper's table. Llama's chat template writes its header by itself.
+/// Our prompt in the notation of the paper's table. Llama's chat template writes its header itself.
 fn prompt(kind: &str, family: Family) -> String {
     let preset = Preset::paper(family, TaskKind::from_name(kind).unwrap());
     let system = preset.system.unwrap_or_default();
@@ -98,7 +98,7 @@ fn prompt(kind: &str, family: Family) -> String {
 fn constant(config: &toml::Table, key: &str) -> String {
     let whole = toml::Value::Table(config.clone());
     match key.split('.').fold(&whole, |value, part| &value[part]).clone() {
-        // Off, which the paper writes as -1.
+        // 0 is off, which the paper writes as -1.
         toml::Value::Integer(0) if key.ends_with("top_k") => "-1".to_owned(),
         toml::Value::Array(all) => all.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "),
         toml::Value::Float(value) if value < 1e-3 => format!("{value:e}"),
@@ -198,8 +198,8 @@ fn evaluation_folders_give_the_papers_table_beside_its_numbers() {
     );
     let without = text.lines().find(|l| l.starts_with("empty, because no results: ")).unwrap();
     assert!(without.contains("Qwen3-4B-Base/GRPO"), "{text}");
-    // pass@1 of F-GRPO: half the problems at 103 of 512. Over all benchmarks the paired test tells it from GRPO; at pass@256
-    // there is no difference.
+    // pass@1 of F-GRPO: half the problems have 103 correct of 512. Over all benchmarks the paired test finds a difference from GRPO,
+    // but not at pass@256.
     assert!(
         text.contains("  *10.1 (38.6)*/50.0 (70.3)") && text.contains("  9.8 (37.3)/50.0 (64.1)"),
         "{text}"
@@ -235,7 +235,7 @@ fn a_name_says_which_row_a_folder_is_and_fewer_samples_leave_cells_empty() {
     assert!(text.contains("not used: samples of gsm8k"), "{text}");
     let dry = done(&[&base[..], &["--dry-run"]].concat());
     assert!(dry.contains("DARO: nothing") && dry.contains(a.to_str().unwrap()), "{dry}");
-    // No row of the table, no benchmark of it, no samples at all, and no such path.
+    // A row that the table doesn't have, a benchmark that it doesn't have, no samples, and a missing path.
     counts(&at("next/F-GRPO/aime26.jsonl"), 30, 256, |_| 32);
     let unknown = refused(&["paper", "table-13", "--from", at("next").to_str().unwrap()]);
     assert!(unknown.contains("not used: samples of aime26"), "{unknown}");
@@ -303,7 +303,7 @@ fn full_scale_lists_all_that_is_missing_and_resolves_for_all_models() {
     assert!(text.matches("  there: ").count() == 4 && text.contains("data/synlogic.jsonl from"), "{text}");
     put("aime24.jsonl");
     assert!(refused(&plan).contains("aime24.jsonl"));
-    // Items share runs with the same model and setting, and no others; the maze and a figure of training evaluate none.
+    // Items share runs with the same model and setting, and no others. The maze and a figure of training need no evaluations.
     for (item, config, trainings, model, evaluated) in [
         ("table-1", "qwen2.5-7b-math.toml", 18, "Qwen2.5-7B", true),
         ("table-3", "qwen3-1.7b-synlogic.toml", 6, "Qwen3-1.7B", true),
@@ -349,7 +349,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     let text = done(&["paper", "table-5", "--from", &runs, "--out", &out]);
     assert!(text.contains("pass@128 needs 128 scored samples of every problem, found 8"), "{text}");
     assert!(text.contains("F-GRPO-gamma-0.5-N8 against GRPO-N8"), "{text}");
-    // These mazes aren't the paper's.
+    // These mazes are smaller than the paper's.
     let other = "here: 7x7 mazes after 4 steps (8 runs); the paper: 17x17 mazes after 20,000 steps";
     assert!(text.contains(other), "{text}");
     assert!(done(&["paper", "figure-6", "--from", &runs, "--out", &out]).contains(other));
@@ -359,7 +359,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     for file in ["figure-6.svg", "figure-6-values.csv", "figure-7-N4.svg", "figure-7-N8.svg", "figure-7.md"] {
         assert!(at("out").join(file).exists(), "{file}");
     }
-    // The tables and the figure of language models, with these runs in their place.
+    // The tables and the figure of language models, with these runs as replacements.
     let text = done(&["paper", "table-12", "--from", &runs, "--out", &out]);
     assert!(text.contains("maze (Avg.)"), "{text}");
     let rows: Vec<&str> = text
@@ -380,7 +380,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     assert!(!values.contains("NaN"), "{values}");
     let values = std::fs::read_to_string(at("out/figure-6-values.csv")).unwrap();
     assert!(values.lines().any(|l| l.starts_with("maze,8,0.5,1,2,")), "two seeds: {values}");
-    // A run that was stopped after its first evaluations is not taken for a trained one.
+    // A run that was stopped after its first evaluations doesn't count as trained.
     let stopped = at("runs/group-size-8_focal-gamma-0.5_seed-2");
     let evaluations = std::fs::read_to_string(stopped.join("eval.jsonl")).unwrap();
     let kept: Vec<&str> = evaluations.lines().filter(|l| !l.contains("\"step\":4,")).collect();
@@ -396,7 +396,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     assert!(error.contains("finished") && error.contains(said), "{error}");
 }
 
-/// Evaluations of `set` by a run: at each step this many of the samples of each problem are correct.
+/// Evaluations of `set` in a run: at each step, the given number of samples of each problem is correct.
 fn evaluated(set: &str, samples: u64, correct: &[(u64, u64)]) -> String {
     let line = |&(step, correct): &(u64, u64)| {
         let pass_at_1 = correct as f64 / samples as f64;
@@ -410,14 +410,14 @@ fn evaluated(set: &str, samples: u64, correct: &[(u64, u64)]) -> String {
     correct.iter().map(line).collect()
 }
 
-/// A run folder as a training leaves it.
+/// A run folder as a training writes it.
 fn run_folder(folder: &Path, config: &str, evaluations: &str) {
     std::fs::create_dir_all(folder).unwrap();
     std::fs::write(folder.join("config.toml"), config).unwrap();
     std::fs::write(folder.join("eval.jsonl"), evaluations).unwrap();
 }
 
-/// The column `here` of a table's CSV: by the start of a row, the column and which of its parts.
+/// The column `here` of a table's CSV, by the start of a row, the column and the part of the cell.
 fn here(folder: &Path, table: &str, row: &str, column: &str, part: u32) -> String {
     let csv = std::fs::read_to_string(folder.join(format!("{table}.csv"))).unwrap();
     let is = |l: &&str| l.starts_with(&format!("{row},")) && l.contains(&format!(",{column},{part},"));
@@ -440,7 +440,7 @@ fn a_dot_in_a_folders_name_is_no_ending() {
     let (base, focal, out) = (at("grpo-gamma-0-N8"), at("grpo-gamma-0.5-N8"), at("out"));
     let found = done(&["paper", "figure-8", "--from", &base, "--from", &focal, "--dry-run"]);
     assert_eq!(found, format!("GRPO: {base}\nF-GRPO: {focal}\n"));
-    // Evaluations by the same names.
+    // Evaluations with the same names.
     counts(&folder.path().join("e/GRPO/math500.jsonl"), 500, 256, |_| 64);
     counts(&folder.path().join("e/GRPO-gamma-0.5/math500.jsonl"), 500, 256, |_| 128);
     done(&["paper", "table-11", "--from", &at("e/GRPO"), "--from", &at("e/GRPO-gamma-0.5"), "--out", &out]);
@@ -474,7 +474,7 @@ fn results_of_one_name_are_its_seeds_or_other_benchmarks_and_a_path_counts_once(
     assert_eq!((seeds.0.as_str(), seeds.1.as_str()), ("37.500000", "25.000000"));
     let spelled = table(&["F-GRPO=a", "f_grpo=b"]);
     assert_eq!((seeds.0, seeds.1), (spelled.0, spelled.1));
-    // The file beside the folder of another benchmark was read too.
+    // A file next to another benchmark's folder is read too.
     let parts = table(&["F-GRPO=a/aime24.jsonl", "F-GRPO=b/math500.jsonl"]);
     assert_eq!((parts.0.as_str(), parts.1.as_str()), ("25.000000", "25.000000"));
     for again in ["F-GRPO=b", "F-GRPO=b/../b", "f-grpo=b/aime24"] {
@@ -503,7 +503,7 @@ fn runs_of_one_row_differ_in_their_seeds_alone() {
     let value = || here(&folder.path().join("out"), "table-5", "8", "pass@1 \u{3b3}=0.5", 1);
     let text = done(&["paper", "table-5", "--from", &at("seeds"), "--out", &at("out")]);
     assert_eq!(value(), "37.500000");
-    // The paper's mazes and steps.
+    // The paper's maze size and number of steps.
     assert!(!text.contains("measure other things"), "{text}");
     for (of, key) in [("rates", "update.lr: 0.0001 -> 0.001"), ("lengths", "steps: 20000 -> 10000")] {
         for item in ["table-5", "figure-6", "figure-7"] {
@@ -514,7 +514,7 @@ fn runs_of_one_row_differ_in_their_seeds_alone() {
             assert!(!error.contains("every"), "{error}");
         }
     }
-    // One run under two paths is no second seed.
+    // One run under two paths isn't a second seed.
     run("copy", "seed = 1\nsteps", "seed = 1\nsteps", 64);
     for again in ["seeds/1", "copy"] {
         let text =
@@ -615,7 +615,7 @@ fn unfinished_evaluations_have_no_value_and_unscorable_samples_are_said() {
     assert!(text.contains("aime24: 50.0 % of the samples are unscorable and left out"), "{text}");
 }
 
-/// The value of a problem's samples in a dump: `correct` of `n` responses box the answer.
+/// A problem's samples in a dump: `correct` of `n` responses have the answer in a box.
 fn boxed(n: usize, correct: usize, gold: &str) -> Vec<String> {
     (0..n)
         .map(|i| if i < correct { format!("so \\boxed{{{gold}}}") } else { "\\boxed{-1}".to_owned() })
@@ -631,7 +631,7 @@ fn dumps_of_verl_and_lm_eval_are_graded_and_what_they_do_not_hold_is_said() {
         let lines: String = rows.iter().map(|r| format!("{r}\n")).collect();
         std::fs::write(at(name), lines).unwrap();
     };
-    // verl: a line for each response, all data sets in one file named by its step; its own scores are not used.
+    // verl: a line for each response, with all data sets in a file named after its step. Its scores aren't used.
     let verl = |correct: usize| {
         let mut rows = Vec::new();
         for (source, gold) in
@@ -692,14 +692,14 @@ fn dumps_of_verl_and_lm_eval_are_graded_and_what_they_do_not_hold_is_said() {
         "{text}"
     );
 
-    // The same reader behind the other commands.
+    // The other commands use the same reader.
     let grpo = at("dumps/GRPO/90.jsonl").display().to_string();
     let text = done(&["pass-at-k", &grpo, "-k", "1,4"]);
     assert!(text.contains("math-ai/aime25") && text.contains("25.0"), "{text}");
     write("other/91.jsonl", verl(3));
     let text = done(&["compare", &grpo, &at("other/91.jsonl").display().to_string(), "-k", "1"]);
     assert!(text.contains("+50.0"), "{text}");
-    // Two steps in one folder are two models.
+    // Dumps of two steps in a folder count as two models.
     write("dumps/GRPO/100.jsonl", verl(2));
     let error = refused(&["pass-at-k", &at("dumps/GRPO").display().to_string()]);
     assert!(error.contains("90.jsonl") && error.contains("100.jsonl"), "{error}");
@@ -711,7 +711,7 @@ fn dumps_of_verl_and_lm_eval_are_graded_and_what_they_do_not_hold_is_said() {
     assert!(error.contains("compares likelihoods"), "{error}");
 }
 
-/// What runs of both kinds are made small by.
+/// Settings that make runs of both kinds small.
 const SMALL: [&str; 6] = [
     "eval.every=2",
     "eval.samples=8",
@@ -732,7 +732,7 @@ fn tiny() -> Vec<&'static str> {
 fn the_laptop_measures_the_nll_of_its_runs_evaluations() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out").display().to_string();
-    // Weak policies have a correct sample among this many of sums this small.
+    // Weak policies have a correct sample among this many for sums this small.
     let more = sets(&[
         "eval.samples=32",
         "task.held_out=8",
@@ -750,7 +750,7 @@ fn the_laptop_measures_the_nll_of_its_runs_evaluations() {
     // pass@1 and an increase of the NLL for each of the six settings.
     assert_eq!(filled("ΔNLL rare"), 6, "{csv}");
     assert_eq!(filled("arithmetic (Avg. Math),1,"), 6, "{csv}");
-    // Another table goes on with the same runs; where their policies are too weak for it, that is said.
+    // Another table uses the same runs. If their policies are too weak for it, the command says so.
     let (code, _, err) = fgrpo(&[&["paper", "table-14", "--out", &out][..], &tiny(), &more].concat());
     assert!(err.contains("2 of 2 runs are finished"), "{err}");
     let weak = err.contains("no problem has 2 correct responses from every model");

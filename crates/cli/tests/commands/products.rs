@@ -1,4 +1,4 @@
-//! `compute.products` through the command line: a run's log, configuration and resumes, its evaluations, and commands that compute with a checkpoint.
+//! `compute.products`, through the command line: a run's log, configuration and resumes, its evaluations, and commands that compute with a checkpoint.
 
 use crate::support::{done, ends_with, file, model};
 use std::path::Path;
@@ -63,7 +63,7 @@ fn a_run_with_products_of_any_kind_resumes_bit_for_bit_and_with_no_other_kind() 
         assert!(weights(&out, 2) == whole, "{products}: the resumed run's weights differ");
         reached.push(whole);
 
-        // What `fgrpo eval` makes of the configuration is what the run made of itself.
+        // `fgrpo eval` with the configuration gives the run's own evaluation.
         let again = folder.path().join(format!("{products}-eval"));
         let (resolved, last) = (out.join("config.toml"), out.join("checkpoints/step-000002"));
         let words = ["eval", resolved.to_str().unwrap(), "--model", last.to_str().unwrap()];
@@ -73,7 +73,7 @@ fn a_run_with_products_of_any_kind_resumes_bit_for_bit_and_with_no_other_kind() 
             samples(&again) == samples(&out.join("evaluations/step-000002")),
             "{products}: other samples"
         );
-        // With products of another kind the seed draws other samples, which don't belong into the same folder.
+        // With other products the same seed draws other samples, which don't belong in the same folder.
         let identity = |folder: &Path| -> serde_json::Value {
             serde_json::from_slice(&std::fs::read(folder.join("evaluation.json")).unwrap()).unwrap()
         };
@@ -128,7 +128,7 @@ fn an_evaluation_computes_in_the_configurations_numbers_unless_a_flag_says_other
     let said = ends_with(2, &[&words[..], &["--precision", "bf16"]].concat());
     assert!(said.contains("compute.precision"), "{said}");
     assert!(!out.join("generations.jsonl").exists());
-    // Where nothing is computed, a flag that says how would be ignored.
+    // If nothing is computed, a flag for computing would be ignored, so it is refused.
     let given = file(folder.path(), "given.jsonl", "{\"problem\":0,\"sample\":0,\"text\":\"\"}\n");
     for flags in [["--threads", "2"], ["--device", "cpu"], ["--products", "bf16"], ["--precision", "f32"]] {
         let words =

@@ -1,4 +1,4 @@
-//! `fgrpo report` on run folders made up here: what a page holds, and what is refused or tolerated.
+//! `fgrpo report` on synthetic run folders: the contents of a page, and inputs that are refused or tolerated.
 
 use crate::support::fgrpo;
 use fgrpo_core::maze::{Move, Split, generate, tokens};
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 const PROBLEMS: usize = 96;
 const SAMPLES: usize = 64;
 
-/// A line of `metrics.jsonl` with these fields, the others as a step without anything has them.
+/// A line of `metrics.jsonl` with these fields. The other fields are those of an empty step.
 fn logged(fields: Value) -> Value {
     let mut line = Metrics::default().line();
     let (Value::Object(line_fields), Value::Object(fields)) = (&mut line, fields) else { unreachable!() };
@@ -20,8 +20,8 @@ fn logged(fields: Value) -> Value {
     line
 }
 
-/// A run as a policy might make it: each problem has a success rate that training moves, the easy ones up, and
-/// without a focal weight some of the hard ones down.
+/// A synthetic run. Each problem has a success rate, which training changes: easy problems improve, and without a focal
+/// weight some hard ones get worse.
 struct Made {
     gamma: f64,
     steps: u64,
@@ -30,7 +30,7 @@ struct Made {
 
 impl Made {
     fn rate(&self, problem: usize, progress: f64) -> f64 {
-        // The start is the same for all runs, as it is with a shared SFT stage.
+        // All runs have the same start, as with a shared SFT stage.
         let key = Key::new(77).with(problem as u64);
         let start = (-2.2 + 1.8 * key.normal(0)).clamp(-6.0, 3.0);
         let loss = if self.gamma > 0.0 { 0.35 } else { 1.6 };
@@ -153,7 +153,7 @@ impl Made {
     }
 }
 
-/// A folder of this test's own, empty. It stays after the test, so that its pages can be looked at.
+/// An empty folder for this test. It stays after the test, so that its pages can be viewed.
 fn folder(name: &str) -> PathBuf {
     let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("report").join(name);
     let _ = fs::remove_dir_all(&folder);
@@ -167,7 +167,7 @@ fn report(args: &[&Path]) -> String {
     fs::read_to_string(String::from_utf8(output.stdout).unwrap().trim()).unwrap()
 }
 
-/// What the command says when it refuses, after checking that it ends with 2.
+/// Returns the message of a refusal, which must exit with 2.
 fn refused(args: &[&Path]) -> String {
     let output = fgrpo().arg("report").args(args).output().unwrap();
     assert_eq!(output.status.code(), Some(2), "{}", String::from_utf8_lossy(&output.stderr));
@@ -275,10 +275,10 @@ fn several_runs_are_compared_with_paired_intervals() {
     assert!(html.contains("<title>GRPO \u{b7} F-GRPO, gamma 0.5 "), "runs are named by their method");
     let sentence = "<p class=\"lead\">Against GRPO on held_out, F-GRPO, gamma 0.5 ends with pass@1 ";
     assert!(html.contains(sentence) && html.contains("beyond chance"), "no opening sentence");
-    // KL and ratios of the made run are rounding: told, not drawn.
+    // KL and ratios of the synthetic run are rounding errors, which the page mentions but doesn't plot.
     assert!(html.contains("Zero up to rounding: KL to the sampling policy (at most "));
     assert!(!html.contains("<b>KL to the sampling policy</b>"));
-    // Both made runs have the same demonstrations.
+    // Both synthetic runs have the same demonstrations.
     assert!(html.contains("Equal everywhere: GRPO, F-GRPO, gamma 0.5."), "a curve hides another");
     let [start, end] = [0, 200].map(|step| Made { gamma: 0.0, steps: 200, seed: 3 }.eval(step));
     let solved = |eval: &Value, p: usize| eval["per_problem"][p].as_u64().unwrap() > 0;
@@ -299,7 +299,7 @@ fn several_runs_are_compared_with_paired_intervals() {
         html.contains("Sharpening on held_out: pass@1 rose"),
         "GRPO's made-up loss of pass@64 is pointed out"
     );
-    // The last evaluation's pass@64 of the made run, as the table prints it.
+    // pass@64 of the synthetic run's last evaluation, as the table prints it.
     let last = Made { gamma: 0.5, steps: 200, seed: 3 }.eval(200);
     let printed = format!("{:.1}<small>", 100.0 * last["pass_at_k"]["64"].as_f64().unwrap());
     assert!(html.contains(&printed), "{printed}");
@@ -342,7 +342,7 @@ fn copies_of_a_run_are_no_seeds() {
     for (name, steps) in [("first", 50), ("copy", 50), ("longer", 75)] {
         let run = sweep.join(name);
         Made { gamma: 0.5, steps, seed: 1 }.write(&run);
-        // A run that goes on has the steps of its configuration still before it.
+        // A run that continues hasn't reached the configured number of steps.
         let config = fs::read_to_string(run.join("config.toml")).unwrap();
         fs::write(run.join("config.toml"), config.replace(&format!("steps = {steps}"), "steps = 100"))
             .unwrap();

@@ -1,4 +1,4 @@
-//! Going on with a run: what a stop while sampling leaves, and what a damaged checkpoint means.
+//! Resumes: the files after a stop during sampling, and damaged checkpoints.
 
 use crate::support::{
     ended, ends_with, fgrpo, file, model, signal, small_run, spawned, timeless, wait_until,
@@ -14,7 +14,7 @@ fn bytes(folder: &Path, name: &str) -> Vec<u8> {
 #[test]
 fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
-    // A vocabulary in which the end of a completion is hardly ever drawn: sampling takes seconds.
+    // A vocabulary from which the end token is hardly ever drawn, so sampling takes seconds.
     let long = folder.path().join("long");
     let mut init = fgrpo();
     init.args([
@@ -75,7 +75,7 @@ fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits
     }
 }
 
-/// Seconds of sampling of the last step.
+/// Seconds of sampling in the last step.
 fn seconds_of_sampling(run: &Path) -> f64 {
     let text = String::from_utf8(bytes(run, "metrics.jsonl")).unwrap();
     let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
@@ -104,7 +104,7 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     let has_optimizer = |step| checkpoint(step).join("optimizer.safetensors").exists();
     assert_eq!([2, 4, 6, 8].map(has_optimizer), [false, false, true, true]);
 
-    // The newest is damaged: said, with the one to go on from.
+    // The newest is damaged. The message says so, and names the one from which to resume.
     let header = [&2u64.to_le_bytes()[..], b"{}"].concat();
     let other = b"\x02\0\0\0\0\0\0\0[]".to_vec();
     for damaged in [&state[..state.len() - 4], &header, &other, b""] {
@@ -120,13 +120,13 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     assert!(said.contains("resume from step 6") && said.contains("trainer_state.json"), "{said}");
     std::fs::write(checkpoint(8).join("trainer_state.json"), damaged).unwrap();
 
-    // Moved away, step 6 goes on to the same bits.
+    // Without it, a resume from step 6 gives the same bits.
     std::fs::rename(checkpoint(8), kept.join("8")).unwrap();
     ends_with(0, &resume);
     assert!(bytes(&checkpoint(8), "model.safetensors") == whole, "resumed to other bits");
     assert!(bytes(&checkpoint(8), "optimizer.safetensors") == state, "resumed to another optimizer");
 
-    // What is older holds the policy alone: no run goes on from it, least of all with fresh moments.
+    // Older checkpoints contain only the policy. No run resumes from them, least of all with new moments.
     for step in [6, 8] {
         std::fs::rename(checkpoint(step), kept.join(format!("{step} again"))).unwrap();
     }

@@ -1,4 +1,4 @@
-//! Samples and vectors that other programs made: what is matched with which problem, and what is refused.
+//! Samples and vectors from other programs: how they are matched with problems, and which are refused.
 
 use crate::support::{self, ends_with, fgrpo, file, run};
 use serde_json::{Value, json};
@@ -18,7 +18,7 @@ fn sums(range: impl IntoIterator<Item = usize>) -> Vec<Value> {
     range.into_iter().map(|i| json!({"problem": format!("{i}+1?"), "answer": (i + 1).to_string()})).collect()
 }
 
-/// `fgrpo eval --samples samples --data data.jsonl` in a folder: the report, what was said and the exit code.
+/// Runs `fgrpo eval --samples samples --data data.jsonl` in a folder. Returns the report, stderr and the exit code.
 fn eval(root: &Path, samples: &str, n: usize, out: &str, more: &[&str]) -> (Option<f64>, String, i32) {
     let mut command = fgrpo();
     command.current_dir(root).args(["eval", "--data", "data.jsonl", "--task", "math", "--json"]);
@@ -28,7 +28,7 @@ fn eval(root: &Path, samples: &str, n: usize, out: &str, more: &[&str]) -> (Opti
     (report["pass_at_k"]["1"].as_f64(), said, code)
 }
 
-/// `fgrpo diversity` with these arguments in a folder: the value of the first data set, what was said and the exit code.
+/// Runs `fgrpo diversity` with these arguments in a folder. Returns the value of the first data set, stderr and the exit code.
 fn diversity(root: &Path, args: &[&str]) -> (Option<f64>, String, i32) {
     let (printed, said, code) =
         run(fgrpo().current_dir(root).args(["diversity", "--json", "eval"]).args(args));
@@ -99,7 +99,7 @@ fn the_number_of_a_problem_is_that_of_its_row_with_rejected_rows_counted() {
     assert_eq!((share, code), (Some(1.0), 0), "{said}");
     let wanted = "4 new samples, 0 known, 0 of problems not in the data, 2 of rows that were rejected or aren't evaluated";
     assert!(said.contains(wanted), "{said}");
-    // With a limit, the rows behind it are left out.
+    // With a limit, the later rows are left out.
     let (share, said, code) = eval(root, "made.jsonl", 1, "fewer", &["--limit", "2"]);
     assert_eq!((share, code), (Some(1.0), 0), "{said}");
     assert!(said.contains("2 new samples") && said.contains("4 of rows"), "{said}");
@@ -135,18 +135,18 @@ fn numbers_of_rows_name_no_problem_where_the_data_has_ids() {
         file(root, "data.jsonl", &lines(rows));
     };
     with_ids([json!(5), json!(6), json!(7), json!(8)]);
-    // Right for ids, and wrong where ids are taken for rows.
+    // Right as ids, but wrong if the ids were taken for row numbers.
     let samples = (0..10usize).map(|id| json!({"problem": id, "text": boxed(id.saturating_sub(4))}));
     file(root, "made.jsonl", &lines(samples));
     let (share, said, code) = eval(root, "made.jsonl", 1, "out", &[]);
     assert_eq!((share, code), (Some(1.0), 0), "{said}");
     assert!(said.contains("4 new samples, 0 known, 6 of problems not in the data"), "{said}");
-    // Rows without an id don't make the other programs' ids into rows.
+    // Rows without an id don't turn other programs' ids into row numbers.
     with_ids([json!(5), json!(6), Value::Null, Value::Null]);
     let (_, said, code) = eval(root, "made.jsonl", 1, "some", &[]);
     assert_eq!(code, 1, "{said}");
     assert!(said.contains("2 of 4 samples of data are still missing"), "{said}");
-    // A column of numbers with gaps holds them as 5.0.
+    // A number column with missing values contains 5.0.
     file(root, "floats.jsonl", "{\"problem\": 5.0, \"text\": \"x\"}\n");
     assert!(eval(root, "floats.jsonl", 1, "floats", &[]).1.contains("1 new samples"));
     file(root, "foreign.jsonl", "{\"problem\": 0, \"text\": \"x\"}\n");
@@ -196,11 +196,11 @@ fn a_complete_folder_still_reads_the_file_and_refuses_other_texts() {
     let (share, said, code) = eval(root, "made.jsonl", 1, "out", &[]);
     assert_eq!((share, code), (Some(1.0), 0), "{said}");
     let before = std::fs::read(root.join("out/generations.jsonl")).unwrap();
-    // The same again.
+    // The same file again.
     let (share, said, code) = eval(root, "made.jsonl", 1, "out", &[]);
     assert_eq!((share, code), (Some(1.0), 0), "{said}");
     assert!(said.contains("0 new samples, 3 known"), "{said}");
-    // Another file of this name, which has new samples too.
+    // Another file of the same name, with additional samples.
     std::fs::create_dir(root.join("other")).unwrap();
     made("other/made.jsonl", 2, 5);
     let (share, said, code) = eval(root, "other/made.jsonl", 2, "out", &[]);
@@ -209,12 +209,12 @@ fn a_complete_folder_still_reads_the_file_and_refuses_other_texts() {
         assert!(said.contains(wanted), "{wanted}: {said}");
     }
     assert_eq!(std::fs::read(root.join("out/generations.jsonl")).unwrap(), before, "nothing is stored");
-    // A file that grew.
+    // A file that has grown.
     made("made.jsonl", 2, 0);
     let (share, said, code) = eval(root, "made.jsonl", 2, "out", &[]);
     assert_eq!((share, code), (Some(1.0), 0), "{said}");
     assert!(said.contains("3 new samples, 3 known"), "{said}");
-    // A file that has a part of the stored samples.
+    // A file that has some of the stored samples.
     made("made.jsonl", 1, 0);
     let (_, said, code) = eval(root, "made.jsonl", 2, "out", &[]);
     assert_eq!(code, 0, "{said}");
@@ -222,7 +222,7 @@ fn a_complete_folder_still_reads_the_file_and_refuses_other_texts() {
         said.contains("0 new samples, 3 known, 0 of problems not in the data; 3 stored samples are not"),
         "{said}"
     );
-    // A missing file, unless only what is stored is asked for.
+    // A missing file is an error, unless only stored samples are requested.
     std::fs::remove_file(root.join("made.jsonl")).unwrap();
     let (share, said, code) = eval(root, "made.jsonl", 2, "out", &[]);
     assert_eq!((share, code), (None, 2), "{said}");
@@ -250,7 +250,7 @@ fn a_table_that_is_cut_off_within_quotes_is_refused_by_the_line_of_the_quote() {
     assert!(said.contains("d.tsv: line 3: "), "{said}");
 }
 
-/// An evaluation folder with three correct samples of one problem; the problem's hash.
+/// Makes an evaluation folder with three correct samples of one problem. Returns the problem's hash.
 fn evaluated(root: &Path) -> String {
     file(root, "data.jsonl", &lines(sums([0])));
     let texts = ["one", "another way", "and a third"].map(|way| format!("{way} \\boxed{{1}}"));
@@ -394,7 +394,7 @@ fn flags_that_would_change_nothing_are_refused() {
     assert_eq!((found, code), (Some(1.0), 0), "{said}");
 }
 
-/// `golden/inspect/inspect_log.py` says what the real log holds.
+/// `golden/inspect/inspect_log.py` describes the contents of the real log.
 const INSPECT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/inspect/inspect_log.json");
 
 #[test]

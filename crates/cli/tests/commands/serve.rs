@@ -1,4 +1,4 @@
-//! `fgrpo serve` as its clients meet it: the wire messages of the Tinker API over HTTP, against the engine called directly and other commands.
+//! `fgrpo serve` as its clients use it: the messages of the Tinker API over HTTP, compared with direct calls of the engine and with other commands.
 
 use crate::fault_server::{FaultServer, Manners, Policy};
 use crate::support::{done, ends_with, file, model, run, signal, spawned, wait_until};
@@ -17,7 +17,7 @@ use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// A server in a process of its own.
+/// A server in a separate process.
 struct Server {
     child: Child,
     url: String,
@@ -59,19 +59,19 @@ fn out(folder: &Path) -> PathBuf {
     folder.join("serve")
 }
 
-/// Starts a server in the folder `serve` of `folder`, with these further flags.
+/// Starts a server in the folder `serve` of `folder`, with additional flags.
 #[track_caller]
 fn serve(folder: &Path, flags: &[&str]) -> Server {
     serve_at(folder, "127.0.0.1:0", flags)
 }
 
-/// The same at an address.
+/// Starts the server at an address.
 #[track_caller]
 fn serve_at(folder: &Path, address: &str, flags: &[&str]) -> Server {
     serve_model(folder, model(), address, flags)
 }
 
-/// The same of another model.
+/// Starts the server with another model.
 #[track_caller]
 fn serve_model(folder: &Path, model: &Path, address: &str, flags: &[&str]) -> Server {
     let path = out(folder);
@@ -179,7 +179,7 @@ impl Server {
         got.json()["session_id"].as_str().unwrap().to_owned()
     }
 
-    /// A new session with one model of rank 4.
+    /// Creates a session with one model of rank 4. Returns it.
     fn created(&self) -> String {
         let session = self.session();
         let lora = json!({"rank": 4, "seed": 5, "train_unembed": false});
@@ -201,7 +201,7 @@ impl Server {
         ForwardBackwardOutput::decode(&got.body[..]).unwrap()
     }
 
-    /// Sampling of a sampling session.
+    /// Samples in a sampling session.
     fn samples(&self, sampler: &str, seq: u64, prompt: &[u32], more: Value) -> SampleResponse {
         let mut asked = json!({
             "sampling_session_id": sampler, "seq_id": seq, "num_samples": 3, "type": "sample",
@@ -214,13 +214,13 @@ impl Server {
         SampleResponse::decode(&got.body[..]).unwrap()
     }
 
-    /// A sampling session of the base model, in a new session.
+    /// Creates a sampling session of the base model, in a new session.
     fn base_sampler(&self) -> String {
         let asked = json!({"session_id": self.session(), "sampling_session_seq_id": 0, "base_model": "base"});
         self.post("create_sampling_session", asked).json()["sampling_session_id"].as_str().unwrap().to_owned()
     }
 
-    /// A number of `/metrics`.
+    /// A value of `/metrics`.
     fn metric(&self, name: &str) -> f64 {
         let text = String::from_utf8(self.get("/metrics").body).unwrap();
         let line = text.lines().find_map(|line| line.strip_prefix(&format!("fgrpo_{name} ")));
@@ -233,7 +233,7 @@ impl Server {
         self.done("save_weights_for_sampler", asked)["sampling_session_id"].as_str().unwrap().to_owned()
     }
 
-    /// kill -9, and the same server again.
+    /// Kills the server (kill -9) and starts it again.
     fn killed(mut self, folder: &Path) -> Server {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -278,14 +278,14 @@ fn pass(model: &str, seq: i32, loss: &str, data: Vec<wire::Datum>) -> wire::Forw
     }
 }
 
-/// Two sequences with a common beginning and one of their own.
+/// Two sequences with a common beginning and different ends.
 const SEQUENCES: [&[u32]; 3] = [&[5, 6, 7, 8, 9, 10, 11], &[5, 6, 7, 8, 9, 20], &[30, 31, 32]];
 
 fn next(tokens: &[u32]) -> Vec<i64> {
     tokens[1..].iter().map(|&token| i64::from(token)).collect()
 }
 
-/// `cross_entropy` on all of [`SEQUENCES`], the first token of each without weight.
+/// `cross_entropy` on all of [`SEQUENCES`]. The first token of each has no weight.
 fn supervised() -> Vec<wire::Datum> {
     let one = |tokens: &&[u32]| {
         let mut weights = vec![1.5; tokens.len() - 1];
@@ -327,7 +327,7 @@ fn close(a: &[f32], b: &[f32]) -> bool {
     a.len() == b.len() && a.iter().zip(b).all(|(a, b)| (a - b).abs() <= 2e-5 * (1.0 + b.abs()))
 }
 
-/// What `fgrpo score` prints for these sequences.
+/// The output of `fgrpo score` for these sequences.
 fn scored(folder: &Path, sequences: &[&[u32]]) -> Vec<Vec<f32>> {
     let lines: String = sequences.iter().map(|tokens| json!({"tokens": tokens}).to_string() + "\n").collect();
     let input = file(folder, "tokens.jsonl", &lines);
@@ -348,7 +348,7 @@ fn cross_entropy_and_prompt_logprobs_are_what_score_prints() {
     assert!(found.iter().zip(&wanted).all(|(found, wanted)| close(found, wanted)), "{found:?} {wanted:?}");
     let loss: f32 = wanted.iter().map(|logp| -1.5 * logp[1..].iter().sum::<f32>()).sum();
     assert!(close(&[output.metrics["loss:sum"] as f32], &[loss]), "{:?} {loss}", output.metrics);
-    // A fresh adapter changes nothing, so snapshot and base say the same.
+    // A new adapter changes nothing, so snapshot and base give the same values.
     let session = model.split(':').next().unwrap();
     let base = json!({"session_id": session, "sampling_session_seq_id": 7, "base_model": "base"});
     let base = server.post("create_sampling_session", base).json()["sampling_session_id"]
@@ -376,7 +376,7 @@ fn cross_entropy_and_prompt_logprobs_are_what_score_prints() {
     let top = top.topk_prompt_logprobs.unwrap();
     assert_eq!((top.k, top.length), (400, SEQUENCES[0].len() as u32));
     let (ids, values) = (numbers(&top.token_ids), numbers(&top.logprobs));
-    // Of the last tokens alone, where only these are asked for.
+    // Only for the last tokens, if only these are requested.
     let last = json!({"topk_prompt_logprobs": 2, "prompt_logprobs": true, "prompt_logprobs_last_n": 2});
     let last = server.samples(&format!("{session}:sample:0"), 51, SEQUENCES[0], last);
     let (own, best) =
@@ -409,7 +409,7 @@ fn several_targets_of_a_position_are_those_of_several_passes_dense_or_sparse() {
     let shaped = |tensor: wire::Tensor| wire::Tensor { shape: vec![3, 2], ..tensor };
     let both: Vec<i64> = first.iter().zip(&second).flat_map(|(a, b)| [*a, *b]).collect();
     let dense = [("target_tokens", shaped(ints(&both))), ("weights", shaped(floats(weights.as_flattened())))];
-    // The cells without weight aren't listed.
+    // Cells without weight aren't listed.
     let csr = |values: Vec<u8>, dtype: DType| {
         let index =
             |numbers: &[i64]| numbers.iter().flat_map(|number| number.to_le_bytes()).collect::<Vec<u8>>();
@@ -443,7 +443,7 @@ fn several_targets_of_a_position_are_those_of_several_passes_dense_or_sparse() {
             .unwrap();
         assert!((norm - apart).abs() < 1e-4 * apart, "{norm} {apart}");
     }
-    // Sampling scores given tokens of the prompt's positions as well; -1 asks for nothing.
+    // Sampling also scores given tokens at the prompt's positions; -1 requests nothing.
     let sampler = server.snapshot(&model, 8, 0);
     let wanted = json!({"data": [6, 20, -1, 21], "dtype": "int64", "shape": [2, 2]});
     let got = server.samples(&sampler, 0, &tokens, json!({"target_prompt_logprobs": wanted}));
@@ -453,7 +453,7 @@ fn several_targets_of_a_position_are_those_of_several_passes_dense_or_sparse() {
     assert!(close(&numbers(bytes), &[la[0], lb[0], 0.0, lb[1]]), "{:?}", numbers(bytes));
 }
 
-/// The server's model made by hand.
+/// The server's model, made without the server.
 fn engine() -> Engine {
     let mut engine = Engine::open(&Checkpoint::open(model()).unwrap(), &Device::cpu(2)).unwrap();
     let mut draws = fgrpo_core::rng::Key::new(5).with(9).stream();
@@ -566,13 +566,13 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
             .iter()
             .all(|s| s.tokens.len() == 24 && s.stop_reason == wire::StopReason::Length as i32)
     );
-    // Without a seed requests differ.
+    // Without a seed, requests give different samples.
     let free = json!({"sampling_params": {"max_tokens": 6, "stop": []}});
     assert_ne!(
         tokens(&server.samples(&before, 2, SEQUENCES[0], free.clone())),
         tokens(&server.samples(&before, 3, SEQUENCES[0], free))
     );
-    // A trained model samples otherwise; the snapshot from before, base and trained model keep their own weights.
+    // A trained model samples differently. The earlier snapshot, the base and the trained model keep their weights.
     for k in 0..3 {
         server.passed(&pass(&model, 2 + 2 * k, "cross_entropy", supervised()));
         server.done("optim_step", step(&model, 3 + 2 * k as u64, 0.1));
@@ -582,7 +582,7 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
     assert_ne!(second, first);
     assert_eq!(server.samples(&before, 4, SEQUENCES[0], seeded.clone()), first);
     assert_eq!(server.samples(&after, 1, SEQUENCES[0], seeded.clone()), second);
-    // Near the end of the positions a sample is cut, also beside a shorter prompt; it is what it would be alone.
+    // Near the maximum length a sample is cut, even next to a shorter prompt. It equals the sample drawn alone.
     let long = vec![5; 117];
     let asked = |tokens: &[u32]| {
         json!({"base_model": "base", "num_samples": 2, "prompt": {"chunks": [{"tokens": tokens}]},
@@ -603,7 +603,7 @@ fn samples_repeat_with_their_seed_and_follow_their_weights() {
     assert!(second.sequences[0].tokens.starts_with(&stopped.sequences[0].tokens));
     assert!(stopped.sequences[0].tokens.ends_with(&stop.to_le_bytes()));
     assert_eq!(stopped.sequences[0].stop_reason, wire::StopReason::Stop as i32);
-    // Saved under a name, the weights are the same, and merge and generate open them.
+    // Saved under a name, the weights are the same, and merge and generate can open them.
     let named = json!({"model_id": model, "seq_id": 9, "path": "final", "kind": "snapshot"});
     let path = server.done("save_weights_for_sampler", named)["path"].as_str().unwrap().to_owned();
     assert_eq!(path, format!("tinker://{model}/sampler_weights/final"));
@@ -649,7 +649,7 @@ fn requests_join_others_under_way_with_the_same_tokens() {
             "sampling_params": {"max_tokens": most, "stop": [], "seed": seq},
         })
     };
-    // Long enough for others to come; they ask for less and end earlier.
+    // Long enough for other requests to arrive, which are shorter and end earlier.
     let long = server.accepted("asample", asked(0, 2000, 110));
     let short: Vec<String> = (1..9).map(|seq| server.accepted("asample", asked(seq, 2, 4))).collect();
     let short: Vec<Got> = short.iter().map(|id| server.retrieve(id)).collect();
@@ -657,7 +657,7 @@ fn requests_join_others_under_way_with_the_same_tokens() {
     let long = SampleResponse::decode(&server.retrieve(&long).body[..]).unwrap();
     assert!(server.metric("joined_requests_total") >= 1.0);
     assert_eq!(waiting, 1.0, "the long request was not done first");
-    // One at a time, in a process that samples each by itself, the tokens are the same.
+    // If a process samples each request separately, one at a time, the tokens are the same.
     let other = tempfile::tempdir().unwrap();
     let alone = serve(other.path(), &["--repeatable"]);
     alone.base_sampler();
@@ -692,13 +692,13 @@ fn a_later_turn_of_a_conversation_does_not_compute_its_history_again() {
         assert_eq!(sampled(&found), sampled(&wanted), "turn {turn}");
         assert_eq!((found.prompt_cache_hit_tokens, wanted.prompt_cache_hit_tokens), (history as i32, 0));
         prompt.extend(&sampled(&found)[0]);
-        // All but the last token, which predicted nothing.
+        // All but the last token, from which nothing was predicted.
         history = prompt.len() - 1;
         prompt.extend([7, 8, 9]);
     }
     assert_eq!(server.metric("reused_prompt_tokens_total"), f64::from(43 + 55 + 67));
     assert_eq!(alone.metric("reused_prompt_tokens_total"), 0.0);
-    // A trained model has no history in common with the base; coming back, neither has the base.
+    // A trained model can't use the base's cache. After the base comes back, its cache is empty too.
     let model = server.created();
     server.passed(&pass(&model, 1, "cross_entropy", supervised()));
     server.done("optim_step", step(&model, 2, 0.1));
@@ -749,12 +749,12 @@ fn saved_weights_are_listed_until_they_expire_or_are_deleted() {
     assert!(
         listed[&*kept]["size_bytes"].as_u64().unwrap() > 1000 && listed[&*kept]["expires_at"].is_string()
     );
-    // What has expired can't be loaded or sampled, and its name is free.
+    // Expired weights can't be loaded or sampled, and their name is free.
     let session = model.split(':').next().unwrap();
     let asked = json!({"session_id": session, "sampling_session_seq_id": 5, "model_path": short});
     assert!(server.post("create_sampling_session", asked).refused(404).contains("short"));
     save("save_weights_for_sampler", 4, "short", json!({}));
-    // The same after a restart, and what a session and a run are made of.
+    // The same after a restart, with the contents of a session and a run.
     let server = server.killed(folder.path());
     let api = |path: &str| server.get(&format!("/api/v1/{path}"));
     let run = api("training_runs?limit=1").json();
@@ -795,7 +795,7 @@ fn saved_weights_are_listed_until_they_expire_or_are_deleted() {
 #[test]
 fn a_teacher_scores_and_samples_beside_the_model_that_is_trained() {
     let folder = tempfile::tempdir().unwrap();
-    // A trained model is the teacher of its own base.
+    // A trained model is the teacher of its base.
     let (first, second) = (folder.path().join("first"), folder.path().join("second"));
     for path in [&first, &second] {
         std::fs::create_dir(path).unwrap();
@@ -831,7 +831,7 @@ fn a_teacher_scores_and_samples_beside_the_model_that_is_trained() {
         let found = server.samples(&teacher, turn, SEQUENCES[0], asked.clone());
         assert_eq!(sampled(&found), sampled(&wanted));
         assert!(close(&scores(&found), &scores(&wanted)) && !close(&scores(&found), &scores(&before)));
-        // The student learns between the teacher's answers.
+        // The student is trained between the teacher's answers.
         server.passed(&pass(&student, 1 + 2 * turn as i32, "cross_entropy", supervised()));
         server.done("optim_step", step(&student, 2 + 2 * turn, 0.05));
     }
@@ -840,7 +840,7 @@ fn a_teacher_scores_and_samples_beside_the_model_that_is_trained() {
     assert!(server.post("create_model", asked).refused(400).contains("base_model: expected \"base\""));
 }
 
-/// `importance_sampling` on the rollouts of `fgrpo train`'s first step, against what that step logs.
+/// `importance_sampling` on the rollouts of `fgrpo train`'s first step, compared with that step's metrics.
 #[test]
 fn the_first_step_has_the_loss_and_the_gradient_of_train() {
     let folder = tempfile::tempdir().unwrap();
@@ -866,7 +866,7 @@ fn the_first_step_has_the_loss_and_the_gradient_of_train() {
         })
     };
     let proxy = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
-    // A model that solves nothing still gets advantages: shaping gives likelier wrong answers less.
+    // A model that solves nothing still gets advantages, because shaping gives likelier wrong answers less.
     let config = format!(
         "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
          [rollout.server]\nurl = \"{}\"\n[algorithm]\nadvantage = \"dr_grpo\"\nfocal_gamma = 0.0\nshaping = \"smoothing\"\naggregation = \"seq-mean-token-sum\"\n\
@@ -882,7 +882,7 @@ fn the_first_step_has_the_loss_and_the_gradient_of_train() {
     let rollouts = recorded.lock().unwrap().clone();
     assert_eq!((rollouts.len(), logged.len()), (12, 12));
     let data = rollouts.iter().map(|(prompt, tokens, logp)| {
-        // A completion is known by its length and its mean log-probability.
+        // A completion is identified by its length and its mean log-probability.
         let mean = logp.iter().map(|&l| f64::from(l)).sum::<f64>() / logp.len() as f64;
         let off = |line: &Value| (line["old_logp_mean"].as_f64().unwrap() - mean).abs();
         let same = logged.iter().filter(|line| line["length"] == json!(tokens.len()) && off(line) < 1e-5);
@@ -903,7 +903,7 @@ fn the_first_step_has_the_loss_and_the_gradient_of_train() {
     let model = server.created();
     let output = server.passed(&pass(&model, 1, "importance_sampling", data.collect()));
     let update = server.done("optim_step", step(&model, 2, 1e-3));
-    // Sums over tokens there, the mean over sequences here.
+    // The server sums over tokens; the trainer takes the mean over sequences.
     let near = |found: f64, name: &str| {
         let wanted = 12.0 * metrics[name].as_f64().unwrap();
         assert!((found - wanted).abs() < 1e-4 * wanted.abs(), "{name}: {found} {wanted}");
@@ -951,12 +951,12 @@ fn a_checkpoint_continues_with_and_without_its_optimizer() {
         server.post("get_info", json!({"model_id": format!("{session}:train:1")})).json()["lora_rank"],
         4
     );
-    // The gradient isn't part of it: a load ends what was accumulated.
+    // The state doesn't include the gradient: a load drops what was accumulated.
     server.done("load_weights", json!({"model_id": model, "seq_id": 8, "path": path, "optimizer": true}));
     assert_eq!(more(&model, 9), wanted);
 }
 
-/// Does `steps` of training and sampling. Returns all that a client sees.
+/// Runs `steps` of training and sampling. Returns everything that a client sees.
 fn a_client(
     server: &Server,
     model: &str,
@@ -983,7 +983,7 @@ fn a_killed_server_continues_with_the_same_bits() {
         let model = server.created();
         a_client(&server, &model, 0..6)
     };
-    // With states of different age, and with none.
+    // With states of different age, and without a state.
     for save_every in ["0", "0.02", "1000"] {
         let folder = tempfile::tempdir().unwrap();
         let flags = ["--save-every", save_every];
@@ -992,12 +992,12 @@ fn a_killed_server_continues_with_the_same_bits() {
         let mut seen = a_client(&server, &model, 0..2);
         let server = server.killed(folder.path());
         seen.extend(a_client(&server, &model, 2..3));
-        // Between a pass and its update, with requests that are accepted and not done.
+        // Between a pass and its update, with requests that are accepted but not done.
         let half = server.passed(&pass(&model, 13, "cross_entropy", supervised()));
         let second = server.pass(&pass(&model, 14, "cross_entropy", supervised()));
         let third = server.accepted("optim_step", step(&model, 15, 1e-2));
         let server = server.killed(folder.path());
-        // Again, as a client that heard no answer.
+        // Sent again, as by a client that got no answer.
         assert_eq!(server.passed(&pass(&model, 13, "cross_entropy", supervised())), half);
         let second = server.retrieve(second.json()["request_id"].as_str().unwrap());
         let update = server.retrieve(&third).json();
@@ -1010,7 +1010,7 @@ fn a_killed_server_continues_with_the_same_bits() {
     }
 }
 
-/// Asks until there is an answer, as a client does while its server is away.
+/// Repeats a request until there is an answer, as a client does while its server is down.
 fn insist(agent: &ureq::Agent, url: &str, key: &str, body: &Value) -> (u16, Vec<u8>) {
     for _ in 0..2000 {
         let asked = agent.post(url).header("X-API-Key", key).send(body.to_string().as_bytes());
@@ -1032,7 +1032,7 @@ fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
     samplers_over_kills(16, 3, &[]);
 }
 
-/// The seconds are those of `FGRPO_SERVE_SOAK`, ten minutes without it.
+/// Duration in seconds: `FGRPO_SERVE_SOAK`, or ten minutes if it isn't set.
 #[test]
 #[ignore = "takes ten minutes"]
 fn soak() {
@@ -1041,7 +1041,7 @@ fn soak() {
     samplers_over_kills(64, seconds / 2, &[]);
 }
 
-/// Clients that sample one request after another, while their server is killed and continued again and again.
+/// Clients that sample one request after another, while their server is repeatedly killed and resumed.
 fn samplers_over_kills(clients: u64, seconds: u64, flags: &[&str]) {
     let repeatable = flags.contains(&"--repeatable");
     let folder = tempfile::tempdir().unwrap();
@@ -1091,13 +1091,13 @@ fn samplers_over_kills(clients: u64, seconds: u64, flags: &[&str]) {
     assert_eq!(ids.len(), results.len(), "a request's id came twice");
     println!("{flags:?}: {} requests, {kills} kills", results.len());
     assert!(results.len() > 40 && kills > 0, "{} requests, {kills} kills", results.len());
-    // Asked again, requests from all along have the results that they had: none runs twice.
+    // Repeated requests from the whole time give their earlier results, so none runs twice.
     let some = || results.iter().step_by((results.len() / 60).max(1));
     for (seq, id, body) in some() {
         assert!(ask(*seq) == (*seq, id.clone(), body.clone()), "request {seq}");
     }
     drop(server);
-    // Another server draws the same, without kills and one request at a time.
+    // Another server draws the same samples, without kills and one request at a time.
     let other = tempfile::tempdir().unwrap();
     let calm = serve(other.path(), &["--repeatable"]);
     calm.base_sampler();
@@ -1119,7 +1119,7 @@ fn a_repeated_request_runs_once_before_and_after_a_kill() {
         server.send("/api/v1/forward_backward", "application/x-protobuf", &server.key, key, body)
     };
     let id = send(&server, "k1", &body).json()["request_id"].clone();
-    // The same key, and another key for the same place.
+    // The same key, and another key for the same `seq_id`.
     for key in ["k1", "k2", ""] {
         assert_eq!(send(&server, key, &body).json()["request_id"], id, "{key}");
     }
@@ -1130,7 +1130,7 @@ fn a_repeated_request_runs_once_before_and_after_a_kill() {
     for key in ["k1", "k2", ""] {
         assert_eq!(send(&server, key, &body).json()["request_id"], id, "{key}");
     }
-    // It was accumulated once: the norm is that of one pass.
+    // The pass was accumulated once, because the norm is that of one pass.
     let norm = server.done("optim_step", step(&model, 2, 1e-2));
     let (session, lora) = (model.split(':').next().unwrap(), json!({"rank": 4, "seed": 5}));
     let asked = json!({"session_id": session, "model_seq_id": 1, "base_model": "base", "lora_config": lora});
@@ -1147,14 +1147,14 @@ fn a_refused_request_holds_up_none_after_it() {
     let unknown = |seq: i32| pass(&model, seq, "gspo", supervised());
     let known = |seq: i32| pass(&model, seq, "cross_entropy", supervised());
     assert!(server.pass(&unknown(1)).refused(400).contains("loss_fn"));
-    // Clients count on; a kill between changes nothing.
+    // Clients continue to count; a kill in between changes nothing.
     let server = server.killed(folder.path());
     let first = server.passed(&known(2));
     assert!(server.pass(&known(1)).refused(400).contains("seq_id: 1 was rejected"));
     // Or they send it again, corrected.
     assert!(server.pass(&unknown(3)).refused(400).contains("loss_fn"));
     assert_eq!(server.passed(&known(3)), first);
-    // The later one may be there first.
+    // The later request may arrive first.
     let later = server.accepted("optim_step", step(&model, 5, 1e-2));
     let mut wrong = step(&model, 4, 1e-2);
     wrong["adam_params"]["beta1"] = json!(2);
@@ -1168,7 +1168,7 @@ fn operations_run_in_the_order_of_their_numbers_whatever_order_they_come_in() {
     let server = serve(folder.path(), &[]);
     let (first, second) = (server.created(), server.created());
     let wanted = a_client(&server, &first, 0..1);
-    // The last first; another model's requests between them.
+    // The last request comes first, with requests for another model in between.
     let update = server.accepted("optim_step", step(&second, 3, 1e-2));
     let pass_of = |model: &str, seq: i32| {
         server.pass(&pass(model, seq, "cross_entropy", supervised())).json()["request_id"]
@@ -1182,7 +1182,7 @@ fn operations_run_in_the_order_of_their_numbers_whatever_order_they_come_in() {
     let got = server.retrieve(&later);
     assert_eq!(ForwardBackwardOutput::decode(&got.body[..]).unwrap(), wanted[0].0);
     assert_eq!(server.retrieve(&update).json(), wanted[0].1);
-    // The first model's gradient stood aside meanwhile.
+    // The first model's gradient was stored meanwhile.
     assert!(server.retrieve(&other).protobuf);
     let alone = server.done("optim_step", step(&first, 6, 1e-2))["metrics"]["grad_norm"].as_f64().unwrap();
     server.passed(&pass(&second, 4, "cross_entropy", supervised()));
@@ -1200,7 +1200,7 @@ fn whoever_has_no_key_is_refused_before_anything_is_read() {
             assert_eq!(got.status, 401, "{key} {path}");
         }
     }
-    // A body that is promised and never sent.
+    // A body that is announced but never sent.
     let address = server.url.strip_prefix("http://").unwrap();
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
@@ -1373,7 +1373,7 @@ fn what_cannot_be_done_is_refused_by_name_and_changes_nothing() {
         &vec![0; (1 << 20) + 1],
     );
     assert!(large.refused(413).contains("larger than 1048576 bytes"));
-    // A result that was never there, and half a body.
+    // A result that never existed, and half a body.
     assert_eq!(server.post("retrieve_future", json!({"request_id": "request-100000"})).status, 410);
     let mut stream = TcpStream::connect(server.url.strip_prefix("http://").unwrap()).unwrap();
     let head = format!(
@@ -1382,7 +1382,7 @@ fn what_cannot_be_done_is_refused_by_name_and_changes_nothing() {
     );
     stream.write_all(head.as_bytes()).unwrap();
     drop(stream);
-    // Nothing of this had an effect.
+    // None of these had an effect.
     let output = server.passed(&pass(&model, 1, "cross_entropy", supervised()));
     assert!(output.metrics["loss:sum"] > 0.0);
     assert_eq!(server.get("/api/v1/healthz").json()["status"], "ok");
@@ -1423,7 +1423,7 @@ fn a_stopped_server_says_how_to_continue_and_its_folder_is_its_own() {
     assert!(refused(&["--resume"]).contains("\"0123456789abcdef\""));
     std::fs::write(path.join("serve.json"), settings).unwrap();
     let server = serve(folder.path(), &["--resume"]);
-    // The state was written at the stop, and the result is still there.
+    // The state was written at the stop, and the result still exists.
     let state = path.join("models").join(model.replace(':', "-")).join("state-00000003");
     assert!(state.join("optimizer.safetensors").exists());
     assert_eq!(server.done("optim_step", step(&model, 2, 1e-2)), update);
@@ -1462,7 +1462,7 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         let logp: Vec<f32> = serde_json::from_value(choice["logprobs"]["token_logprobs"].clone()).unwrap();
         assert!(close(&logp, &scored(folder.path(), &[&whole])[0][prompt.len() - 1..]), "{logp:?}");
     }
-    // What lm-eval asks for: the prompt's own log-probabilities, and the most likely tokens.
+    // The requests of lm-eval: the prompt's log-probabilities, and the most likely tokens.
     let asked = json!({"prompt": [prompt, SEQUENCES[2]], "max_tokens": 1, "echo": true, "logprobs": 2, "return_token_ids": true});
     let body = post("completions", asked).json();
     for (choice, tokens) in body["choices"].as_array().unwrap().iter().zip([prompt, SEQUENCES[2]]) {
@@ -1479,13 +1479,13 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
             assert!(best >= values[at].as_f64().unwrap() - 1e-6);
         }
     }
-    // The prompt's log-probabilities alone: the token that is drawn for them doesn't show.
+    // Only the prompt's log-probabilities: the token that is drawn for them isn't returned.
     let asked = json!({"prompt": prompt, "max_tokens": 0, "echo": true, "logprobs": 1});
     let body = post("completions", asked).json();
     assert_eq!(body["usage"]["completion_tokens"], 0);
     assert_eq!(body["choices"][0]["logprobs"]["tokens"].as_array().unwrap().len(), prompt.len());
     assert_eq!(body["choices"][0]["logprobs"]["token_logprobs"].as_array().unwrap().len(), prompt.len());
-    // A chat, whole and in pieces: the same text.
+    // A chat, whole and streamed, has the same text.
     let chat = |stream: bool| json!({"messages": [{"role": "user", "content": "1 + 1?"}], "max_completion_tokens": 20, "seed": 4, "stream": stream});
     let whole = post("chat/completions", chat(false)).json();
     let text = whole["choices"][0]["message"]["content"].as_str().unwrap().to_owned();
@@ -1516,7 +1516,7 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
         assert!(got.status == 400 && message.starts_with(field), "{message}");
     }
-    // Null is as absent, and what changes nothing is taken; a stream ends with its numbers of tokens if asked for.
+    // Null counts as absent, and fields without effect are accepted. A stream ends with its token counts if requested.
     let mut asked = chat(true);
     asked["max_tokens"] = json!(4);
     asked["max_completion_tokens"] = Value::Null;
@@ -1588,7 +1588,7 @@ fn eval_and_train_take_their_samples_from_a_server() {
         results.to_str().unwrap(),
     ]);
     assert_eq!(crate::support::lines(&results.join("generations.jsonl")).len(), 6);
-    // The sampler's weights are the trainer's: their log-probabilities agree to rounding.
+    // The sampler's weights are the trainer's, so their log-probabilities agree to rounding.
     let config = format!(
         "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
          [rollout.server]\nurl = \"{}\"\n[algorithm]\ncorrection = \"tis\"\n[eval]\nevery = 0\n[compute]\nthreads = 2\n",
@@ -1603,7 +1603,7 @@ fn eval_and_train_take_their_samples_from_a_server() {
     assert!(difference < 1e-4, "{difference}");
 }
 
-/// A model with new weights whose vocabulary is bytes, some pieces and a special token, as SentencePiece has them.
+/// A model with new weights whose vocabulary has bytes, some pieces and a special token, as in SentencePiece.
 fn model_of_bytes(folder: &Path) -> PathBuf {
     let source = folder.join("tokenizer");
     let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
@@ -1660,7 +1660,7 @@ fn a_stream_has_the_whole_text_where_bytes_are_no_characters() {
         lost += usize::from(whole.contains('\u{fffd}'));
     }
     assert!(lost > 30, "{lost} answers with bytes that are no characters");
-    // The bytes of a token are its own, also where they are a part of a character.
+    // A token's bytes are exact, even if they are a part of a character.
     let chat = json!({"messages": [{"role": "user", "content": "b"}], "max_tokens": 24, "seed": 1, "logprobs": true});
     let answer = server
         .send("/v1/chat/completions", "application/json", &server.key, "", chat.to_string().as_bytes())
@@ -1672,7 +1672,7 @@ fn a_stream_has_the_whole_text_where_bytes_are_no_characters() {
     assert!(entries.iter().any(|entry| entry["id"].as_u64().unwrap() > 127), "{answer}");
 }
 
-/// A model that answers "f?" with a call of the tool f. Its template knows tools and doesn't show them.
+/// A model that answers "f?" with a call of the tool f. Its template supports tools but doesn't show them.
 fn caller(folder: &Path) -> PathBuf {
     let (base, config, rows) = (folder.join("caller"), folder.join("caller.toml"), folder.join("rows.jsonl"));
     let sizes = ["--hidden-size", "32", "--layers", "1", "--heads", "2", "--kv-heads", "1", "--tokenizer"];
@@ -1730,7 +1730,7 @@ fn a_chat_that_offers_tools_gets_calls_and_takes_their_answers() {
     let event: Value = serde_json::from_str(event).unwrap();
     assert_eq!(event["choices"][0]["delta"]["tool_calls"][0]["function"], call["function"]);
     assert_eq!(event["choices"][0]["finish_reason"], "tool_calls");
-    // The conversation goes on with the message as it came and the tool's answer, in which special tokens are text.
+    // The conversation continues with the message as received and the tool's answer, in which special tokens are plain text.
     let answer = |content: &str| json!({"role": "tool", "tool_call_id": call["id"], "content": content});
     let conversation = |answer: Value| {
         let more = json!({"messages": [{"role": "user", "content": "f?"}, called["message"], answer], "tools": tool("f")});

@@ -37,7 +37,7 @@ impl Served {
         Arc::new(Self { engine, answered: AtomicU64::new(0) })
     }
 
-    /// The draws of a request are a function of its seed.
+    /// Draws of a request depend only on its seed.
     fn answer(&self, body: &Value) -> Value {
         let tokens = |name: &str| -> Vec<u32> {
             body[name].as_array().unwrap().iter().map(|t| t.as_u64().unwrap() as u32).collect()
@@ -147,7 +147,7 @@ fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
     assert!(faults > 0 && requests == 48 + faults, "{requests} requests, {faults} faults");
     let metrics = timeless(&out.join("metrics.jsonl"));
     assert_eq!(metrics.len(), 4);
-    // The server never learns: its weights are the trainer's at the first step alone.
+    // The server never learns, so its weights equal the trainer's only at the first step.
     let first = &metrics[0];
     assert!(number(first, "sampler_logp_difference_max") < 1e-4, "{first}");
     assert!((number(first, "correction_mean") - 1.0).abs() < 1e-5, "{first}");
@@ -155,7 +155,7 @@ fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
     let last = &metrics[3];
     assert!(number(last, "sampler_logp_difference_mean") > 1e-3, "{last}");
     assert!((number(last, "correction_mean") - 1.0).abs() > 1e-4, "{last}");
-    // The ratio of the update is about the trainer's own score, which is 1 in the only update of a step.
+    // The ratio of the update refers to the trainer's score, so it is 1 in the only update of a step.
     assert!((number(last, "ratio_mean") - 1.0).abs() < 1e-4, "{last}");
 }
 
@@ -170,7 +170,7 @@ fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
     fgrpo().arg("train").arg(config_of(&server.url())).arg("--out").arg(&whole).assert().success();
     assert_eq!(served.answered.load(Ordering::SeqCst), 48);
 
-    // One that answers some requests and then with 500 only, again and again.
+    // A server that answers some requests and then returns 500, again and again.
     let broken = folder.path().join("broken");
     let served = Served::new(&model);
     let left = Arc::new(AtomicU64::new(0));
@@ -202,7 +202,7 @@ fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
     left.store(u64::MAX, Ordering::SeqCst);
     ends(0, command!("train", config_of(&server.url()), "--resume --accept-changes --out", &broken));
     assert_same_run(&whole, &broken);
-    // What was under way beside a failure may be asked for again; nothing that was kept is.
+    // Requests in progress during a failure may be repeated, but not those whose answers are stored.
     let answered = served.answered.load(Ordering::SeqCst);
     assert!((48..48 + 9).contains(&answered), "{answered} answers for 48 samples");
     let kept = std::fs::read_dir(broken.join("server-rollouts")).unwrap().count();
@@ -214,7 +214,7 @@ fn a_server_that_follows_the_checkpoints_stays_the_trainers_policy() {
     let folder = tempfile::tempdir().unwrap();
     let model = base(folder.path());
     let served = Served::new(&model);
-    // The hook writes the checkpoint's name; the server opens what stands there.
+    // The hook writes the checkpoint's name, and the server opens the checkpoint of that name.
     let told = folder.path().join("told");
     let policy: Policy = {
         let (served, told) = (served.clone(), told.clone());
@@ -247,7 +247,7 @@ fn a_server_that_follows_the_checkpoints_stays_the_trainers_policy() {
     let last = format!("{}/checkpoints/step-000003", out.display());
     assert_eq!(names.lines().last(), Some(last.as_str()));
 
-    // A hook that fails ends the run with what it said, the checkpoint before it saved.
+    // A hook that fails ends the run with its message, after the checkpoint was saved.
     let failing = folder.path().join("failing");
     fgrpo()
         .arg("train")
@@ -299,7 +299,7 @@ fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
         let config = config(folder.path(), &model, "http://localhost:1", "");
         tells(2, command!("train", &config, ..["--dry-run", "--set", set]), says);
     }
-    // Nobody there at all.
+    // No server is listening.
     let config = config(folder.path(), &model, "http://127.0.0.1:9", "model = \"x\"\nretries = 1");
     tells(1, command!("train", &config, "--out", folder.path().join("nobody")), "attempts: 2");
 }
@@ -309,7 +309,7 @@ fn an_interruption_does_not_wait_for_a_server_that_hangs() {
     let folder = tempfile::tempdir().unwrap();
     let model = base(folder.path());
     let served = Served::new(&model);
-    // The first step is answered, the second never.
+    // The first step is answered, the second never is.
     let policy: Policy = {
         let served = served.clone();
         Arc::new(move |body| {
@@ -337,7 +337,7 @@ fn an_interruption_does_not_wait_for_a_server_that_hangs() {
     assert!(out.join("checkpoints/step-000001").exists(), "the first step is not saved: {said}");
 }
 
-/// A program that ends with its test.
+/// A process that ends with its test.
 struct Process(std::process::Child);
 
 impl Drop for Process {
@@ -347,7 +347,7 @@ impl Drop for Process {
     }
 }
 
-/// llama.cpp's own server on a GGUF of the same weights.
+/// llama.cpp's server with the same weights as GGUF.
 #[test]
 #[ignore = "needs xllamacpp: FGRPO_LLAMA_PYTHON names a Python that has it"]
 fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
@@ -380,13 +380,13 @@ fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
         }
         command.assert()
     };
-    // The likeliest tokens are whole characters. The server keeps its keys and values in half precision.
+    // The most likely tokens are whole characters. The server stores keys and values in half precision.
     train("likeliest", &["rollout.top_k=1"]).success();
     let metrics = timeless(&folder.path().join("likeliest/metrics.jsonl"));
     assert_eq!(metrics.len(), 2);
     assert!(number(&metrics[0], "sampler_logp_difference_max") < 0.02, "{}", metrics[0]);
     assert!((number(&metrics[0], "correction_mean") - 1.0).abs() < 1e-2, "{}", metrics[0]);
-    // All tokens of so small a model, bytes among them that are no whole character: the server leaves out their ids.
+    // All tokens of such a small model, including bytes that aren't whole characters. The server leaves out the ids of these.
     train("all", &["rollout.max_new_tokens=64"])
         .failure()
         .stderr(predicate::str::contains("some sampled tokens are missing"));

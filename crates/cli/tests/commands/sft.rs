@@ -42,7 +42,7 @@ fn start(command: &str, config: &Path, more: &[&str], out: &Path) -> std::proces
     spawned(&[command]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap()
 }
 
-/// Kills the command each time its `sft.jsonl` has as many lines; what was seen of checkpoints then.
+/// Kills the command each time `sft.jsonl` has this many lines. Returns the checkpoints that existed then.
 fn kill_at(counts: &[usize], command: &str, config: &Path, more: &[&str], out: &Path) {
     for &wanted in counts {
         let mut child = start(command, config, more, out);
@@ -97,12 +97,12 @@ fn killed_and_resumed_sft_equals_the_uninterrupted_one_bit_for_bit() {
 fn a_run_killed_in_its_supervised_stage_goes_on_from_there_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "small.toml", CONFIG);
-    // Each beside a cache of its own, and with a KL penalty, whose reference is the same stage's result.
+    // Each with a separate cache, and with a KL penalty, whose reference is the result of the same stage.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
     let more = ["--set", "steps=2", "--set", "algorithm.kl_coef=0.001", "--resume"];
     fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(&whole).assert().success();
     kill_at(&[9, 22, 41], "train", &config, &more, &killed);
-    // On a machine so fast that the stage was over before the last kill there is nothing to go on from.
+    // On a machine that is so fast that the stage ended before the last kill, there is nothing to resume.
     let under_way = killed.join("sft").exists();
     let resumed = fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(&killed).assert().success();
     let said = String::from_utf8_lossy(&resumed.get_output().stderr).into_owned();
@@ -182,7 +182,7 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     let checkpoint = out.join(format!("checkpoints/step-{logged:06}"));
     assert!(checkpoint.exists(), "no checkpoint after step {logged}");
 
-    // What it saved is a model folder; RL goes on from it without any demonstrations.
+    // The saved result is a model folder, from which RL continues without demonstrations.
     let rl = folder.path().join("rl.toml");
     let text = CONFIG.replace("[sft]\nsteps = 60", "[ignored]\nx = 60");
     let head = text.split("[model.init]").next().unwrap();
@@ -196,7 +196,7 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
     .unwrap();
     fgrpo().arg("train").arg(&rl).arg("--out").arg(folder.path().join("rl")).assert().success();
 
-    // A folder holds one kind of run.
+    // A folder contains one kind of run.
     tells(
         2,
         command!("train", &config, ..more, "--set steps=1 --resume --accept-changes --out", &out),

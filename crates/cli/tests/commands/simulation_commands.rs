@@ -1,4 +1,4 @@
-//! `fgrpo theory` and `fgrpo simulate` as they are used.
+//! `fgrpo theory` and `fgrpo simulate`, through the command line.
 
 use crate::support::{self, done, ended, refused, signal, spawned, wait_until};
 use assert_cmd::Command;
@@ -77,7 +77,7 @@ fn figures_are_written_as_svg() {
 #[test]
 fn bad_theory_input_ends_with_two() {
     for (args, message) in [
-        // One refusal of a formula; the others are tested beside the formulas.
+        // One refusal of a formula; tests next to the formulas cover the others.
         ("tail-miss --mu 0.5 --tau 0.6 --n 8", "tau: expected"),
         ("tail-miss --mu 0.5 --tau 0.1", "--n is required"),
         ("tail-miss --mu 0.5 --n 8", "--tau and --n are required"),
@@ -132,13 +132,13 @@ fn a_torn_sweep_goes_on_to_the_same_bytes() {
     fgrpo(&args).assert().success();
     let curves = out.join("curves.jsonl");
     let whole = std::fs::read_to_string(&curves).unwrap();
-    // Four runs, half of a fifth, and a torn line: a kill in the middle of a write.
+    // Four runs, half of a fifth, and an incomplete line, as after a kill in the middle of a write.
     let lines: Vec<&str> = whole.split_inclusive('\n').collect();
     std::fs::write(&curves, lines[..31].concat() + &lines[31][..20]).unwrap();
     let again = fgrpo(&args).assert().success();
     assert!(String::from_utf8_lossy(&again.get_output().stderr).contains("4 done before"));
     assert_eq!(std::fs::read_to_string(&curves).unwrap(), whole);
-    // What a power cut leaves of a block: zeros where a line was.
+    // A block after a power failure: zeros replace a line.
     std::fs::write(&curves, lines[..20].concat() + "\0\0\0\n" + &lines[21..].concat()).unwrap();
     let again = fgrpo(&args).assert().success();
     let said = String::from_utf8_lossy(&again.get_output().stderr).into_owned();
@@ -165,7 +165,7 @@ fn an_interrupted_sweep_keeps_its_runs_and_says_how_to_go_on() {
     assert_eq!(code, Some(1), "{stderr}");
     assert!(stderr.contains("of 40 runs are saved") && stderr.contains("Continue with:\n  fgrpo simulate"));
     let kept = std::fs::read_to_string(out.join("curves.jsonl")).unwrap();
-    // 151 recorded steps a run; only whole runs are kept.
+    // 151 recorded steps per run. Only complete runs are retained.
     assert!(kept.lines().count() >= 151 && kept.lines().count().is_multiple_of(151));
     assert!(kept.lines().count() < 40 * 151, "the sweep was over before the signal");
 }

@@ -1,4 +1,4 @@
-//! `pass-at-k`, `compare` and `plan` as a user runs them.
+//! `pass-at-k`, `compare` and `plan`, through the command line.
 
 use assert_cmd::Command;
 use serde_json::{Value, json as value};
@@ -124,13 +124,13 @@ fn the_page_of_the_paired_test_says_what_its_commands_print() {
         let of = |c: &Value| c["bootstrap"]["interval"][i].as_f64().unwrap();
         assert!((of(&clustered) - of(&together)).abs() < 1e-12);
     }
-    // pass@k alone, and what is refused.
+    // Only pass@k, and refused inputs.
     let alone = json(&["pass-at-k", paths[0], "-k", "1", "--cluster", "template", "--json"]);
     let plain = json(&["pass-at-k", a, "-k", "1", "--json"]);
     assert_eq!((&alone["clusters"], &alone["problems"]), (&30.into(), &150.into()));
     let end = |found: &Value| found["interval"]["1"][0].as_f64().unwrap();
     assert!((end(&alone) - end(&plain)).abs() < 1e-12);
-    // Clusters of one name in two benchmarks are two: all problems together are as without copies.
+    // Clusters with the same name in two benchmarks are different: all problems together give the result without copies.
     let both = json(&["pass-at-k", paths[0], paths[1], "-k", "1", "--cluster", "template", "--json"]);
     let wanted = json(&["pass-at-k", a, b, "-k", "1", "--json"]);
     assert!((end(&both) - end(&wanted)).abs() < 1e-12, "{} {}", end(&both), end(&wanted));
@@ -161,7 +161,7 @@ fn pass_hat_k_and_the_size_of_a_comparison_are_printed_where_asked_for() {
     assert!(text.contains("cover@50%") && text.contains("66.7 [0.0, 100.0]"), "{text}");
     let csv = stdout(&["pass-at-k", path, "-k", "1", "--cover", "51", "--format", "csv"]);
     assert!(csv.contains("s,3,cover,51,0.333"), "{csv}");
-    // p (1 - p) is 2 * 2 / (4 * 3) for the second problem alone: the mean is 1/9.
+    // p (1 - p) is 2 * 2 / (4 * 3), only for the second problem, so the mean is 1/9.
     let power = &json(&["plan", path, "--detect", "5", "--json"])["power"];
     assert!((power["variance"].as_f64().unwrap() - 1.0 / 9.0).abs() < 1e-12, "{power}");
     let wanted = (2.801_585_218_112_969f64 / 0.05).powi(2) * 2.0 / 9.0 / 16.0;
@@ -199,7 +199,7 @@ fn several_files_are_benchmarks_with_the_papers_averages() {
     let found = json(&args);
     assert_eq!((found["benchmarks"].as_array().unwrap().len(), &found["problems"]), (7, &14.into()));
     assert!((found["averages"]["Math"]["pass_at_k"]["1"].as_f64().unwrap() - 15.0 / 48.0).abs() < 1e-12);
-    // An average without all of its benchmarks is none, and says so.
+    // An average without all of its benchmarks is left out, with a note.
     std::fs::remove_file(all.join("minerva.jsonl")).unwrap();
     assert_eq!(json(&args)["averages"], serde_json::json!({}));
     let said = String::from_utf8(fgrpo(&args).success().get_output().stderr.clone()).unwrap();
@@ -218,13 +218,13 @@ fn the_average_out_of_domain_leaves_out_what_was_trained_on() {
         let args = [&["table", &of, "-k", "1", "--format", "csv"], more].concat();
         String::from_utf8(fgrpo(&args).success().get_output().stdout.clone()).unwrap()
     };
-    // Of SynLogic: 0, 2, 4, 6, 8 and 10 of 16. SynLogic's own 12 has no part in it.
+    // SynLogic's average: 0, 2, 4, 6, 8 and 10 of 16. SynLogic's own 12 doesn't count in it.
     let trained = table(&["--trained-on", "synlogic"]);
     let header: Vec<&str> = trained.lines().next().unwrap().split(',').collect();
     assert!(header.contains(&"Avg. OOD") && !header.contains(&"Avg. Math"), "{trained}");
     let at = header.iter().position(|h| *h == "Avg. OOD").unwrap();
     assert_eq!(trained.lines().nth(1).unwrap().split(',').nth(at), Some("31.2"), "{trained}");
-    // Of mathematics: IFEval, SynLogic and GPQA; the average of mathematics lacks two and stays empty.
+    // The average after training on mathematics: IFEval, SynLogic and GPQA. The average of mathematics lacks two and stays empty.
     let math = table(&[]);
     let header: Vec<&str> = math.lines().next().unwrap().split(',').collect();
     let cell = |name: &str| {
@@ -238,7 +238,7 @@ fn samples_give_subjects_majority_and_truncation() {
     let dir = Folder::new();
     let mut text = String::new();
     for i in 0..8 {
-        // Three of eight are right; the wrong ones agree on "7".
+        // Three of eight are right; the wrong ones have the same answer, "7".
         let correct = i < 3;
         writeln!(
             text,
@@ -270,7 +270,7 @@ fn a_correct_sample_without_an_answer_has_no_vote() {
     let wrong = (false, "7".into());
     assert_eq!(majority(&[(true, "5".into()), (true, "5".into()), wrong.clone()]), Some(1.0));
     assert_eq!(majority(&[(true, Value::Null), (true, Value::Null), wrong]), Some(0.0));
-    // Puzzles whose answers nothing extracts have no majority, which would be pass@k.
+    // Puzzles whose answers can't be extracted have no majority vote, which would otherwise equal pass@k.
     assert_eq!(majority(&[(true, Value::Null), (false, Value::Null), (false, Value::Null)]), None);
 }
 
@@ -317,7 +317,7 @@ fn lines_of_samples_and_of_counts_say_the_same_by_verdict_and_benchmark() {
     let lines = "{\"problem\":\"a\",\"sample\":0,\"correct\":true}\n\n{\"problem\":\"a\",\"sample\":2,\"correct\":0}\n{\"problem\":\"a\",\"sample\":1,\"correct\":null}\n";
     assert_eq!(counts(&found(lines)), [2, 1, 1, 3]);
     assert_eq!(counts(&found("{\"problem\":\"a\",\"n\":2,\"c\":1,\"unscorable\":1}")), [2, 1, 1, 3]);
-    // A verdict decides before `correct`, and a failure of the verifier is no wrong answer.
+    // A verdict takes precedence over `correct`, and a failure of the verifier isn't a wrong answer.
     let report = found(
         "{\"problem\":1,\"sample\":0,\"correct\":false,\"verdict\":\"unscorable\"}\n{\"problem\":\"1\",\"sample\":1,\"verdict\":\"unparsed\",\"answer\":null,\"tokens\":7,\"finish\":\"length\"}\n",
     );
@@ -492,7 +492,7 @@ fn compare_prints_the_contracts_json_by_either_method() {
         assert_eq!(e["k"], s["k"]);
         assert!((number(e, "difference") - (number(e, "b") - number(e, "a"))).abs() < 1e-12);
         assert_eq!((&e["method"], &s["method"]), (&"exact".into(), &"monte-carlo".into()));
-        // 50,000 iterations: five standard errors of a p-value of a half are 0.02.
+        // With 50,000 iterations, five standard errors of a p-value of 0.5 are 0.02.
         assert!((number(e, "p_value") - number(s, "p_value")).abs() < 0.02, "{e} {s}");
         let width = e["interval"][1].as_f64().unwrap() - e["interval"][0].as_f64().unwrap();
         for side in 0..2 {
@@ -502,7 +502,7 @@ fn compare_prints_the_contracts_json_by_either_method() {
         assert!(e["bootstrap"]["p_value"].is_number() && e["bootstrap"]["interval"][1].is_number());
         assert!(e["p_bounds"][0].as_f64().unwrap() <= number(e, "p_value") + 1e-12);
     }
-    // A gain of 30 in 512 on nearly every problem is no accident.
+    // A gain of 30 in 512 on nearly every problem isn't due to chance.
     assert!(exact[0]["p_value"].as_f64().unwrap() < 1e-6);
     assert!(
         exact[0]["verdict"].as_str().unwrap().contains("b +")
@@ -525,7 +525,7 @@ fn compare_tests_cover_by_the_same_subsamples_as_pass_at_k() {
         pass["k"] == 2 && pass.get("cover").is_none() && cover["cover"] == 75 && cover.get("k").is_none()
     );
     assert_eq!((cover["a"].as_f64(), cover["b"].as_f64()), (Some(1.0 / 3.0), Some(2.0 / 3.0)));
-    // Of the second problem of A, both of two samples are correct with probability 1 / C(4, 2): then nothing differs.
+    // With probability 1 / C(4, 2) both of two samples of A's second problem are correct, and then nothing differs.
     assert!((cover["p_value"].as_f64().unwrap() - 2.0 / 6.0).abs() < 1e-12, "{cover}");
     assert_eq!(cover["interval"], serde_json::json!([0.0, 1.0 / 3.0]));
     assert!(cover["verdict"].as_str().unwrap().starts_with("cover@75%: b +33.3 points"), "{cover}");
@@ -612,7 +612,7 @@ fn samples_of_two_graders_are_not_compared() {
     assert!(message.contains("graded by python/1 and") && message.contains("by python/2"), "{message}");
     let message = refusal(&["table", &format!("A={a}"), &format!("B={other}"), "-k", "1"]);
     assert!(message.contains("python/2"), "{message}");
-    // In files of other programs the field means something else.
+    // In files of other programs the field has another meaning.
     let theirs = graded("d.jsonl", "{}");
     assert!(stdout(&["compare", a, theirs.to_str().unwrap(), "-k", "1"]).contains("no difference"));
 }
@@ -655,7 +655,7 @@ fn one_cluster_or_one_problem_says_nothing_of_others() {
     let verdict = found[0]["verdict"].as_str().unwrap();
     assert!(verdict.contains("one cluster of problems says nothing about others"), "{verdict}");
     assert_eq!(found[0]["bootstrap"]["p_value"], 1.0);
-    // Eight problems that are all better are so by chance once in 128 times; 100 resamples tell no more than 0.02.
+    // Eight better problems occur by chance once in 128 times; 100 resamples can't show less than 0.02.
     let found = json(&["compare", &a, &b, "-k", "1", "--json"]);
     assert_eq!(found[0]["bootstrap"]["p_value"], 1.0 / 128.0);
     let found = json(&["compare", &a, &b, "-k", "1", "--resamples", "100", "--json"]);
@@ -680,13 +680,13 @@ fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
             && verdict.contains("it is uncertain: the test finds no difference"),
         "{verdict}"
     );
-    // pass@64 of 64 samples doesn't vary: 1 on both sides.
+    // pass@64 of 64 samples doesn't vary: it is 1 on both sides.
     assert_eq!(both[1]["p_value"], 1.0);
     let whole = json(&["compare", a, b, "-k", "1", "--m", "64", "--json"]);
     assert!(whole[0]["p_value"].is_null() && whole[0]["holm_p_value"].is_null(), "{whole}");
     assert!(whole[0]["verdict"].as_str().unwrap().contains("not tested"), "{whole}");
     assert!(whole[0]["interval"].is_null() && whole[0].get("p_bounds").is_none(), "{whole}");
-    // 10 of 64 in one problem, certainty in all others: the interval has no width, and p is 2 C(54, 32) / C(64, 32).
+    // 10 of 64 in one problem, and all in the others: the interval has width 0, and p is 2 C(54, 32) / C(64, 32).
     let certain = dir.counts("certain.jsonl", &problems(64, &[0, 0, 64]));
     let one = dir.counts("one.jsonl", &problems(64, &[10, 0, 64]));
     let (certain, one) = (certain.to_str().unwrap(), one.to_str().unwrap());
@@ -725,7 +725,7 @@ fn plan_suggests_a_group_size_from_samples() {
     let sizes = found["group_sizes"].as_array().unwrap();
     let active: Vec<f64> = sizes.iter().map(|s| s["active"].as_f64().unwrap()).collect();
     assert!(active.windows(2).all(|w| w[0] <= w[1] + 1e-12), "{active:?}");
-    // Few samples: groups larger than they are can't be less active.
+    // Few samples: groups larger than their number can't be less active.
     let few = dir.counts("few.jsonl", &problems(64, &[1, 63, 1, 20, 2, 0, 64]));
     let said = json(&["plan", few.to_str().unwrap(), "--json"]);
     let few: Vec<(f64, bool)> = said["group_sizes"]
@@ -745,7 +745,7 @@ fn plan_suggests_a_group_size_from_samples() {
 fn table_marks_the_better_of_a_pair_and_underlines_what_is_significant() {
     let dir = Folder::new();
     for (method, shift) in [("base", 0), ("focal", 30)] {
-        // A clear gain on one benchmark, one of two samples in 256 on another, none on the third.
+        // A clear gain on one benchmark, a gain of two samples in 256 on another, none on the third.
         for (name, gain) in [("aime24", shift), ("amc23", shift / 15), ("ifeval", 0)] {
             let counts: Vec<u64> =
                 (0..10).map(|i| 60 + i + if name == "amc23" && i > 0 { 0 } else { gain }).collect();

@@ -1,4 +1,4 @@
-//! `fgrpo eval --suite paper` as it is used.
+//! `fgrpo eval --suite paper`, through the command line.
 
 use crate::support::{self, done};
 use std::path::Path;
@@ -9,7 +9,7 @@ fn fgrpo(args: &[&str]) -> (i32, String, String) {
     (code, out, said)
 }
 
-/// Two problems of some benchmarks, under names that people have them by.
+/// Two problems of some benchmarks, in files with their usual names.
 fn data(root: &Path) {
     std::fs::create_dir_all(root.join("OlympiadBench")).unwrap();
     let math = "{\"problem\": \"What is 1 + 1?\", \"answer\": \"2\"}\n{\"problem\": \"What is 2 + 3?\", \"answer\": \"5\"}\n";
@@ -25,7 +25,7 @@ fn data(root: &Path) {
     std::fs::write(root.join("deepscaler.json"), conflict).unwrap();
 }
 
-/// A language model with random weights and a tokenizer, as training leaves it.
+/// A language model with random weights and a tokenizer, as a training writes it.
 fn checkpoint(folder: &Path) -> String {
     let config = "arithmetic-quick";
     let run = folder.join("run").display().to_string();
@@ -66,7 +66,7 @@ fn a_dry_run_says_of_every_file_whether_it_is_there_and_has_the_papers_problems(
     ] {
         assert!(words.iter().all(|w| line(name).contains(w)), "{}", line(name));
     }
-    // What is missing with where to get it, and why the training data has another size.
+    // The missing files with their sources, and why the training data has another size.
     assert!(line("amc23: not in").contains("from huggingface.co/datasets/math-ai/amc23"), "{text}");
     assert!(line("DeepScaleR (training)").contains("39202"), "{text}");
     assert!(
@@ -128,7 +128,7 @@ fn a_suite_is_resumed_and_its_folders_are_rows_of_the_papers_tables() {
     assert!(table.contains("aime24") && table.contains("ifeval"), "{table}");
     let paper = done(&["paper", "table-13", "--from", &at("evals"), "--out", &at("out")]);
     assert!(paper.lines().any(|l| l.starts_with("GRPO-KL ") && l.contains("0 (13.2")), "{paper}");
-    // The prompts are of the checkpoint's family.
+    // The prompts are those of the checkpoint's model family.
     let evaluation =
         std::fs::read_to_string(folder.path().join("evals/F-GRPO/aime24/evaluation.json")).unwrap();
     assert!(evaluation.contains("qwen3"), "{evaluation}");

@@ -1,4 +1,4 @@
-//! The training loop as a user runs it: the binary, small mazes, kills and wrong input.
+//! The training loop, through the command line: small mazes, kills and wrong input.
 
 use crate::support::{
     self, assert_same_files, count, ended, fgrpo, file, signal, spawned, tells, timeless, wait_until,
@@ -120,7 +120,7 @@ fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
 fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "small.toml", CONFIG);
-    // Each in a folder of its own, so that the killed run makes its supervised stage itself.
+    // Each in a separate folder, so that the killed run trains its supervised stage itself.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
     fgrpo().arg("train").arg(&config).arg("--out").arg(&whole).assert().success();
     for seen in [0, 1, 3, 4, 5] {
@@ -139,7 +139,7 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
     assert_same_run(&whole, &killed);
 }
 
-/// Two runs with these settings: a whole one, and one that goes on from its middle. They are equal.
+/// Two runs with these settings: an uninterrupted one, and one that is resumed in the middle. They must be equal.
 fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> PathBuf {
     let config = file(folder, "small.toml", CONFIG);
     let (whole, resumed) = (folder.join("whole"), folder.join("resumed"));
@@ -158,7 +158,7 @@ fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> PathBuf {
 #[test]
 fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
-    // Learning rates at which a weight that was lost would show.
+    // Learning rates at which a lost weight would show.
     let controls = [
         "--set=algorithm.daro=true",
         "--set=algorithm.daro_lr=0.5",
@@ -180,7 +180,7 @@ fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
 #[test]
 fn a_run_with_a_running_success_rate_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
-    // A rate of forgetting at which an estimate that began anew would show.
+    // A rate at which a restarted estimate would show.
     let controls = [
         "--set=algorithm.shaping={ kind = \"ha_dw\", eta = 1.0, window = 3 }",
         "--set=algorithm.advantage=avspo",
@@ -196,7 +196,7 @@ fn a_run_with_a_running_success_rate_resumed_from_its_middle_equals_the_whole_ru
         count("correct") / (count("correct") + count("wrong") + count("unparsed"))
     });
     let rates: Vec<f64> = rates.collect();
-    // The first step's rate, then the second's: a single value deviates by 1.
+    // The rate of the first step, then of the second: a single value deviates by 1.
     assert_eq!(anchors[..2], rates[..2]);
     assert!(anchors[2..].windows(2).all(|pair| pair[0] != pair[1]), "{anchors:?}");
 }
@@ -224,7 +224,7 @@ fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
     let kl: Vec<f64> =
         timeless(&whole.join("metrics.jsonl")).iter().map(|m| m["kl_loss"].as_f64().unwrap()).collect();
     assert!(kl[0] == 0.0 && kl[3] > 0.0, "{kl:?}");
-    // The weight in force is the step's, not the configured one.
+    // The weight is that of the step, not the configured one.
     let focal: Vec<f64> = timeless(&whole.join("metrics.jsonl"))
         .iter()
         .map(|m| m["focal_weight_mean"].as_f64().unwrap())
@@ -310,7 +310,7 @@ fn bytes(said: &str, name: &str) -> f64 {
 fn a_run_takes_the_memory_that_its_dry_run_said() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "small.toml", CONFIG);
-    // A model of 14 million parameters without training to speak of: completions differ and are long.
+    // A model of 14 million parameters with hardly any training, whose completions differ and are long.
     let set = [
         "--set=model.init.hidden_size=384",
         "--set=model.init.intermediate_size=1024",

@@ -1,4 +1,4 @@
-//! `fgrpo verify` as its users meet it.
+//! `fgrpo verify`, through the command line.
 
 use assert_cmd::Command;
 use serde_json::{Value, json};
@@ -76,7 +76,7 @@ fn no_answer_makes_its_line_unscorable() {
         }
         assert_eq!(code, 0);
     }
-    // Nor does a gold that is not computed here.
+    // The same holds for a gold that isn't computed here.
     let line = json!({"gold": "\\int_0^\\infty e^{-x^2} dx", "response": "\\boxed{1}"}).to_string();
     assert_eq!(verify(&["math", "-"], &line).0[0]["verdict"], "wrong");
     let game = json!({"question": "q", "answer": "x", "difficulty": 1, "metadata": {"numbers": [9, 9, 9, 9],

@@ -1,5 +1,5 @@
-//! What a user with a checkpoint folder and a file of problems does, from the first command to the report: the
-//! steps of docs/gsm8k.md on a model small enough for seconds.
+//! The steps of docs/gsm8k.md, from a checkpoint folder and a file of problems to the report, with a model that is small
+//! enough for seconds.
 
 use crate::support::{count, ended, ends, fgrpo, lines, prints, signal, spawned, tells, wait_until};
 use serde_json::Value;
@@ -58,12 +58,12 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
     .unwrap();
     let (config, run) = (path("math.toml"), path("math"));
 
-    // Prompts as the model will see them, and answers as they are read.
+    // Prompts as the model sees them, and answers as the verifier reads them.
     let shown = fgrpo().args(["data", "show"]).arg(&config).assert().success();
     let shown = String::from_utf8(shown.get_output().stdout.clone()).unwrap();
     assert!(shown.contains("<|im_start|>assistant") && shown.contains("graded correct"), "{shown}");
 
-    // Train, Ctrl-C, and the command that it prints.
+    // Train, press Ctrl-C, and run the command that is printed.
     let said = interrupted(&config, &run, &[]);
     assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
     assert!(!said.contains("error"), "a stop on request is no error: {said}");
@@ -72,7 +72,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
         lines(&run.join("metrics.jsonl")).iter().map(|m| m["step"].as_u64().unwrap()).collect();
     assert_eq!(steps, (1..=12).collect::<Vec<u64>>());
 
-    // Two checkpoints on the held-out problems, by the configuration they were trained with.
+    // Evaluate two checkpoints on the held-out problems, with the configuration of their training.
     let evaluate = |model: &Path, out: &str| {
         let mut eval = fgrpo();
         eval.arg("eval").arg(&config).args(["-n", "6", "-k", "1", "-k", "6", "--model"]).arg(model);
@@ -90,7 +90,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
     };
     evaluate(&base, "eval-base");
     evaluate(&run.join("checkpoints/step-000012"), "eval-math");
-    // The values of k that are configured, as far as the samples suffice.
+    // The configured values of k, as far as there are enough samples.
     let fewer = command!("eval", &config, "-n 2 --limit 2 --model", &base, "--out", path("fewer"));
     tells(0, fewer, "note: pass@4 is left out, because it needs more samples than -n 2");
 
@@ -109,7 +109,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
     generate.args(["generate", "--max-tokens", "8", "--model"]).arg(run.join("checkpoints/step-000012"));
     generate.arg("Start with 2. Add 3. What is the result?").assert().success();
 
-    // A run folder as the model is its newest checkpoint, and a resumed run keeps the one it has.
+    // A run folder as a model means its newest checkpoint; a resumed evaluation keeps the one that it started with.
     let (other, from_run) = (path("other"), format!("model.path={}", path("base").display()));
     let train_from_run = |more: &[&str]| {
         let mut train = fgrpo();
@@ -134,7 +134,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
         html.contains("Start with") || html.contains("Begin with") || html.contains("Take"),
         "no rollout"
     );
-    // The prompt that evaluation sends is the one of training: no system prompt in either.
+    // Evaluation and training have the same prompt, without a system prompt.
     let rollouts = lines(&run.join("rollouts.jsonl"));
     assert!(rollouts.iter().all(|r| !r["prompt"].as_str().unwrap().contains("boxed")), "{:?}", rollouts[0]);
 }

@@ -1,5 +1,5 @@
-//! Inputs made to exhaust memory or time, or to make a library panic: each is refused within the bounds, with code 2 and
-//! its file's name.
+//! Inputs that would exhaust memory or time, or make a library panic. Each must be refused within the limits, with exit code 2 and
+//! the name of its file.
 
 use crate::confine::{self, Ended};
 use crate::inputs::{COMPONENTS, Inputs, TEMPLATES, with_component};
@@ -52,7 +52,7 @@ fn hostile_templates_and_tokenizers_are_refused_by_file() {
         std::fs::write(root.join("model/chat_template.jinja"), template).unwrap();
         let ended = run(root, "train text.toml --dry-run");
         let said = &ended.stderr;
-        // Some of them only write long prompts, which are rejected and counted.
+        // Some templates only write long prompts, which are rejected and counted.
         let named = said.contains("model/chat_template.jinja") || said.contains("prompt longer than");
         assert!(ended.code == Some(2) && named, "{template}: {:?} {said}", ended.code);
         assert!(!said.contains("panicked"), "{template}: {said}");
@@ -82,7 +82,7 @@ fn a_head_whose_rotary_tables_take_gigabytes_is_refused_before_they_are_made() {
     refused(folder.path(), line, &["--head-dim: ", "1000000", "65536"]);
 }
 
-/// A file of a few kilobytes whose rows take gigabytes: one long text, told once and referred to.
+/// A file of a few kilobytes whose rows take gigabytes: one long string that is stored once and referenced many times.
 fn parquet_bomb(path: &Path) {
     let schema = parse_message_type(
         "message row { required binary problem (STRING); required binary answer (STRING); }",

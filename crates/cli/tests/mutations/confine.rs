@@ -1,4 +1,4 @@
-//! Runs the program with bounded time and address space, and says how it ended.
+//! Runs the program with limited time and address space, and reports how it ended.
 
 use std::ffi::OsString;
 use std::os::unix::process::CommandExt;
@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 /// How a run ended.
 pub(crate) struct Ended {
-    /// The exit code; none where a signal ended it.
+    /// Exit code, or `None` if a signal ended it.
     pub(crate) code: Option<i32>,
-    /// Whether that was for its time.
+    /// Whether it was ended because of its time.
     pub(crate) too_long: bool,
     pub(crate) stderr: String,
     /// Processor time of all its threads.
     pub(crate) time: Duration,
-    /// The most bytes that it held.
+    /// Peak memory in bytes.
     pub(crate) memory: u64,
 }
 
-/// How many times longer than its processor time a run may take by the clock. Others may have the processors, so the
-/// clock alone says little; what waits or sleeps without working still ends by it.
+/// Maximum ratio of wall-clock time to processor time of a run. Other programs may use the processors, so the wall-clock
+/// time alone says little, but it still ends a program that waits or sleeps without working.
 const WAITING: u32 = 6;
 
-/// Runs the program in `folder`, for at most `time` of its own work.
+/// Runs the program in `folder`, for at most `time` of processor time.
 pub(crate) fn run(arguments: &[OsString], folder: &Path, time: Duration, memory: u64) -> Ended {
     let said = folder.join("stderr.txt");
     let mut command = Command::new(env!("CARGO_BIN_EXE_fgrpo"));
@@ -73,10 +73,10 @@ fn seconds(time: libc::timeval) -> Duration {
     Duration::from_secs(time.tv_sec as u64) + Duration::from_micros(time.tv_usec as u64)
 }
 
-/// Processor time of a running child so far; nothing where the system has no `/proc`.
+/// Processor time of a running child so far, or `None` if the system has no `/proc`.
 fn worked(child: u32) -> Duration {
     let stat = std::fs::read_to_string(format!("/proc/{child}/stat")).unwrap_or_default();
-    // Behind the name, which may hold anything, the 12th and 13th fields are ticks of the program and of the system.
+    // After the name, which may contain anything, the 12th and 13th fields are ticks of the program and of the system.
     let fields = stat.rsplit_once(')').map_or("", |(_, rest)| rest).split_whitespace();
     let ticks: u64 = fields.skip(11).take(2).filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     // SAFETY: asks for a constant of the system.

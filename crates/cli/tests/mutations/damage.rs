@@ -1,6 +1,6 @@
-//! Damage to a text or to bytes, decided by a stream of random numbers.
+//! Damages strings and bytes, as a stream of random numbers decides.
 
-/// A small generator (splitmix64): a case is its number.
+/// A small generator (splitmix64), seeded with the number of the case.
 pub(crate) struct Draws(u64);
 
 impl Draws {
@@ -25,7 +25,7 @@ impl Draws {
     }
 }
 
-/// Numbers at and beyond the edges of every type.
+/// Numbers at and beyond the limits of every type.
 pub(crate) const NUMBERS: [&str; 30] = [
     "0",
     "1",
@@ -86,7 +86,7 @@ const PIECES: [&str; 24] = [
     "-",
 ];
 
-/// Damages bytes; a text's numbers, quotes and lines are the usual targets.
+/// Damages bytes. In a text, mostly its numbers, quotes and lines.
 pub(crate) fn damage(bytes: &[u8], draws: &mut Draws) -> Vec<u8> {
     let mut bytes = bytes.to_vec();
     for _ in 0..=draws.below(3) {
@@ -124,7 +124,7 @@ fn once(mut bytes: Vec<u8>, draws: &mut Draws) -> Vec<u8> {
     bytes
 }
 
-/// Puts an extreme number in the place of one that stands in the text.
+/// Replaces a number in the text by an extreme one.
 fn number(bytes: &mut Vec<u8>, draws: &mut Draws) {
     let starts: Vec<usize> = (0..bytes.len())
         .filter(|&i| bytes[i].is_ascii_digit() && (i == 0 || !bytes[i - 1].is_ascii_alphanumeric()))

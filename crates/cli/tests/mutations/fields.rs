@@ -1,4 +1,4 @@
-//! A wrong value in any file of JSON is refused by its file, line and field, with what was expected and what was found.
+//! A wrong value in any JSON file is refused with the file, line and field, the expected value and the one found.
 
 use crate::attacks::{run, text_config};
 use crate::confine::Ended;
@@ -6,7 +6,7 @@ use crate::inputs::{Inputs, VERIFY, copy};
 use serde_json::{Value, json};
 use std::path::Path;
 
-/// Puts `value` in the place of what stands at `pointer` in the file, or in its line from 1.
+/// Replaces the value at `pointer` in the file, or in this line of it (from 1), by `value`.
 fn spoil(path: &Path, line: usize, pointer: &str, value: &Value) {
     let text = std::fs::read_to_string(path).unwrap();
     let changed = |text: &str| {
@@ -26,7 +26,7 @@ fn spoil(path: &Path, line: usize, pointer: &str, value: &Value) {
     std::fs::write(path, spoiled).unwrap();
 }
 
-/// A command that ends as for bad input.
+/// Runs a command, which must exit as for bad input.
 fn refused(folder: &Path, line: &str, says: &[&str]) -> Ended {
     let ended = run(folder, line);
     assert_eq!(ended.code, Some(2), "{line}: {}", ended.stderr);
@@ -45,7 +45,7 @@ const MAZES: &str = "eval --model model --task maze --data mazes.jsonl -n 1 --ou
 const AGAIN: &str = "eval --samples made.jsonl --data data.jsonl --task math -n 3 --out evaluated";
 const STATE: &str = "run/checkpoints/step-000002/trainer_state.json";
 
-/// File, line (0 for none), field, wrong value, the command that reads the file, and what its message says.
+/// File, line (0 if there is none), field, wrong value, the command that reads the file, and a part of its message.
 type Case<'a> = (&'a str, usize, &'a str, Value, &'a str, &'a [&'a str]);
 
 #[test]
@@ -126,7 +126,7 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
             "report run",
             &["line 1: seconds.total: expected a number, found \"x\""],
         ),
-        // Absent, as if a version had another name for it: no plot of nothing, no compute of 0.
+        // A missing field, as after a rename: no empty plot, and no compute of 0.
         ("run/metrics.jsonl", 1, "", json!({"step": 1}), "report run", &["line 1: reward_mean: missing"]),
         (
             "run/metrics.jsonl",
@@ -172,7 +172,7 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
         ),
         (STATE, 0, "/skipped_in_a_row", json!(-1), RESUME, &["skipped_in_a_row: expected ", "-1", whole]),
         (STATE, 0, "/best", json!({"step": 1}), RESUME, &["best.pass_at_1: missing"]),
-        // Derived readers take a list for a struct, field by field.
+        // Derived deserializers accept a list for a struct, field by field.
         (STATE, 0, "/best", json!([1, 0.5]), RESUME, &["best: expected an object, found a list of 2"]),
         ("tokens.jsonl", 1, "", json!([[1, 2]]), SCORE, &["line 1: expected an object, found a list of 1"]),
         ("mazes.jsonl", 1, "", json!([9, 0, 3]), MAZES, &["line 1: expected an object, found a list of 3"]),

@@ -10,11 +10,11 @@ use std::process::Command;
 pub(crate) struct Case {
     pub(crate) kind: &'static str,
     pub(crate) arguments: Vec<OsString>,
-    /// A refusal's message holds one of these.
+    /// Strings of which the message of a refusal must contain at least one.
     pub(crate) names: Vec<String>,
 }
 
-/// Valid inputs, made once.
+/// Valid inputs, which are made once.
 pub(crate) struct Inputs {
     root: PathBuf,
 }
@@ -48,7 +48,7 @@ pub(crate) const VERIFY: [(&str, &str); 4] = [
     ),
 ];
 
-/// Templates that a model's authors would not write.
+/// Templates that no author of a model would write.
 pub(crate) const TEMPLATES: [&str; 20] = [
     "{% for a in range(99999) %}{% for b in range(99999) %}{{ a }}{% endfor %}{% endfor %}",
     "{% set n = namespace(s='x') %}{% for i in range(99) %}{% set n.s = n.s ~ n.s %}{% endfor %}{{ n.s }}",
@@ -198,7 +198,7 @@ impl Inputs {
         Self { root: root.to_owned() }
     }
 
-    /// Case `number`, its files written into `place`.
+    /// Makes case `number` and writes its files to `place`.
     pub(crate) fn case(&self, number: u64, place: &Path) -> Case {
         let mut draws = Draws::new(number);
         std::fs::create_dir_all(place).unwrap();
@@ -233,7 +233,7 @@ impl Inputs {
         case("configuration", "train bad.toml --dry-run", &["bad.toml"])
     }
 
-    /// `--set` of any key to any number.
+    /// Sets any key to any number with `--set`.
     fn setting(&self, draws: &mut Draws) -> Case {
         let table: toml::Table = MAZE.parse().unwrap();
         let mut keys = Vec::new();
@@ -281,7 +281,7 @@ impl Inputs {
         let config = self.at("maze.toml");
         let mut case = case("--set", &format!("train {config} --dry-run --set {key}={value}"), &["--set"]);
         case.names.push(key.rsplit('.').next().unwrap().to_owned());
-        // A size that is refused beside the one that it doesn't go with.
+        // A size that is refused, and one with which it doesn't fit.
         case.names.extend(["num_attention_heads", "head size", "rollout.", "eval."].map(str::to_owned));
         case
     }
@@ -295,7 +295,7 @@ impl Inputs {
             2 => "plan bad.jsonl".into(),
             _ => "table base=bad.jsonl -k 1 --uneven".to_owned(),
         };
-        // Compared, the problems may be others than those of the good file.
+        // In a comparison, the problems may differ from those of the valid file.
         case("samples", &line, &["bad.jsonl", "bad", "problem"])
     }
 
@@ -326,7 +326,7 @@ impl Inputs {
         copy(&self.root.join("model"), &place.join("bad"));
         let mut bytes = self.read("model/model.safetensors");
         let header = 8 + u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
-        // Mostly the header: values are checked one by one.
+        // Mostly damages the header, because values are checked one by one.
         if draws.below(8) == 0 {
             bytes = damage(&bytes, draws);
         } else {
@@ -424,7 +424,7 @@ impl Inputs {
             1 => "select bad".to_owned(),
             _ => format!("train {maze} --out bad --resume --set steps=3 --accept-changes"),
         };
-        // The last two speak of steps and settings that the folder's files name.
+        // The last two messages name steps and settings that the folder's files name.
         case("run folder", &line, &["bad", "interrupted", "pass@"])
     }
 
@@ -446,11 +446,11 @@ impl Inputs {
             ),
             _ => "pass-at-k bad --uneven --resamples 100".to_owned(),
         };
-        // Compared, the problems may be others than those of the good folder.
+        // In a comparison, the problems may differ from those of the valid folder.
         case("evaluation", &line, &["bad", "problem", "benchmark"])
     }
 
-    /// What verl and lm-eval write.
+    /// Files of verl and lm-eval.
     fn dumps(&self, draws: &mut Draws, place: &Path) -> Case {
         let (name, good) = *draws.of(&[("bad.jsonl", VERL), ("samples_bad_2026-11-22.jsonl", LM_EVAL)]);
         std::fs::write(place.join(name), damage(good.as_bytes(), draws)).unwrap();
@@ -484,7 +484,7 @@ impl Inputs {
             let at = 1 + draws.below(words.len() - 1);
             words[at] = OsString::from_vec(vec![b'a', 0xff, b'/', b'b']);
         }
-        // The name of a flag, or of what it is in the formulas.
+        // The name of a flag, or of its quantity in the formulas.
         let names = line
             .split(' ')
             .filter(|word| word.starts_with('-'))
@@ -495,7 +495,7 @@ impl Inputs {
     }
 }
 
-/// The keys of numbers in a table.
+/// Keys of a table whose values are numbers.
 fn numbers(prefix: &str, table: &toml::Table, keys: &mut Vec<String>) {
     for (key, value) in table {
         match value {
@@ -506,7 +506,7 @@ fn numbers(prefix: &str, table: &toml::Table, keys: &mut Vec<String>) {
     }
 }
 
-/// Parts of a tokenizer that parse, and may make the library fail at the first text.
+/// Parts of a tokenizer that can be parsed but may make the library fail at the first string.
 pub(crate) const COMPONENTS: [(&str, &str); 12] = [
     ("normalizer", r#"{"type": "Replace", "pattern": {"String": ""}, "content": "x"}"#),
     ("normalizer", r#"{"type": "Replace", "pattern": {"Regex": ""}, "content": "xx"}"#),

@@ -1,9 +1,9 @@
-//! Generated bad inputs: each valid input is damaged in a way that its number decides, and given to the command that
-//! reads it. It must end within 20 s of work and 4 GB of address space, by an exit code, without a panic, and where it
-//! refuses, its message names what it refuses.
+//! Generated bad inputs: the number of a case decides how a valid input is damaged. The command that reads it must end within
+//! 20 s of processor time and 4 GB of address space, with an exit code and without a panic. If it refuses the input, its
+//! message must name what it refuses.
 //!
-//! `FGRPO_MUTATIONS=10000 cargo test -p fgrpo --test mutations -- --nocapture` runs that many and prints figures;
-//! with `FGRPO_MUTATIONS_SHOWN=60` also about so many of the refusals, evenly spread, to be read.
+//! `FGRPO_MUTATIONS=10000 cargo test -p fgrpo --test mutations -- --nocapture` runs that many cases and prints figures. With
+//! `FGRPO_MUTATIONS_SHOWN=60` it also prints about that many refusals, evenly spread, for reading.
 //! `FGRPO_MUTATION=123` runs one and prints its files' folder, command and output.
 
 mod attacks;
@@ -20,15 +20,15 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a case may take: processor time of all its threads, which on an idle machine is at least the time by the clock.
-/// On a busy one the clock measures the others; [`confine`] still ends what sleeps.
+/// Limit of a case's processor time over all its threads. On an idle machine it is at least the wall-clock time. On a busy
+/// one, wall-clock time measures the other programs; [`confine`] still ends a program that sleeps.
 const TIME: Duration = Duration::from_secs(20);
 const MEMORY: u64 = 4 << 30;
 
-/// Cases of an ordinary test run: a few of each kind of input.
+/// Number of cases in an ordinary test run: a few of each kind of input.
 const FEW: u64 = 120;
 
-/// What is wrong with how a case ended, if anything.
+/// Describes what is wrong with the end of a case, if anything.
 fn fault(case: &Case, ended: &Ended) -> Option<String> {
     let said = &ended.stderr;
     let code = match ended.code {
@@ -100,7 +100,7 @@ fn damaged_inputs_end_soon_in_bounds_and_with_a_message() {
                         return;
                     }
                     let (case, ended) = one(inputs, number, &place, faults, figures);
-                    // The kinds take turns, so the step between two that are shown is odd.
+                    // The kinds take turns, so the distance between two cases that are shown is odd.
                     let every = (count / shown.max(1)) | 1;
                     if shown > 0 && number.is_multiple_of(every) && ended.code != Some(0) {
                         println!("{}", describe(number, &case, &ended, "refused"));
@@ -133,13 +133,13 @@ fn one(
     (case, ended)
 }
 
-/// What a campaign found, by kind of input.
+/// Results of a campaign, by kind of input.
 #[derive(Default)]
 struct Figures {
     kinds: BTreeMap<&'static str, [u64; 4]>,
     slowest: (Duration, u64),
     largest: (u64, u64),
-    /// Refusals that say what was wanted or expected.
+    /// Number of refusals that name an expected value.
     wanted: u64,
 }
 

@@ -1,9 +1,9 @@
-//! The categorical simulation without optimisations: every action, every step, directly from the formulas.
+//! The categorical simulation without optimizations: every action in every step, directly from the formulas.
 
 use fgrpo_core::rng::Stream;
 use fgrpo_core::sim::{Metrics, Optimizer, Setup, Surrogate};
 
-/// A policy in training; actions are numbered anchors, other correct ones, wrong ones.
+/// A policy in training. Actions are numbered in the order: anchors, other correct ones, wrong ones.
 pub(crate) struct Plain {
     setup: Setup,
     gamma: f64,
@@ -47,7 +47,7 @@ impl Plain {
         counts.into_iter().enumerate().filter(|&(_, c)| c > 0).collect()
     }
 
-    /// One step after the draws (action, how often).
+    /// One step after the draws, given as (action, count).
     pub(crate) fn update(&mut self, draws: &[(usize, u32)]) {
         let setup = &self.setup;
         let p = softmax(&self.z);
@@ -57,7 +57,7 @@ impl Plain {
         let correct: f64 =
             draws.iter().filter(|&&(i, _)| i < setup.correct).map(|&(_, c)| f64::from(c)).sum();
         let focal = (1.0 - correct / n).powf(self.gamma);
-        // d p_j / d z_i = p_j (1[i = j] - p_i), over p_j in the ratio surrogate.
+        // d p_j / d z_i = p_j (1[i = j] - p_i), divided by p_j in the ratio surrogate.
         let per_draw = |j: usize| match setup.surrogate {
             Surrogate::Ratio => reward(j) - mean,
             Surrogate::Probability => (reward(j) - mean) * p[j],

@@ -1,7 +1,7 @@
-//! An OpenAI-compatible server that fails on purpose, and whose good answers are a function of prompt and seed.
+//! An OpenAI-compatible server that fails on purpose. Its successful answers depend only on prompt and seed.
 //!
-//! The prompt is "What is A plus B?" with lettered options; the answer to seed s is right or wrong by a hash of both. Which request meets which
-//! fault is a hash of the request's number, so a run's faults are the same each time requests come in the same number.
+//! The prompt is "What is A plus B?" with lettered options. Whether the answer to seed s is right is a hash of both. Whether a
+//! request meets a fault is a hash of its number, so a run has the same faults if its requests come in the same number.
 
 use serde_json::{Value, json};
 use std::io::{Read, Write};
@@ -10,26 +10,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What a served policy answers to the body of a completion's request; `None` is a failure of its own.
+/// The answer of a served policy to the body of a completion request, or `None` if it fails.
 pub(crate) type Policy = Arc<dyn Fn(&Value) -> Option<Value> + Send + Sync>;
 
 /// How the server behaves.
 #[derive(Clone)]
 pub(crate) struct Manners {
-    /// Share of requests that meet a fault, in percent.
+    /// Percentage of requests that meet a fault.
     pub(crate) fault_percent: u64,
-    /// Largest `n` granted; more is refused with 400 where `refuse_n`, else answered with this many.
+    /// Largest `n` that is granted. A larger one is refused with 400 if `refuse_n` is set, and otherwise answered with this many.
     pub(crate) most_n: u64,
     pub(crate) refuse_n: bool,
-    /// The key that must come with a request.
+    /// The key that a request must have.
     pub(crate) key: Option<String>,
     /// Every answer is empty.
     pub(crate) silent: bool,
-    /// Prompts with this text are refused.
+    /// Prompts that contain this string are refused.
     pub(crate) refuse: Option<String>,
-    /// Refuses `max_tokens` and `top_p`, as newer models of OpenAI's.
+    /// Refuses `max_tokens` and `top_p`, as newer models of OpenAI do.
     pub(crate) newer: bool,
-    /// Answers come from here in place of the adder; faults stay.
+    /// Source of the answers, which replaces the adder. Faults stay the same.
     pub(crate) policy: Option<Policy>,
 }
 
@@ -66,7 +66,7 @@ fn hash(text: &str, seed: u64) -> u64 {
     text.bytes().fold(mix(seed.wrapping_add(0x9e37_79b9)), |h, b| mix(h ^ u64::from(b)))
 }
 
-/// The completion of a prompt under a seed, and how it ends.
+/// The completion of a prompt with a seed, and its finish reason.
 pub(crate) fn completion(prompt: &str, seed: u64) -> (String, &'static str) {
     let (question, options) = prompt.split_once('?').unwrap_or((prompt, ""));
     let sum: u64 = question.split(|c: char| !c.is_ascii_digit()).filter_map(|w| w.parse::<u64>().ok()).sum();
@@ -74,7 +74,7 @@ pub(crate) fn completion(prompt: &str, seed: u64) -> (String, &'static str) {
     if h.is_multiple_of(97) {
         return (String::new(), "stop");
     }
-    // Each problem has its own success rate; two in nine are never solved.
+    // Each problem has a separate success rate; two in nine are never solved.
     let right = (h >> 8) % 8 < (sum % 9).saturating_sub(1);
     let wanted = if right { sum } else { sum + 1 + (h >> 20) % 3 };
     let letter = options
@@ -90,7 +90,7 @@ impl FaultServer {
         Self::start_at(manners, 0)
     }
 
-    /// Starts at a port that an earlier server had.
+    /// Starts at the port of an earlier server.
     pub(crate) fn start_at(manners: Manners, port: u16) -> Self {
         let listener = TcpListener::bind(("127.0.0.1", port)).unwrap();
         let address = listener.local_addr().unwrap();
@@ -119,7 +119,7 @@ impl FaultServer {
         format!("http://{}", self.address)
     }
 
-    /// Stops listening; requests under way are cut.
+    /// Stops listening and cuts the requests in progress.
     pub(crate) fn stop(&mut self) {
         self.stop.store(true, Ordering::SeqCst);
         let _ = TcpStream::connect(self.address);
@@ -231,7 +231,7 @@ fn serve(
         let messages = request.body["messages"].as_array().cloned().unwrap_or_default();
         messages.last().and_then(|m| m["content"].as_str()).unwrap_or_default().to_owned()
     } else {
-        // The system prompt stands before the question.
+        // The system prompt comes before the question.
         let text = request.body["prompt"].as_str().unwrap_or_default();
         text[text.find("What is").unwrap_or(0)..].to_owned()
     };
@@ -267,7 +267,7 @@ fn serve(
     respond(&mut stream, manners, faults, stop, number, &good)
 }
 
-/// Sends a good answer, or the fault that the request's number is due.
+/// Sends a successful answer, or the fault of the request's number.
 fn respond(
     stream: &mut TcpStream,
     manners: &Manners,
@@ -282,7 +282,7 @@ fn respond(
     }
     faults.fetch_add(1, Ordering::SeqCst);
     match (h >> 32) % 64 {
-        // A hang: the client's timeout ends it.
+        // A hang, which the client's timeout ends.
         0 => {
             for _ in 0..40 {
                 if stop.load(Ordering::SeqCst) {
@@ -302,7 +302,7 @@ fn respond(
             stream.write_all(head.as_bytes())?;
             stream.write_all(&good.as_bytes()[..good.len() / 2])
         }
-        // A whole answer whose JSON is torn.
+        // A complete HTTP answer with incomplete JSON.
         47..=54 => answer(stream, "200 OK", "", &good[..good.len() - 3]),
         55..=58 => answer(stream, "200 OK", "", "{\"choices\":[]}"),
         _ => answer(stream, "200 OK", "", "{\"error\":{\"message\":\"the engine died\"}}"),

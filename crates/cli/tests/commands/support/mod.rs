@@ -1,4 +1,4 @@
-//! What the tests of the command line share: the program, a small model, processes and their signals.
+//! Shared by the tests of the command line: the program, a small model, processes and signals.
 
 use assert_cmd::Command;
 use std::borrow::BorrowMut;
@@ -13,14 +13,14 @@ pub(crate) fn fgrpo() -> Command {
     Command::new(env!("CARGO_BIN_EXE_fgrpo"))
 }
 
-/// Standard output, standard error and exit code; -1 where a signal ended it.
+/// Standard output, standard error and exit code, which is -1 if a signal ended the program.
 pub(crate) fn run(mut command: impl BorrowMut<Command>) -> (String, String, i32) {
     let output = command.borrow_mut().output().unwrap();
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
     (text(&output.stdout), text(&output.stderr), output.status.code().unwrap_or(-1))
 }
 
-/// What the program says on stderr when it ends with `code`.
+/// Returns the stderr of a program that must exit with `code`.
 #[track_caller]
 pub(crate) fn ends_with(code: i32, args: &[&str]) -> String {
     let (_, said, found) = run(fgrpo().args(args));
@@ -28,7 +28,7 @@ pub(crate) fn ends_with(code: i32, args: &[&str]) -> String {
     said
 }
 
-/// What the program says on stderr when it refuses its input: with exit code 2 and nothing on stdout.
+/// Returns the stderr of a program that must refuse its input: with exit code 2 and an empty stdout.
 #[track_caller]
 pub(crate) fn refused(args: &[&str]) -> String {
     let (out, said, code) = run(fgrpo().args(args));
@@ -36,7 +36,7 @@ pub(crate) fn refused(args: &[&str]) -> String {
     said
 }
 
-/// What the program prints on stdout when it ends with 0.
+/// Returns the stdout of a program that must exit with 0.
 #[track_caller]
 pub(crate) fn done(args: &[&str]) -> String {
     let (out, said, code) = run(fgrpo().args(args));
@@ -44,7 +44,7 @@ pub(crate) fn done(args: &[&str]) -> String {
     out
 }
 
-/// A command of the program: a literal is cut at its spaces, `..` adds each of a list, and anything else is one argument.
+/// A command of the program: a literal is split at spaces, `..` adds each element of a list, and anything else is one argument.
 macro_rules! command {
     (@ $command:ident) => {};
     (@ $command:ident, $words:literal $(, $($rest:tt)*)?) => {
@@ -66,7 +66,7 @@ macro_rules! command {
     }};
 }
 
-/// Runs a command, which ends with `code`; what it printed and said.
+/// Runs a command, which must exit with `code`. Returns its stdout and stderr.
 #[track_caller]
 pub(crate) fn ends(code: i32, mut command: Command) -> (String, String) {
     let (out, said, found) = run(&mut command);
@@ -74,14 +74,14 @@ pub(crate) fn ends(code: i32, mut command: Command) -> (String, String) {
     (out, said)
 }
 
-/// Runs a command, which ends with `code` and says `text` on stderr.
+/// Runs a command, which must exit with `code` and `text` on stderr.
 #[track_caller]
 pub(crate) fn tells(code: i32, command: Command, text: impl AsRef<str>) {
     let (_, said) = ends(code, command);
     assert!(said.contains(text.as_ref()), "{:?}: {said}", text.as_ref());
 }
 
-/// Runs a command, which ends with `code` and prints `text` on stdout.
+/// Runs a command, which must exit with `code` and `text` on stdout.
 #[track_caller]
 pub(crate) fn prints(code: i32, command: Command, text: impl AsRef<str>) {
     let (out, _) = ends(code, command);
@@ -95,7 +95,7 @@ pub(crate) fn lines(path: &Path) -> Vec<serde_json::Value> {
     text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
 }
 
-/// Every line of a file of JSON lines, without what depends on the clock.
+/// Every line of a file of JSON lines, without the fields that depend on the clock.
 #[track_caller]
 pub(crate) fn timeless(path: &Path) -> Vec<serde_json::Value> {
     let mut all = lines(path);
@@ -114,7 +114,7 @@ pub(crate) fn assert_same_files(a: &Path, b: &Path, names: &[&str]) {
     }
 }
 
-/// Number of lines of a file, 0 while it is missing.
+/// Number of lines of a file, or 0 if it is missing.
 pub(crate) fn count(path: &Path) -> usize {
     std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
 }
@@ -131,7 +131,7 @@ pub(crate) fn model() -> &'static Path {
         .1
 }
 
-/// A small model folder with tokenizer and template, after so many steps on demonstrations.
+/// A small model folder with tokenizer and template, after this many steps on demonstrations.
 pub(crate) fn demonstrated(folder: &Path, steps: usize, changes: &[&str]) -> PathBuf {
     let out = folder.join("base");
     let arithmetic = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
@@ -150,8 +150,8 @@ pub(crate) fn demonstrated(folder: &Path, steps: usize, changes: &[&str]) -> Pat
     out.join(format!("checkpoints/step-{steps:06}"))
 }
 
-/// A configuration with which an answer with a digit is right: a policy that draws any token has one in 7 of 100 pairs of
-/// tokens, and learns it within a few steps.
+/// A configuration in which every answer that contains a digit is right. A policy that draws tokens at random gives one in 7 of
+/// 100 pairs of tokens, and learns it within a few steps.
 pub(crate) fn digits(folder: &Path) -> String {
     let rows = (0..32).map(|i| format!("{{\"problem\":\"Say {i}.\",\"pattern\":\"[0-9]\"}}\n"));
     let data = file(folder, "data.jsonl", &rows.collect::<String>());
@@ -211,12 +211,12 @@ pub(crate) fn small_run(changes: &[&str]) -> String {
     config.to_string()
 }
 
-/// The flags that change these keys.
+/// The flags that set these keys.
 pub(crate) fn sets<'a>(changes: &[&'a str]) -> Vec<&'a str> {
     changes.iter().flat_map(|change| ["--set", change]).collect()
 }
 
-/// Writes a file into a folder, which is made where it is missing, and returns its path.
+/// Writes a file into a folder, which is created if it is missing. Returns its path.
 pub(crate) fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -224,11 +224,11 @@ pub(crate) fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// A program to be sent signals, with its stderr kept.
+/// Starts a program that can get signals, with its stderr captured.
 pub(crate) fn spawned(args: &[&str]) -> std::process::Command {
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_fgrpo"));
     command.args(args).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    // Whatever this test was started under, `nohup` or a shell's `&`.
+    // Whatever started this test, such as `nohup` or a shell's `&`.
     // SAFETY: signal may be called between fork and exec.
     unsafe {
         command.pre_exec(|| {
@@ -246,7 +246,7 @@ pub(crate) fn signal(child: &Child, signal: libc::c_int) {
     unsafe { libc::kill(child.id().cast_signed(), signal) };
 }
 
-/// Exit code and stderr of a program that has come to its end.
+/// Exit code and stderr of a program that has ended.
 pub(crate) fn ended(child: Child) -> (Option<i32>, String) {
     let output = child.wait_with_output().unwrap();
     (output.status.code(), String::from_utf8(output.stderr).unwrap())

@@ -1,9 +1,9 @@
-//! Answers as models write them: decimals and dress, stated choices in many languages, programs in all kinds of fences.
+//! Answers as models write them: decimals and formatting, choices stated in many languages, programs in all kinds of fences.
 
 use super::{fgrpo, file, run};
 use serde_json::{Value, json};
 
-/// The verdicts and reasons of lines, and what was said on stderr.
+/// The verdicts and reasons of lines, and stderr.
 fn verify(arguments: &[&str], lines: &[Value]) -> (Vec<String>, String) {
     let input: String = lines.iter().map(|line| format!("{line}\n")).collect();
     let (out, said, code) = run(fgrpo().arg("verify").args(arguments).write_stdin(input));
@@ -15,7 +15,7 @@ fn verify(arguments: &[&str], lines: &[Value]) -> (Vec<String>, String) {
     (out.lines().map(verdict).collect(), said)
 }
 
-/// Each line's answer is right, or each isn't.
+/// Checks that each line's answer is right, or that each is wrong.
 #[track_caller]
 fn all(arguments: &[&str], lines: &[Value], right: bool) {
     let (found, _) = verify(arguments, lines);
@@ -316,7 +316,7 @@ fn a_boxed_letter_counts_with_what_stands_around_it() {
     }
 }
 
-/// Programs that must define `f`, which is 1.
+/// Programs that must define `f`, which must return 1.
 fn programs(answers: &[&str]) -> Vec<Value> {
     answers
         .iter()
@@ -459,7 +459,7 @@ fn tests_call_the_helpers_of_the_prompt() {
         line("candidate(0) + 5 == LIMIT", "```python\nLIMIT = 0\ndef f(x): return -5\n```"),
     ];
     all(&["code", "-"], &wrong, false);
-    // The modules and functions by which asserts compare are the library's too.
+    // Asserts compare with the library's modules and functions, not with the program's.
     let asserts = |assert: &str, program: &str| json!({"tests": {"asserts": [format!("assert {assert}")]}, "response": format!("```python\n{program}\n```")});
     let wrong = [
         asserts(

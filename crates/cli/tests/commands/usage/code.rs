@@ -3,10 +3,10 @@
 use super::{config, fgrpo, file, run};
 use serde_json::{Value, json};
 
-/// Programs, right, wrong and hostile. `wanted` is a verdict with its reason and test, or the beginning of it.
+/// Right, wrong and hostile programs. `wanted` is a verdict with its reason and test, or the beginning of it.
 const CASES: &str = include_str!("code.jsonl");
 
-/// The verdicts that differ from the wanted ones, with one mechanism of the sandbox or (`""`) with both.
+/// Verdicts that differ from the expected ones, with one mechanism of the sandbox or (`""`) with both.
 fn differing(only: &str, except: &str) -> Vec<String> {
     let mut command = fgrpo();
     command.args(["verify", "code", "-", "--timeout-s", "2"]).env("FGRPO_SANDBOX", only);
@@ -49,7 +49,7 @@ fn each_mechanism_confines_without_the_other() {
 
 #[test]
 fn programs_see_the_packages_of_a_python_that_lies_below_the_scratch_folders_usual_place() {
-    // As it does here: a temporary folder.
+    // As here: a temporary folder.
     let folder = tempfile::tempdir().unwrap();
     let environment = folder.path().join("environment");
     let made = std::process::Command::new("python3")

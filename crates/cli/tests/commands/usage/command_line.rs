@@ -1,4 +1,4 @@
-//! Slips on the command line and in a configuration, completions, manual pages, devices.
+//! Mistakes on the command line and in configurations, shell completions, manual pages, devices.
 
 use super::{config, fgrpo, file, run};
 use serde_json::Value;
@@ -36,7 +36,7 @@ fn a_value_of_another_type_is_named_by_its_full_key_and_line() {
     let folder = tempfile::tempdir().unwrap();
     let data = file(folder.path(), "d.jsonl", "{\"problem\": \"a\", \"answer\": \"1\"}\n");
     for (start, end, wanted) in [
-        // Derived readers take a list for a struct, field by field.
+        // Derived deserializers accept a list for a struct, field by field.
         ("save = [1, 2]\n", "", "line 1: save: expected a table, found a list of 2"),
         ("compute = 5\n", "", "line 1: compute: expected a table, found 5"),
         (
@@ -150,17 +150,17 @@ fn the_commands_are_listed_in_groups_a_line_each() {
     }
 }
 
-/// Parses a command as a shell would pass it, up to what belongs to the shell, without running it.
+/// Parses a command as a shell would pass it, without redirections and pipes, and doesn't run it.
 pub(super) fn parse(line: &str) -> Result<(), clap::Error> {
     let words = shlex::split(line.split([';', '|', '>']).next().unwrap()).unwrap_or_default();
     let parsed = <fgrpo::args::Cli as clap::Parser>::try_parse_from(words).map(|_| ());
-    // Help and the version are what was asked for.
+    // Help and version are requested outputs, not errors.
     parsed.or_else(|error| if error.exit_code() == 0 { Ok(()) } else { Err(error) })
 }
 
 #[test]
 fn every_command_has_examples_that_can_be_pasted() {
-    // Each command without commands of its own, and its help or that of the command that it is part of.
+    // Each command without subcommands, with its help or the help of the command that contains it.
     fn leaves(command: &clap::Command, outer: &str, found: &mut Vec<(String, String)>) {
         let help = command.get_after_help().map_or(outer.to_owned(), ToString::to_string);
         let mut inner = command.get_subcommands().filter(|c| c.get_name() != "help").peekable();
@@ -172,7 +172,7 @@ fn every_command_has_examples_that_can_be_pasted() {
     let mut commands = Vec::new();
     leaves(&<fgrpo::args::Cli as clap::CommandFactory>::command(), "", &mut commands);
     for (name, text) in commands {
-        // From the program's name to what belongs to the shell.
+        // From the program's name to the first word for the shell.
         let lines = text.lines().filter_map(|line| Some(&line[line.find("fgrpo ")?..]));
         let lines: Vec<&str> = lines.filter(|line| line.split(' ').any(|word| word == name)).collect();
         assert!(!lines.is_empty(), "{name}: no example in: {text}");

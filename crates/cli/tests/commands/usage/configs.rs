@@ -29,7 +29,7 @@ fn built_in_configurations_run_by_name_and_a_mistyped_name_is_answered_with_the_
     assert_eq!(code, 0, "{said}");
     assert!(folder.path().join("runs/maze-quick/checkpoints").is_dir(), "{said}");
 
-    // A file comes before the built-in configuration of its name.
+    // A file takes precedence over a built-in configuration of the same name.
     std::fs::write(folder.path().join("maze-quick"), "steps = \"many\"\n").unwrap();
     assert_eq!(here(&["train", "maze-quick"]).2, 2);
     std::fs::write(folder.path().join("own-run.toml"), shown).unwrap();
@@ -53,7 +53,7 @@ fn the_schema_takes_what_the_program_takes_and_marks_mistakes() {
     let (text, said, code) = run(fgrpo().args(["configs", "schema"]));
     assert_eq!(code, 0, "{said}");
     let schema: Value = serde_json::from_str(&text).unwrap();
-    // What an editor shows of a key is what the page and the sources say.
+    // An editor shows the same description of a key as the page and the sources.
     assert!(text.contains("Exponent of the focal weight"), "{text}");
     let schema = jsonschema::validator_for(&schema).unwrap();
     let errors = |text: &str| -> Vec<String> {

@@ -1,4 +1,4 @@
-//! Data sets as they are downloaded, and `fgrpo data show`.
+//! Data sets as users download them, and `fgrpo data show`.
 
 use super::{config, fgrpo, file, model, run};
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ fn zst(path: &Path, text: &str) {
     zstd::stream::copy_encode(text.as_bytes(), file, 3).unwrap();
 }
 
-/// Number of problems that `fgrpo data show` finds, or what it says.
+/// Number of problems that `fgrpo data show` finds, or its message.
 fn found(path: &Path) -> Result<usize, String> {
     let (out, said, code) = run(fgrpo().args(["data", "show", "--json", "--limit", "100"]).arg(path));
     if code == 0 { Ok(out.lines().count()) } else { Err(format!("{code}: {said}")) }
@@ -177,7 +177,7 @@ fn data_show_prints_prompts_as_the_model_sees_them_and_golds_as_they_are_read() 
     ] {
         assert!(out.contains(wanted), "wanted {wanted:?} in: {out}");
     }
-    // The same from the file, with the model's tokenizer and without.
+    // The same problems from the file, with the model's tokenizer and without it.
     let (with, ..) =
         run(fgrpo().args(["data", "show", "--system", "Think.", "--model"]).arg(model()).arg(&data));
     assert!(with.contains("<|im_start|>system\nThink.<|im_end|>") && with.contains("gold: 72"), "{with}");
@@ -257,7 +257,7 @@ fn samples_and_answers_to_verify_come_as_parquet_and_csv_too() {
         let share = serde_json::from_str::<Value>(&out).unwrap()["pass_at_k"]["1"].as_f64().unwrap();
         assert!((share - 2.0 / 3.0).abs() < 1e-12, "{name}: {out}");
     }
-    // What is no index is refused, and so is a number that no folder has.
+    // A name that isn't an index is refused, and so is an index that no folder has.
     for index in ["a", "-1", "1.5", "18446744073709551615"] {
         let path =
             file(folder.path(), "bad.csv", &format!("problem,sample,text\n{},{index},x\n", questions[0]));
@@ -280,7 +280,7 @@ fn samples_and_answers_to_verify_come_as_parquet_and_csv_too() {
             (2, &"correct".into(), &"wrong".into())
         );
     }
-    // Commands that read lines alone say so.
+    // Commands that only read lines say so.
     for command in [&["pass-at-k", "-k", "1"][..], &["score", "--model", model().to_str().unwrap()]] {
         let (_, said, code) = run(fgrpo().args(command).arg(at("v.parquet")));
         assert_eq!(code, 2, "{command:?}: {said}");
@@ -288,7 +288,7 @@ fn samples_and_answers_to_verify_come_as_parquet_and_csv_too() {
     }
 }
 
-/// What `fgrpo data show --json` prints of a file with these lines; else its exit code and what it says.
+/// Output of `fgrpo data show --json` for a file with these lines, or else its exit code and message.
 fn shown(folder: &Path, lines: &str, more: &[&str]) -> Result<Vec<Value>, String> {
     let path = file(folder, "rows.jsonl", lines);
     let (out, said, code) =
@@ -321,7 +321,7 @@ fn an_instruction_is_asked_with_its_input_and_two_possible_prompts_are_refused()
     assert!(said.starts_with("2: ") && said.contains("the columns problem and query"), "{said}");
     assert!(said.contains("such as prompt=problem"), "{said}");
     assert!(shown(folder.path(), two, &["--columns", "prompt=problem"]).is_ok());
-    // One column that holds the other, as data sets with a conversation beside the problem do.
+    // One column contains the other, as in data sets with a conversation next to the problem.
     let same = "{\"problem\": \"What is 1 + 1?\", \"messages\": [{\"role\": \"user\", \"content\": \"What is 1 + 1? Think.\"}], \"answer\": \"2\"}\n";
     assert!(column(&shown(folder.path(), same, &[]).unwrap(), "prompt")[0].ends_with("What is 1 + 1?"));
 }
@@ -400,7 +400,7 @@ fn numbers_that_are_not_finite_spoil_no_file_and_are_no_answer() {
     let array = format!("[{}]", lines.trim_end().replace('\n', ","));
     let path = file(folder.path(), "rows.json", &array);
     assert_eq!(found(&path), Ok(1));
-    // The answer that is no number is named with its row and column.
+    // The answer that isn't a number is named with its row and column.
     let path = file(folder.path(), "rows.jsonl", lines);
     let path = config(folder.path(), "math", &path, "");
     let (out, said, code) = run(fgrpo().arg("train").arg(path).args(["--dry-run", "--set", "steps=1"]));
@@ -428,7 +428,7 @@ fn what_a_question_is_about_stands_above_it_or_its_row_is_refused_by_name() {
             column(&shown(folder.path(), &race.to_string(), &["--task", "choice"]).unwrap(), "prompt");
         assert!(prompts[0].contains("Long ago there was a cat.\n\nWhat was there?\n"), "{name}: {prompts:?}");
     }
-    // A text that the question has, an empty one, and a named prompt.
+    // A passage that the question already contains, an empty passage, and a named prompt.
     let lines = "{\"question\": \"A cat sat. Who sat?\", \"context\": \"A cat sat.\", \"answer\": \"1\"}\n\
                  {\"question\": \"Who?\", \"context\": null, \"answer\": \"1\"}\n";
     let prompts = column(&shown(folder.path(), lines, &[]).unwrap(), "prompt");
@@ -464,13 +464,13 @@ fn conversations_and_lists_are_read_as_python_prints_them() {
                 let prompt = &column(&rows, "prompt")[0];
                 assert!(prompt.ends_with("user: What is '1' + 1?"), "{conversation}: {prompt}");
             }
-            // One that can't be read is refused, and isn't shown to a model as it stands.
+            // A conversation that can't be read is refused, and isn't shown to a model as a string.
             Err(said) => {
                 assert!(conversation.contains(" or ") && said.contains("no prompt"), "{conversation}: {said}")
             }
         }
     }
-    // Text that only looks a little like one.
+    // A string that only resembles a conversation.
     for text in ["[1, 2] has how many items?", "{\"role\": \"user\", \"content\": \"x\"} has how many keys?"]
     {
         let row = json!({"prompt": text, "answer": "2"}).to_string();
@@ -497,7 +497,7 @@ fn a_letter_is_an_option_of_a_column_of_letters_even_if_it_is_the_text_of_anothe
     assert_eq!(golds(&[row(types(), "A", None), row(json!(["x", "y"]), "B", None)]), "AB");
     assert_eq!(golds(&[row(types(), "A", Some(0)), row(types(), "B", Some(1))]), "AB");
     assert_eq!(golds(&[row(types(), "A", Some(1))]), "B");
-    // A column of texts.
+    // A column of strings.
     assert_eq!(golds(&[row(types(), "A", None), row(types(), "AB", None)]), "BC");
     assert_eq!(golds(&[row(types(), "A", None), row(types(), "O", None)]), "BD");
 }

@@ -48,7 +48,7 @@ impl Game {
         (self.folder.path().join(out), said, code)
     }
 
-    /// An environment in a file of its own: the game with a change.
+    /// An environment in a separate file: the game with a change.
     fn changed(&self, name: &str, from: &str, to: &str) -> String {
         let text =
             std::fs::read_to_string(self.folder.path().join("examples/calculator/calculator.py")).unwrap();
@@ -73,7 +73,7 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
     );
     assert_eq!(code, 0, "{said}");
     for step in lines(&out.join("metrics.jsonl")) {
-        // The sampler's and the learner's log-probabilities of every sampled token are the same, whatever stands between.
+        // Sampler and learner have the same log-probabilities of every sampled token, whatever comes between.
         assert!(step["logp_difference_max"].as_f64().unwrap() < 1e-4, "{step}");
         assert!(step["turns_mean"].as_f64().unwrap() > 1.1, "{step}");
         assert_eq!(step["verdicts"].get("unscorable"), None, "{step}");
@@ -84,7 +84,7 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
     assert!(rollouts.iter().any(|line| line["completion"].as_str().unwrap().contains("<|tool|>")));
     let evaluated = lines(&out.join("eval.jsonl"));
     assert_eq!(evaluated.len(), 2, "{evaluated:?}");
-    // Evaluated from outside, the policy plays with the same environment.
+    // Evaluated by the command, the policy plays with the same environment.
     let mut eval = fgrpo();
     eval.current_dir(&game().folder);
     eval.args([
@@ -132,7 +132,7 @@ fn a_template_that_rewrites_earlier_turns_begins_a_new_sequence() {
     let (out, said, code) = game.train("forgetful", &[&set[..], &["--set=update.epochs=2"]].concat());
     assert_eq!(code, 0, "{said}");
     let rollouts = lines(&out.join("rollouts.jsonl"));
-    // The last sequence has the beginning of an earlier call, and the whole of the last turn.
+    // The last sequence has the beginning of an earlier call, and all of the last turn.
     let cut = |line: &&Value| {
         let text = line["completion"].as_str().unwrap();
         text.contains("<|tool|>") && !text.split("<|tool|>").next().unwrap().contains("</tool_call>")
@@ -146,7 +146,7 @@ fn a_template_that_rewrites_earlier_turns_begins_a_new_sequence() {
 #[test]
 fn a_problem_that_comes_twice_in_a_step_has_an_environment_each_time() {
     let game = game();
-    // Each environment says how often it was begun.
+    // Each environment reports how often it was started.
     let environment = game.changed(
         "counted.py",
         "self.answer = answer",
@@ -187,7 +187,7 @@ fn a_run_with_an_environment_resumes_with_the_same_bits() {
 fn an_episode_whose_tool_hangs_or_dies_is_unscorable_and_the_others_go_on() {
     let game = game();
     for (name, harm) in [("hang.py", "import time; time.sleep(60)"), ("die.py", "import os; os._exit(3)")] {
-        // Only for some calls, so that other episodes are played to their end.
+        // Only for some calls, so that other episodes are played to the end.
         let harm = format!("if a > 12:\n            {harm}\n        return a + b");
         let environment = game.changed(name, "return a + b", &harm);
         let table = environment
@@ -219,7 +219,7 @@ fn a_group_whose_every_episode_failed_to_begin_is_left_out() {
     let fails =
         "if answer % 3 == 1:\n            raise ValueError('no such problem')\n        self.answer = answer";
     let environment = game.changed("fails.py", "self.answer = answer", fails);
-    // A KL penalty scores every completion, also those that are empty.
+    // A KL penalty scores every completion, including empty ones.
     let set = ["--set", &environment, "--set=algorithm.kl_coef=0.1", "--set=rollout.prompts=8"];
     let more = ["--set=steps=1", "--set=eval.every=0", "--set=grade.max_unscorable=1000"];
     let (out, said, code) = game.train("fails", &[&set[..], &more[..]].concat());
@@ -299,12 +299,12 @@ fn a_part_of_a_mix_is_played_and_the_demonstrations_of_another_come_first() {
     let last = lines(&out.join("eval.jsonl")).pop().unwrap();
     let parts = last["parts"].as_object().unwrap();
     assert_eq!(parts.keys().collect::<Vec<_>>(), ["play", "turns"], "{last}");
-    // Evaluated from outside, the same parts are played and sampled.
+    // Evaluated by the command, the same parts are played and sampled.
     let evaluate = ["eval", "mix.toml", "--model", "mixed", "-n", "2", "-k", "1,2", "--limit", "4", "--json"];
     let (found, said, code) = command(&[&evaluate[..], &["--out", "mix-evaluated"]].concat());
     assert_eq!(code, 0, "{said}");
     assert_eq!(found.matches("\"samples\":8").count(), 2, "{found}");
-    // What a solution of a played problem would be prompted with isn't what the policy sees.
+    // The prompt of a demonstration for a played problem would differ from the one that the policy sees.
     let one = "{\"prompt\": \"1 + 2 + 3\", \"answer\": 6, \"solution\": \"It is 6.\"}\n";
     file(game.folder.path(), "solved.jsonl", one);
     file(game.folder.path(), "alone.toml", &mix("", "data = \"solved.jsonl\""));

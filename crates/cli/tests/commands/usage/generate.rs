@@ -1,4 +1,4 @@
-//! `fgrpo generate` and what it refuses.
+//! `fgrpo generate`, and inputs that it refuses.
 
 use crate::support::{self, fgrpo, file, model, run};
 use assert_cmd::Command;
@@ -47,7 +47,7 @@ fn what_is_streamed_is_the_answer_that_a_file_of_prompts_gets() {
         let (streamed, ..) = run(generate(&greedy).arg(format!("Say {i}.")));
         assert_eq!(streamed, format!("{}\n", line["text"].as_str().unwrap()));
     }
-    // A text that ends an answer is cut from the stream as well.
+    // A string that ends an answer is cut from the stream too.
     let text = lines[0]["text"].as_str().unwrap();
     if let Some((before, rest)) = text.char_indices().nth(3).map(|(at, _)| text.split_at(at)) {
         let stop: String = rest.chars().take(2).collect();
@@ -76,7 +76,7 @@ fn an_answer_depends_on_no_other_row_and_is_to_the_whole_conversation() {
     };
     let short = json!({"prompt": "Add 1."});
     let alone = answers(std::slice::from_ref(&short));
-    // Longer than what the other row leaves room for.
+    // Longer than the room that the other row leaves.
     assert!(alone[0].as_str().unwrap().len() > 30, "{alone:?}");
     assert_eq!(answers(&[short, json!({"prompt": "1 ".repeat(20)})])[0], alone[0]);
     let message = |role: &str, content: &str| json!({"role": role, "content": content});
@@ -99,7 +99,7 @@ fn a_conversation_remembers_and_ends_with_its_input() {
 
 #[test]
 fn ctrl_c_ends_a_conversation_and_an_answer_cleanly() {
-    // A model that takes long enough to be stopped.
+    // A model that is slow enough to be stopped.
     let folder = tempfile::tempdir().unwrap();
     let slow = folder.path().join("slow");
     let mut init = fgrpo();
@@ -138,7 +138,7 @@ fn ctrl_c_ends_a_conversation_and_an_answer_cleanly() {
             out.read_until(b'\n', &mut line).unwrap();
         } else {
             let mut first = [0];
-            // Streamed: something is there before the end.
+            // Streaming: there is output before the end.
             out.read_exact(&mut first).unwrap();
         }
         // SAFETY: sends a signal to the child started above, which has not been waited for.
@@ -153,7 +153,7 @@ fn ctrl_c_ends_a_conversation_and_an_answer_cleanly() {
         };
         let mut said = String::new();
         child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
-        // An answer that is cut short isn't done; a conversation has its end.
+        // An answer that is cut short is an error; a conversation ends normally.
         assert_eq!(status.code(), Some(i32::from(!waits)), "{words:?}: {said}");
         assert!(!said.contains("error"), "{said}");
         drop(input);

@@ -1,4 +1,4 @@
-//! Reference answers and graders that aren't what they should be.
+//! Invalid reference answers and graders.
 
 use super::{config, fgrpo, file, model, run};
 use serde_json::{Value, json};
@@ -167,7 +167,7 @@ fn a_restated_problem_counts_where_verdicts_are_compared_with_published_ones_and
     let data = data.display().to_string();
     assert_eq!(evaluated(&["--task", "math", "--data", &data]), 1.0);
     assert_eq!(evaluated(&["--task", "math", "--data", &data, "--mode", "strict"]), 0.0);
-    // A training configuration brings its verifier.
+    // A training configuration sets the verifier.
     assert_eq!(evaluated(&[&config, "--data", &data]), 0.0);
     assert_eq!(evaluated(&[&config, "--data", &data, "--accept-unfinished", "on"]), 1.0);
     let unfinished = "task.verifier.accept_unfinished=true";
@@ -184,7 +184,7 @@ fn a_run_of_an_older_version_is_not_resumed_in_another_mode() {
     let train = |config: &Path, more: &[&str]| {
         run(fgrpo().arg("train").arg(config).arg("--out").arg(&out).args(["--set", "steps=1"]).args(more))
     };
-    // Where parity was the default, it stands in the run's configuration.
+    // If parity was the default, the run's configuration contains it.
     let (_, said, code) = train(&config, &["--set", "task.verifier.mode=parity"]);
     assert_eq!(code, 0, "{said}");
     let (_, said, code) = train(&config, &["--resume"]);
@@ -299,7 +299,7 @@ fn training_stops_with_its_state_saved_when_nothing_can_be_graded() {
     let folder = tempfile::tempdir().unwrap();
     let rows: Vec<Value> = (0..8).map(|i| json!({"prompt": format!("Say {i}")})).collect();
     let data = file(folder.path(), "d.jsonl", &lines(&rows));
-    // Answers the first question, which comes before the run, and then none.
+    // Answers the first question, which comes before the run, and no later one.
     let command = grader(
         folder.path(),
         "import os; f = __file__ + '.asked'; gone = os.path.exists(f); open(f, 'w').close(); print(json.dumps({'unscorable': 'database gone'} if gone else {'score': 0}))",
@@ -337,7 +337,7 @@ fn training_stops_with_its_state_saved_when_nothing_can_be_graded() {
     }
     assert!(out.join("checkpoints/step-000002/config.json").exists() && out.join("report.html").exists());
     assert!(std::fs::read_to_string(out.join("log.txt")).unwrap().contains("stopped after step 2"));
-    // A run that ends before the limit had no result either.
+    // A run that ended before the limit had no result either.
     let (_, said, code) = train(&["--set", "steps=2"], &folder.path().join("short"));
     assert_eq!(code, 1, "{said}");
     assert!(model().exists() && said.contains("in any of the 2 steps"), "{said}");
@@ -378,7 +378,7 @@ fn a_percentage_is_a_number_by_one_setting_in_verify_eval_and_training() {
 #[test]
 fn a_stop_while_grading_is_no_error_and_the_same_command_goes_on() {
     let folder = tempfile::tempdir().unwrap();
-    // The first call comes before the work; later ones take their time until a file says otherwise.
+    // The first call comes before the work. Later calls wait until a file appears.
     let command = grader(
         folder.path(),
         "import os, time; open(__file__ + '.asked', 'a').write('x'); time.sleep(0 if os.path.exists(__file__ + '.fast') or not d['completion'] else 0.2); print(json.dumps({'score': 1}))",
@@ -433,7 +433,7 @@ fn a_stop_while_grading_is_no_error_and_the_same_command_goes_on() {
     assert!(said.contains(&format!("{} samples graded, {kept} verdicts kept", 200 - kept)), "{said}");
 }
 
-/// Rows as in IFBench's file: every argument's name in each, most of them null.
+/// Rows as in IFBench's file: each has all names of arguments, most of them null.
 fn ifbench() -> Vec<Value> {
     let row = |key: &str, prompt: &str, id: &str, given: Value| {
         let names = ["N", "keyword", "keyword1", "m", "n", "options", "percentage", "sep", "small_n", "word"];

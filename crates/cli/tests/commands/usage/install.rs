@@ -1,4 +1,4 @@
-//! Ways to install that need no release.
+//! Ways to install without a release.
 
 use super::file;
 use sha2::{Digest, Sha256};
@@ -9,7 +9,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// Runs `install.sh` on the archives of a folder; what it said, and whether it succeeded.
+/// Runs `install.sh` on the archives of a folder. Returns its output, and whether it succeeded.
 fn install(releases: &Path, to: &Path) -> (String, bool) {
     let mut command = Command::new("sh");
     command.arg(root().join("install.sh")).env("VERSION", "v9").env("TO", to);
@@ -47,7 +47,7 @@ fn a_release_is_installed_whose_checksum_is_right_and_no_other() {
     assert_eq!(std::fs::read_dir(&to).unwrap().count(), 1);
 }
 
-/// How the pages say that the Python package is installed, and how once it is published.
+/// How the pages install the Python package now, and after it is published.
 const PACKAGE: &str = "./crates/py";
 const UNPUBLISHED: &str = "fgrpo";
 
@@ -80,7 +80,7 @@ fn a_release_publishes_every_crate_after_those_that_it_needs() {
         let manifest = std::fs::read_to_string(entry.unwrap().path().join("Cargo.toml")).unwrap();
         let manifest: toml::Table = manifest.parse().unwrap();
         let name = manifest["package"]["name"].as_str().unwrap();
-        // The wheel goes to PyPI, the module of the page to nobody.
+        // The wheel goes to PyPI, the module of the page isn't published.
         if manifest["package"].get("publish").is_some_and(|publish| publish.as_bool() == Some(false)) {
             continue;
         }

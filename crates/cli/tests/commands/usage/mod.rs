@@ -1,4 +1,4 @@
-//! What a new user does and gets wrong, through the command line.
+//! Commands and mistakes of a new user, through the command line.
 
 mod answers;
 mod code;
@@ -18,7 +18,7 @@ mod thoughts;
 use crate::support::{fgrpo, file, model, run};
 use std::path::{Path, PathBuf};
 
-/// A small RL configuration of a kind of task on a data file.
+/// A small RL configuration for a kind of task and a data file.
 fn config(folder: &Path, kind: &str, data: &Path, more: &str) -> PathBuf {
     let text = format!(
         "steps = 6\n[task]\nkind = \"{kind}\"\ndata = {data:?}\nheld_out_share = 0\n{more}\n[model]\npath = {:?}\n\

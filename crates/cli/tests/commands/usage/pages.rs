@@ -10,7 +10,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The files of the project below `folder` with one of these endings: those that git knows or would add.
+/// Files of the project below `folder` with one of these extensions that git tracks or would add.
 fn files(folder: &Path, endings: &[&str]) -> Vec<PathBuf> {
     let mut git = std::process::Command::new("git");
     let output = git.args(["ls-files", "-co", "--exclude-standard"]).current_dir(folder).output().unwrap();
@@ -37,7 +37,7 @@ fn prose(page: &str) -> String {
     })
 }
 
-/// The anchors of a page: those that GitHub and mdBook make from its headings.
+/// The anchors of a page that GitHub and mdBook make from its headings.
 fn anchors(page: &str) -> BTreeSet<String> {
     let mut inside = false;
     let headings = page.lines().filter(|line| {
@@ -78,7 +78,7 @@ fn no_page_has_a_dead_link() {
             seen += 1;
             let (path, anchor) = link.split_once('#').unwrap_or((&link, ""));
             let target = if path.is_empty() { page.clone() } else { folder.join(path) };
-            // The site has no files but those of docs/.
+            // The site only has the files of docs/.
             let outside = folder == root().join("docs") && path.starts_with("../");
             let missing = outside || !target.exists();
             if missing || !anchor.is_empty() && !anchors(&text(&target)).contains(anchor) {
@@ -121,7 +121,7 @@ fn the_summary_lists_every_page() {
     assert_eq!(listed, pages);
 }
 
-/// The commands of a page that begin a line of its shell blocks, each in one line.
+/// The commands at the beginning of a line in a page's shell blocks, each joined into one line.
 fn commands(page: &str) -> Vec<String> {
     let text = page.replace("\\\n", " ");
     let blocks = text.split("```sh\n").skip(1).map(|block| block.split("```").next().unwrap().to_owned());
@@ -129,7 +129,7 @@ fn commands(page: &str) -> Vec<String> {
     let lines = blocks.iter().flat_map(|block| block.lines()).map(|line| line.trim());
     let lines = lines.map(|line| line.replace("cargo run --release -- ", "fgrpo "));
     let lines = lines.filter(|line| line.starts_with("fgrpo "));
-    // Neither what explains it, nor where its output goes; a server runs in the background.
+    // Removes the comment after a command and the redirection of its output. A server runs in the background.
     let command = |line: String| {
         let line = line.split(" #").next().unwrap().split(" > ").next().unwrap();
         line.trim_end_matches('&').to_owned()
@@ -137,7 +137,7 @@ fn commands(page: &str) -> Vec<String> {
     lines.map(command).collect()
 }
 
-/// What a command says in a folder without its input.
+/// Messages of a command in a folder without its input.
 const LACKS: [&str; 14] = [
     "o such file",
     "no folder",
@@ -155,7 +155,7 @@ const LACKS: [&str; 14] = [
     "found \"URL\"",
 ];
 
-/// Runs whatever the pages show: what lasts as a dry run, and what needs the files of a user up to where they are missing.
+/// Runs all commands of the pages: long ones as a dry run, and those that need a user's files up to the missing file.
 #[test]
 fn every_command_of_the_pages_runs_or_lacks_its_input() {
     let folder = tempfile::tempdir().unwrap();
@@ -166,7 +166,7 @@ fn every_command_of_the_pages_runs_or_lacks_its_input() {
     let path = format!("{}:{}", program.display(), std::env::var("PATH").unwrap());
     let (mut seen, mut wrong) = (BTreeSet::new(), Vec::new());
     let pages = files(&root().join("docs"), &["md"]);
-    // The edits of that page add what its commands use.
+    // The edits of that page add code that its commands use.
     let pages = pages.into_iter().filter(|p| !p.ends_with("extending.md"));
     for page in pages.chain([root().join("README.md")]) {
         write_named_blocks(&text(&page), folder.path());
@@ -233,7 +233,7 @@ fn the_program_takes_every_configuration_of_the_pages() {
         for block in blocks.filter(|b| b.contains("[task]") && b.contains("[model]")) {
             seen += 1;
             let config = file(folder.path(), "page.toml", block);
-            // Neither files nor network: the dry run says what is missing.
+            // Neither files nor network: the dry run reports what is missing.
             let mut command = fgrpo();
             command.current_dir(folder.path()).env("HF_HUB_OFFLINE", "1").env("HF_HOME", folder.path());
             let (_, said, code) = run(command.args(["train", "--dry-run"]).arg(config));
@@ -268,7 +268,7 @@ fn the_lines_that_the_pages_pipe_into_the_program_are_graded() {
     assert!(seen >= 5, "only {seen} lines found");
 }
 
-/// A command with its options as docs/commands.md has it, then those inside it.
+/// Adds a command with its options, as in docs/commands.md, and then its subcommands.
 fn described(command: &clap::Command, name: &str, page: &mut String) {
     let inner: Vec<_> = command.get_subcommands().filter(|c| c.get_name() != "help").collect();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();

@@ -159,7 +159,7 @@ fn what_a_function_does_wrong_costs_its_own_completion_alone() {
         ("do os._exit(0)", "died"),
         ("so 4", "score"),
         ("do time.sleep(60)", "timeout"),
-        // Neither prints nor what a child prints gets between the answers.
+        // Neither printed output nor a child process gets between the answers.
         ("do print('{\"score\": 1}'); os.system('echo x'); os.write(1, b'y\\n')", "score"),
         ("so 4", "score"),
     ];
@@ -261,7 +261,7 @@ fn a_run_is_resumed_with_another_grader_only_on_request() {
     );
     let (_, said, code) = train(3, &["--resume", "--accept-changes"]);
     assert_eq!(code, 0, "{said}");
-    // The new one is the run's now.
+    // The new function is now the run's function.
     assert_eq!(train(3, &["--resume"]).2, 0);
 }
 
@@ -273,7 +273,7 @@ fn a_list_of_rewards_for_one_completion_has_one() {
     let mut command = fgrpo();
     command.args(["verify", "python", "-", "--grader", &grader]);
     let (_, said, code) = run(command.write_stdin("{\"answer\": \"4\", \"response\": \"4\"}\n"));
-    // The first call finds it, before any work.
+    // The first call finds the mistake, before any work.
     assert!(code == 2 && said.contains("returned 2 rewards for one completion"), "{code}: {said}");
 }
 
@@ -295,7 +295,7 @@ fn a_function_of_trl_gets_the_messages_of_any_column() {
         "messages",
     );
     assert!(code == 0 && out.contains("50.0"), "{out}{said}");
-    // Rewards without a right completion are told: all pass@k are 0.
+    // The run reports rewards without a correct completion, because all pass@k are 0.
     let (out, said, code) = grade("def reward(completion):\n    return 0.5\n", "graded");
     assert!(code == 0 && format!("{out}{said}").contains("no sample reaches correct_from"), "{out}{said}");
     let (_, said, code) = grade("def reward(completions):\n    return 1.0\n", "number");
@@ -355,7 +355,7 @@ fn training_and_evaluation_call_the_function_with_the_columns_of_the_row() {
         (page["pass_at_k"]["1"].as_f64().unwrap(), page["mean_reward"].as_f64().unwrap())
     };
     assert_eq!(eval(&[]), (0.5, 0.5), "(7 + n) % 4 / 3 >= 0.5 holds for half of the rows; their mean");
-    // The file is part of what decides a verdict.
+    // The grader's file affects verdicts.
     file(folder.path(), "own.py", "def reward(completion):\n    return 1\n");
     assert_eq!(eval(&[]), (1.0, 1.0));
 }

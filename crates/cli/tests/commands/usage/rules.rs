@@ -3,7 +3,7 @@
 use super::{config, fgrpo, file, run};
 use serde_json::{Value, json};
 
-/// The verdict and the reason of a line, within a second.
+/// Returns the verdict and the reason of a line, which must come within a second.
 fn verdict(kind: &str, line: &Value) -> (String, i32) {
     let start = std::time::Instant::now();
     let (out, _, code) = run(fgrpo().args(["verify", kind, "-"]).write_stdin(line.to_string()));
@@ -76,7 +76,7 @@ fn verdicts(kind: &str, lines: &[Value]) -> Vec<String> {
 
 #[test]
 fn patterns_have_the_meaning_of_python() {
-    // The verdict is that of `re.search` in CPython 3.11; "unscorable" where `re` or this kind refuses the pattern.
+    // The verdict is that of `re.search` in CPython 3.11, or "unscorable" if `re` or this kind refuses the pattern.
     let cases = [
         (r"\<x\>", "<x>", "correct"),
         (r"\<x\>", "x", "wrong"),
@@ -172,7 +172,7 @@ fn formats_are_asserted_in_every_draft_and_numbers_are_exact() {
         (r#"{"type": "integer"}"#, "\"\u{fdd0}number:5\"", false),
         (r#"{"type": "integer"}"#, r#""\uFDD0number:5""#, false),
     ] {
-        // A schema may be a value or a text.
+        // A schema may be a value or a string.
         for schema in [schema.to_owned(), json!(schema).to_string()] {
             lines.push(format!("{{\"schema\": {schema}, \"response\": {}}}", json!(response)));
             wanted.push(right);

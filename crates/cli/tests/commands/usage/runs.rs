@@ -1,4 +1,4 @@
-//! Run folders in the place of their checkpoints and evaluations.
+//! Run folders where a command expects a checkpoint or an evaluation.
 
 use super::{fgrpo, file, run};
 

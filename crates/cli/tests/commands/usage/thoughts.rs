@@ -1,4 +1,4 @@
-//! Thoughts before an answer: every kind grades what follows them.
+//! Thoughts before an answer: every kind grades the text after them.
 
 use super::{config, fgrpo, file, run};
 use serde_json::{Value, json};
@@ -21,7 +21,7 @@ fn reasons(arguments: &[&str], lines: &[Value]) -> Vec<String> {
     verify(arguments, lines).into_iter().map(|(verdict, reason)| format!("{verdict} {reason}")).collect()
 }
 
-/// A kind with its flags, the rest of a line, a right and a wrong answer.
+/// A kind with its flags, the other fields of a line, a right and a wrong answer.
 struct Kind {
     flags: Vec<String>,
     line: Value,
@@ -85,7 +85,7 @@ fn kinds(folder: &Path) -> Vec<Kind> {
 
 #[test]
 fn no_kind_rewards_thoughts_and_every_kind_rewards_the_answer_after_them() {
-    // O and C are the tags, R a right answer, W a wrong one, and F words around them.
+    // O and C are the tags, R is a right answer, W a wrong one, and F are words around them.
     const FORMS: [(&str, &str); 16] = [
         ("FOFWFC\nR", "correct"),
         ("FOFRFCFW", "not correct"),
@@ -120,11 +120,11 @@ fn no_kind_rewards_thoughts_and_every_kind_rewards_the_answer_after_them() {
             let made = words.iter().flat_map(|words| FORMS.map(|form| (form, *words)));
             let (forms, lines): (Vec<_>, Vec<_>) = made
                 .map(|((form, wanted), words)| {
-                    // The words before a tag are thoughts only there; IFEval's answer is all that follows.
+                    // Words before a tag are thoughts only there. IFEval's answer is everything that follows.
                     let parts = form.chars().map(|c| match c {
                         'O' => open,
                         'C' => close,
-                        // A closing tag that lacks its end.
+                        // A closing tag whose end is missing.
                         'c' => &close[..close.len() - close.chars().next_back().unwrap().len_utf8()],
                         'R' => kind.right,
                         'W' => kind.wrong,
@@ -254,7 +254,7 @@ fn an_evaluation_and_its_votes_read_the_answers_alone_and_configurations_say_oth
     assert_eq!(evaluated(&["--task", "math", "--reasoning", "strip"]), stripped);
     let kept = ["true exact \"13\"", "true exact \"13\""];
     assert_eq!(evaluated(&["--task", "math"]), kept);
-    // Strictly, a text with two different boxes has no answer.
+    // In strict mode, a response with two different boxes has no answer.
     let strictly = ["false exact \"13\"", "true exact \"13\""];
     assert_eq!(evaluated(&[&config, "--set", "task.reasoning=keep"]), strictly);
     assert_eq!(evaluated(&[&config, "--set", "task.verifier.mode=parity"]), kept);

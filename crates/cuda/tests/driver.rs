@@ -1,4 +1,4 @@
-//! What is asked of NVIDIA's libraries and what is made of their answers, on the fake driver.
+//! Requests to NVIDIA's libraries and the handling of their answers, on the fake driver.
 
 use fgrpo_cuda::{Driver, Error, Gpu, Matrix, Memory, Numbers, Product, Shape, fake, products_library};
 use std::path::Path;
@@ -12,7 +12,7 @@ fn open() -> Result<Arc<dyn Driver>, Error> {
     Gpu::open(0, None).map(|gpu| Arc::new(gpu) as Arc<dyn Driver>)
 }
 
-/// Plans of products that are kept.
+/// Maximum number of stored product plans.
 const PLANS: usize = 1024;
 
 /// 2 x 2 matrices: [[1, 2], [3, 4]] times itself.
@@ -79,7 +79,7 @@ fn cublaslt_is_found_on_the_loaders_path_by_its_variable_and_in_a_python_or_prod
             Ok(part) => {
                 let why = products_library().unwrap_err().to_string();
                 assert!(why.contains(&part), "{why}");
-                // A library that is named must be there.
+                // A library that is named must exist.
                 match open() {
                     Ok(driver) => assert_eq!(product(&driver).unwrap(), [7.0, 10.0, 15.0, 22.0]),
                     Err(why) => assert!(why.to_string().contains("/no/such/file.so"), "{why}"),
@@ -142,19 +142,19 @@ fn an_error_in_any_call_names_what_was_done_and_leaves_nothing_behind() {
             };
             fake::plant(Some((&call, number, code)));
             let done = work();
-            // What frees has nothing to say, and has not freed.
+            // A function that frees can't report an error, and hasn't freed.
             if ["Destroy", "Free", "Release", "Unload"].iter().any(|part| call.contains(part)) {
                 assert!(done.is_ok(), "{call} {number}: {done:?}");
                 left = fake::report().live.values().sum();
                 continue;
             }
-            // Waiting while it is closed.
+            // Waiting while the device is closed.
             if call == "cuStreamSynchronize" && done.is_ok() {
                 continue;
             }
             let why = done.expect_err(&call).to_string();
             assert!(why.starts_with("CUDA: ") && why.len() > 20, "{call} {number}: {why}");
-            // What one that frees has left is not counted again.
+            // Memory that one object failed to free isn't counted again.
             let live = fake::report().live;
             assert!(live.values().sum::<u64>() <= left, "{call} {number}: {live:?}");
         }
@@ -198,7 +198,7 @@ fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_use
     let driver = open().unwrap();
     let [a, b, c] = [PLANS + 1, 1, PLANS + 1].map(|len| Memory::from(&driver, &vec![1.0f32; len]).unwrap());
     let chosen = || fake::report().calls.get("cublasLtMatmulAlgoGetHeuristic").copied().unwrap_or(0);
-    // Products of so many rows, and how many algorithms they chose.
+    // Products with this many rows, and the number of algorithms that they chose.
     let multiply = |rows: &mut dyn Iterator<Item = usize>| {
         let before = chosen();
         for m in rows {
@@ -227,7 +227,7 @@ fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_use
     assert_eq!(multiply(&mut [PLANS + 1].into_iter()), 1);
     let live = fake::report().live;
     assert_eq!((live["description"], live["layout"]), (PLANS as u64, 3 * PLANS as u64), "{live:?}");
-    // The one of a single row was the oldest.
+    // The plan for a single row was the oldest.
     assert_eq!(multiply(&mut (2..=PLANS + 1)), 0);
     assert_eq!(multiply(&mut [1].into_iter()), 1);
     drop((a, b, c, driver));
@@ -247,7 +247,7 @@ fn an_exact_product_has_one_algorithm_and_a_row_the_same_bits_among_any_number_o
     let driver = open().unwrap();
     let (a, b) =
         (Memory::from(&driver, &numbers(300 * k)).unwrap(), Memory::from(&driver, &numbers(n * k)).unwrap());
-    // A number more than the product has, so that it can begin at one that isn't aligned.
+    // One value more than the product needs, so that it can begin at an unaligned one.
     let c = Memory::from(&driver, &vec![0.0f32; 300 * n + 1]).unwrap();
     let multiply = |m: usize, exact: bool, first: usize| {
         let (a, b) = (Matrix::rows(a.address(), k), Matrix::rows(b.address(), k).transposed());

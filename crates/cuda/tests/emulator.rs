@@ -1,4 +1,4 @@
-//! The emulator finds mistakes that don't show on a GPU.
+//! The emulator finds mistakes that may not show on a GPU.
 
 use fgrpo_cuda::emulated::Emulated;
 use fgrpo_cuda::{Argument, Driver, Error, Graph, Launch, Memory, Message, Node, Pinned, Queue, Shape};
@@ -43,7 +43,7 @@ fn a_copy_that_nobody_waited_for_is_poison() {
 
 #[test]
 fn a_queue_that_does_not_wait_for_another_is_found() {
-    // Up, a kernel, down: without one of the waits some turn has another result.
+    // Copy to the device, run a kernel, copy back: if one of the waits is missing, some order has another result.
     for missing in [None, Some(Queue::Compute), Some(Queue::Download)] {
         let driver = device(0);
         let (from, to) =
@@ -82,7 +82,7 @@ fn a_message_waits_for_the_work_before_it_and_not_for_the_work_after_it() {
     for turn in 0..12 {
         let number = |step: usize| (2 * turn + step) as f32;
         for (step, back) in back.iter_mut().enumerate() {
-            // The second one must not overwrite the first before it has left.
+            // The second copy must not overwrite the first before it has left.
             there.send(&[number(step); 32], from.address()).unwrap();
             let arguments = [(&from).into(), (&row).into(), (&to).into(), 32u32.into()];
             driver.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
@@ -134,7 +134,7 @@ fn divergence_and_overruns_are_failures_that_name_the_kernel() {
         let error =
             run(&driver, kernel, 64, 1024, &vec![(&memory).into(); arguments]).unwrap_err().to_string();
         assert!(error.contains(kernel) && error.contains(wanted), "{error}");
-        // As on a GPU, the failure stays.
+        // As on a GPU, the failure is permanent.
         assert!(memory.read().is_err());
     }
 }
@@ -178,7 +178,7 @@ fn a_graph_runs_when_it_is_replayed_on_what_memory_holds_then() {
         wanted[32..34].fill(0.0);
         assert_eq!(y.read().unwrap(), wanted);
     }
-    // What a stream of launches does, a graph does as well.
+    // A graph has the same effect as a stream of launches.
     y.write(0, &[0.0; 64]).unwrap();
     nodes.iter().for_each(|node| node.submit(&*driver).unwrap());
     assert_eq!(y.read().unwrap()[..32], [3.0; 32]);

@@ -1,4 +1,4 @@
-//! The PTX in the binary belongs to the kernel sources.
+//! The PTX in the binary was made from the current kernel sources.
 
 use sha2::{Digest, Sha256};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! The module in `docs/explore.html` gives what the native functions give.
+//! The module in `docs/explore.html` gives the same values as the native functions.
 
 use fgrpo_explore as native;
 use std::io::ErrorKind;
@@ -6,7 +6,7 @@ use std::process::Command;
 
 const PAGE: &str = include_str!("../../../docs/explore.html");
 
-/// Prints one number a line, in the order of [`wanted`].
+/// Prints one number per line, in the order of [`wanted`].
 const SCRIPT: &str = r#"
 const module = Buffer.from(require("fs").readFileSync(process.argv[1], "utf8").match(/MODULE = "([^"]+)"/)[1], "base64");
 WebAssembly.instantiate(module, {}).then(({ instance: { exports: c } }) => {
@@ -38,7 +38,7 @@ fn wanted() -> Vec<f64> {
     all
 }
 
-/// Prints each number of the page's measured runs beside the mean of the published lines.
+/// Prints each value of the page's measured runs, and the mean of the published lines.
 const MEASURED: &str = r#"
 const read = path => require("fs").readFileSync(path, "utf8");
 const measured = JSON.parse(read(process.argv[1]).match(/MEASURED = (.+);/)[1]);

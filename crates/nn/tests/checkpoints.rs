@@ -1,4 +1,4 @@
-//! Checkpoint folders: written folders read back, and every kind of damage is reported.
+//! Checkpoint folders: written folders are read back, and every kind of damage is reported.
 
 mod golden;
 
@@ -52,7 +52,7 @@ fn config(architecture: Architecture, tied: bool) -> Config {
 
 type Tensor = (String, Vec<usize>, Vec<f32>);
 
-/// Values that f32, bf16 and f16 all hold exactly, different everywhere.
+/// Values that f32, bf16 and f16 all represent exactly, and that are all different.
 fn tensors(config: &Config) -> Vec<Tensor> {
     let mut n = 0u32;
     let mut fill = |shape: &[usize]| -> Vec<f32> {
@@ -74,7 +74,7 @@ fn message(dir: &Path) -> String {
     Checkpoint::open(dir).unwrap_err().to_string()
 }
 
-/// A folder as that of a whole model: the text part's settings and tensors are inside, and beside them are a vision tower's and those of a head for several tokens.
+/// A folder of a whole multimodal model: it contains the text part's settings and tensors, and those of a vision tower and of a head for several tokens.
 #[test]
 fn the_text_part_of_a_whole_model_is_read_and_the_rest_left_out() {
     let qwen = ["model.language_model.", "model.visual.patch_embed.proj.weight", "mtp.fc.weight"];
@@ -129,7 +129,7 @@ fn read_of_a_whole_model(
     for name in plain.names() {
         assert_eq!(opened.tensor(&name).unwrap(), plain.tensor(&name).unwrap(), "{name}");
     }
-    // Any other is a part that nobody accounts for.
+    // Any other tensor is an unexpected part.
     all.push((format!("{inner}layers.0.mlp.experts.weight"), vec![1], vec![1.0]));
     save(&all);
     assert_names(&message(whole.path()), &["mlp.experts.weight", "does not account for"]);
@@ -302,7 +302,7 @@ fn missing_foreign_and_misshapen_tensors_are_named() {
     );
 }
 
-/// A single-file checkpoint of the configuration's tensors and some more.
+/// A single-file checkpoint with the configuration's tensors and some additional ones.
 fn with_tensors(dir: &Path, config: &Config, extra: &[(&str, Vec<usize>, Vec<f32>)]) {
     let mut all = tensors(config);
     all.extend(extra.iter().map(|(n, s, v)| (n.to_string(), s.clone(), v.clone())));
@@ -437,7 +437,7 @@ proptest! {
         write(dir.path(), &config, &tensors(&config), Dtype::F32, u64::MAX).unwrap();
         let path = dir.path().join(["config.json", "model.safetensors"][which]);
         let mut bytes = fs::read(&path).unwrap();
-        // Damage falls into the header and its length, where it matters.
+        // Damage to the header and its length, where it matters.
         let reach = bytes.len().min(2500) as f64;
         for (at, byte) in places {
             bytes[(at * reach) as usize] = byte;
@@ -479,13 +479,13 @@ fn reading_a_file_tensor_by_tensor_holds_one_tensor() {
         file.read_into(name, &mut values).unwrap();
         assert_eq!((values[0], values[(2 << 20) - 1]), (i as f32, 1.0));
     }
-    // Of 128 MB that were read; other tests run beside this one.
+    // Of 128 MB that were read. Other tests run at the same time.
     assert!(held() < before + (64 << 20), "{} MB more", (held() - before) >> 20);
     file.read_into("t3", &mut values).unwrap();
     assert_eq!(values[0], 3.0);
 }
 
-/// Changes a tensor's bytes and shape; returns whether it stays.
+/// Changes a tensor's bytes and shape. Returns whether the tensor stays.
 type Change = dyn Fn(&mut Vec<u8>, &mut Vec<usize>) -> bool;
 
 #[test]
@@ -493,7 +493,7 @@ fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
     let golden = golden::folder().join("qlora_qwen2_base");
     let matrix = "model.layers.1.mlp.up_proj.weight";
     let state = format!("{matrix}.quant_state.bitsandbytes__nf4");
-    // The file again with one tensor changed or left out.
+    // The same file with one tensor changed or left out.
     let with = |name: &str, change: &Change| {
         let dir = tempfile::tempdir().unwrap();
         std::fs::copy(golden.join("config.json"), dir.path().join("config.json")).unwrap();
@@ -558,7 +558,7 @@ fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
             assert!(message.contains(part), "{message:?} lacks {part:?}");
         }
     }
-    // Without its state, the codes are a tensor of a type and shape that don't fit.
+    // Without their state, the codes are a tensor of a wrong type and shape.
     let message = with(&state, &|_, _| false).unwrap_err();
     assert!(message.contains(matrix) && message.contains("shape"), "{message}");
 }

@@ -1,4 +1,4 @@
-//! Checkpoints between this crate and transformers, both ways.
+//! Checkpoints of this crate opened by transformers, and the reverse.
 
 mod golden;
 
@@ -59,8 +59,8 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     }
 }
 
-/// `written_configs.json` holds what this crate writes for each case, opened and found to give PyTorch's logits by the
-/// transformers versions it names. After a change of the writer, open them again (the test below does) and update the record.
+/// `written_configs.json` has the configuration that this crate writes for each case. The versions of transformers that it names opened
+/// it and gave PyTorch's logits. After a change of the writer, open them again (the test below does) and update the record.
 #[test]
 fn written_configs_are_those_that_transformers_4_and_5_opened() {
     let record = std::fs::read(golden::folder().join("written_configs.json")).unwrap();

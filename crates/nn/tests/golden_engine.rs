@@ -1,4 +1,4 @@
-//! The engine against PyTorch: logits, log-probabilities, entropies, gradients and optimizer steps of `golden/make.py`.
+//! The engine compared with PyTorch: logits, log-probabilities, entropies, gradients and optimizer steps of `golden/make.py`.
 
 mod device;
 mod golden;
@@ -12,13 +12,13 @@ use golden::Sequence;
 /// The layout of the sequences in a batch. The result must not depend on it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Packing {
-    /// Each sequence a segment of its own.
+    /// Each sequence is a separate segment.
     Separate,
-    /// Each group a prefix tree.
+    /// Each group is a prefix tree.
     Tree,
 }
 
-/// The batch, and for each completion token, in order of sequences, the prediction that stands for it.
+/// The batch, and for each completion token, in the order of sequences, the index of its prediction.
 fn pack(sequences: &[Sequence], packing: Packing) -> (Batch, Vec<usize>) {
     let mut batch = Batch::default();
     let mut stands_for = Vec::new();
@@ -93,7 +93,7 @@ fn log_probabilities_and_entropies_equal_pytorchs_for_every_architecture() {
     }
 }
 
-/// Adds the gradient of sum(a logp + c / 2 logp^2 + b entropy) over completion tokens; returns that sum.
+/// Adds the gradient of sum(a logp + c / 2 logp^2 + b entropy) over completion tokens. Returns that sum.
 fn accumulate(engine: &mut Engine, expected: &TensorFile, packing: Packing) -> f64 {
     let (batch, of) = pack(&golden::sequences(expected), packing);
     let coefficients = ["a", "b", "c"].map(|name| expected.tensor(name).unwrap());
@@ -135,7 +135,7 @@ fn gradients_equal_pytorchs_tensor_by_tensor_packed_either_way() {
             for (name, shape, found) in engine.gradients() {
                 let wanted = expected.tensor(&format!("grad.{name}")).unwrap();
                 assert_eq!(shape.iter().product::<usize>(), wanted.len(), "{name}");
-                // Relative to the tensor's own size: a gradient a hundred times too small must not pass.
+                // Relative to the size of the tensor, because a gradient that is a hundred times too small must not pass.
                 let size = wanted.iter().map(|x| x.abs()).fold(0.0, f32::max);
                 let worst = found.iter().zip(&wanted).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
                 assert!(
@@ -178,8 +178,8 @@ fn four_clipped_adamw_steps_follow_pytorchs_losses_norms_and_weights() {
         }
         for (name, _, found) in engine.tensors() {
             let wanted = expected.tensor(&format!("final.{name}")).unwrap();
-            // AdamW divides an element's gradient by its own size: one that is nearly 0 moves by the share that is rounding, and a GPU's kernels round
-            // in another order than both PyTorch and the processor's.
+            // AdamW divides an element's gradient by its size, so an element that is nearly 0 moves by the fraction that is rounding, and a GPU's kernels round
+            // in another order than PyTorch and the CPU.
             let off = if device::on_cpu() { 1e-4 } else { 5e-4 };
             assert_near(&format!("{case} {name}"), &found, &wanted, off);
         }

@@ -1,4 +1,4 @@
-//! GGUF files: against transformers, which reads the same files; there and back; and files that are broken.
+//! GGUF files: compared with transformers, which reads the same files; written and read again; and broken files.
 
 mod golden;
 
@@ -12,7 +12,7 @@ fn file(name: &str) -> PathBuf {
     golden::folder().join("gguf").join(format!("{name}.gguf"))
 }
 
-/// The logits of a file's model behind each of these tokens.
+/// The logits of a file's model after each of these tokens.
 fn logits(path: &Path, tokens: &[u32]) -> Vec<f32> {
     let mut engine = Engine::open(&Checkpoint::open(path).unwrap(), &Device::cpu(1)).unwrap();
     let mut batch = Batch::default();
@@ -41,7 +41,7 @@ fn logits_equal_transformers_reading_the_same_file() {
     }
 }
 
-/// Cases whose architecture, or scaling, was not compared with llama.cpp.
+/// Cases whose architecture, or scaling, wasn't compared with llama.cpp.
 const NOT_COMPARED: [&str; 8] = [
     "mistral_window",
     "qwen3_yarn",
@@ -76,7 +76,7 @@ fn what_was_not_compared_with_llama_cpp_is_refused_by_name_and_leaves_no_file() 
     assert!(message.contains("general.architecture: expected llama, qwen2, qwen3, found olmo2"), "{message}");
 }
 
-/// Writes a checkpoint as a GGUF file and opens that.
+/// Writes a checkpoint as a GGUF file and opens the file.
 fn written(from: &Checkpoint, to: &Path, kind: GgufType) -> Checkpoint {
     let config = from.config();
     let tensors = config.tensors().into_iter().map(|(n, s)| (n.clone(), s, from.tensor(&n).unwrap()));
@@ -93,7 +93,7 @@ fn a_checkpoint_written_as_gguf_opens_with_its_settings_and_tensors() {
         let from = golden::checkpoint(case);
         let to = written(&from, &dir.path().join(format!("{case}.gguf")), GgufType::F32);
         let (mut found, mut wanted) = (to.config().clone(), from.config().clone());
-        // What stands for these lies in the tokenizer's metadata, which this test doesn't write.
+        // Their counterparts are in the tokenizer's metadata, which this test doesn't write.
         for config in [&mut found, &mut wanted] {
             (config.bos_token_id, config.pad_token_id) = (None, None);
             config.eos_token_id.truncate(1);
@@ -111,7 +111,7 @@ fn a_checkpoint_written_as_gguf_opens_with_its_settings_and_tensors() {
 fn number_types_of_a_written_file_round_as_their_names_say() {
     let dir = tempfile::tempdir().unwrap();
     let from = Checkpoint::open(file("qwen3")).unwrap();
-    // Half a unit in the last place; of 8 bits, half a step, and the rounding of the scale on top.
+    // Half a unit in the last place; in 8 bits, half a step and the rounding of the scale.
     let types =
         [(GgufType::F16, 1.0 / 2048.0), (GgufType::BF16, 1.0 / 256.0), (GgufType::Q8_0, 0.57 / 127.0)];
     for (kind, off) in types {
@@ -126,7 +126,7 @@ fn number_types_of_a_written_file_round_as_their_names_say() {
     }
 }
 
-/// A model of four heads, written with these keys too and without the keys named in `absent`, as opened or refused.
+/// A model of four heads, written with these additional keys and without the keys in `absent`: opened, or the refusal.
 fn opened(more: &[(&str, Item)], absent: &[&str]) -> Result<Config, String> {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
@@ -210,13 +210,13 @@ fn counts_may_be_lists_or_missing_if_one_value_serves_every_layer() {
     let message = list("attention.head_count_kv", [key_value, heads]).unwrap_err();
     assert!(message.contains("attention.head_count_kv: "), "{message}");
     let message = opened(&[], &["attention.head_count_kv"]).unwrap_err();
-    // As many key heads as query heads, which the tensors don't have.
+    // As many key heads as query heads, which doesn't fit the tensors.
     assert!(message.contains("k_proj"), "{message}");
     let message = opened(&[], &["attention.layer_norm_rms_epsilon"]).unwrap_err();
     assert!(message.contains("attention.layer_norm_rms_epsilon: "), "{message}");
 }
 
-/// What opening these bytes is refused with.
+/// The error of opening these bytes.
 fn refusal(bytes: &[u8]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("model.gguf");
@@ -226,7 +226,7 @@ fn refusal(bytes: &[u8]) -> String {
     message
 }
 
-/// `bytes` with those behind the first `name` replaced.
+/// `bytes` with the part after the first `name` replaced.
 fn with(bytes: &[u8], name: &str, behind: usize, new: &[u8]) -> Vec<u8> {
     let at = bytes.windows(name.len()).position(|w| w == name.as_bytes()).unwrap() + name.len() + behind;
     let mut bytes = bytes.to_vec();

@@ -1,4 +1,4 @@
-//! LoRA against PEFT and PyTorch: logits, merged logits, gradients and optimizer steps of `golden/make_lora.py` and `golden/make_qlora.py`.
+//! LoRA compared with PEFT and PyTorch: logits, merged logits, gradients and optimizer steps of `golden/make_lora.py` and `golden/make_qlora.py`.
 
 mod device;
 mod golden;
@@ -8,7 +8,7 @@ use device::device;
 use fgrpo_nn::weights::{Dtype, TensorFile};
 use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
-/// Merged into the weights, and beside a base of bitsandbytes in 4 bits.
+/// Merged into the weights, and on a base of bitsandbytes in 4 bits.
 const CASES: [&str; 4] = ["lora_qwen2", "lora_qwen3_rs", "qlora_qwen2", "qlora_qwen3_plain"];
 
 fn adapted(case: &str) -> (Engine, TensorFile) {
@@ -30,7 +30,7 @@ fn batch(expected: &TensorFile) -> (Batch, Vec<usize>) {
     (batch, of)
 }
 
-/// Adds the gradient of make.py's scalar function, and returns its value.
+/// Adds the gradient of make.py's scalar function. Returns its value.
 fn accumulate(engine: &mut Engine, expected: &TensorFile) -> f64 {
     let (batch, of) = batch(expected);
     let [a, b, c] = ["a", "b", "c"].map(|name| expected.tensor(name).unwrap());
@@ -76,7 +76,7 @@ fn logits_equal_pefts_adapted_and_its_merged_model() {
     }
 }
 
-/// Whole modules, and factors of embedding and head, of models that tie these and models that don't.
+/// Whole modules, and factors of embedding and head, for models that tie these and models that don't.
 const OUTSIDE: [&str; 8] = [
     "lora_saved",
     "lora_saved_head_of_tied",
@@ -120,7 +120,7 @@ fn a_module_that_is_not_there_is_refused_by_name() {
         let base = golden::checkpoint("qwen3_ratio_4");
         Engine::open_adapted(base, None, dir.path(), &device(1)).unwrap_err().to_string()
     };
-    // No such module in the model; in the file but not in the settings; in the settings but not in the file.
+    // A module that the model doesn't have; one in the file but not in the settings; one in the settings but not in the file.
     for (saved, part) in [
         (vec!["lm_head", "classifier"], "classifier"),
         (vec!["embed_tokens", "lm_head"], "norm"),
@@ -192,7 +192,7 @@ fn a_checkpoint_with_a_matrix_that_is_not_quantized_has_no_format_and_keeps_its_
     std::fs::copy(golden.join("config.json"), dir.path().join("config.json")).unwrap();
     let bytes = std::fs::read(golden.join("model.safetensors")).unwrap();
     let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
-    // Numbers that NF4 doesn't have.
+    // Values that NF4 can't represent.
     let numbers: Vec<f32> = (0..64 * 128).map(|i| (i as f32 * 0.37).sin()).collect();
     let plain: Vec<u8> = numbers.iter().flat_map(|x| x.to_le_bytes()).collect();
     let plain = safetensors::tensor::TensorView::new(safetensors::Dtype::F32, vec![64, 128], &plain).unwrap();
@@ -204,7 +204,7 @@ fn a_checkpoint_with_a_matrix_that_is_not_quantized_has_no_format_and_keeps_its_
     let engine = Engine::open(&checkpoint, &device(1)).unwrap();
     let values = |engine: &Engine| engine.tensors().find(|tensor| tensor.0 == name).unwrap().2.into_owned();
     assert!(values(&engine) == numbers);
-    // Asked for, all are in the format.
+    // On request, all matrices are in the format.
     let engine = Engine::open_with_base(&checkpoint, Some(BaseFormat::Nf4), &device(1)).unwrap();
     assert!(values(&engine) != numbers);
     let other = Engine::open_with_base(&checkpoint, Some(BaseFormat::Bf16), &device(1));
@@ -237,7 +237,7 @@ fn a_base_in_4_bits_is_written_as_transformers_and_bitsandbytes_write_it() {
             }
         }
         for (field, wanted) in theirs.1.as_object().unwrap() {
-            // Ours names the head, which transformers leaves as it is by itself.
+            // Ours names the head, which transformers by default doesn't quantize.
             let same = own.1[field] == *wanted || field == "llm_int8_skip_modules";
             assert!(same, "{case}: {field} is {}, not {wanted}", own.1[field]);
         }

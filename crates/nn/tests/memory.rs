@@ -1,4 +1,4 @@
-//! Computed needs against the memory allocated, measured by a counting allocator.
+//! Computed memory needs compared with the allocated memory, which a counting allocator measures.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;
@@ -35,7 +35,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        // In place, as the system does with large blocks: never both at once.
+        // In place, as the system resizes large blocks, so both blocks never exist together.
         HELD.fetch_sub(layout.size(), Relaxed);
         Counting::more(size);
         // SAFETY: the caller's promises.
@@ -122,7 +122,7 @@ fn run(config: &Config, w: &Workload) -> usize {
         engine.adapt(lora, &mut || 0.5).unwrap();
     }
     let mut batch = Batch::default();
-    // Two teams of threads at most share a batch; ten families are more than a chunk holds.
+    // At most two teams of threads share a batch; ten families are more than a chunk holds.
     for _ in 0..10 * w.threads.min(2) {
         let tokens: Vec<u32> = (0..w.family_tokens as u32).map(|t| t % config.vocab_size as u32).collect();
         batch.push_segment(&tokens, None);
@@ -145,7 +145,7 @@ fn run(config: &Config, w: &Workload) -> usize {
     MOST.load(Relaxed) - before
 }
 
-/// One test: the counters are the process's.
+/// A single test, because the counters belong to the process.
 #[test]
 fn computed_needs_are_what_is_allocated_within_15_percent() {
     for (name, config, w) in [

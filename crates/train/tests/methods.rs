@@ -1,4 +1,4 @@
-//! Estimators and losses, by their names in a configuration, against their published code.
+//! Estimators and losses, by their names in a configuration, compared with their published code.
 //!
 //! The golden file comes from `crates/core/tests/golden/make_methods.py`, which runs that code and leaves derivatives to
 //! autograd.
@@ -29,7 +29,7 @@ struct Estimator {
     mean_logp: Option<Vec<Vec<f64>>>,
 }
 
-/// One of several rewards: of each completion of each group.
+/// One of several rewards, for each completion of each group.
 #[derive(Deserialize)]
 struct WeightedPart {
     rewards: Vec<Vec<f64>>,

@@ -1,4 +1,4 @@
-//! The example of a loop of one's own, on a small model: it runs, learns, and saves a policy that opens again.
+//! The example of a custom loop, on a small model: it runs, learns, and saves a policy that can be opened again.
 
 use fgrpo_nn::Device;
 use fgrpo_train::config::Config;

@@ -1,12 +1,12 @@
-//! Multiple choice with content: honest statements of the right option are correct, and no statement of another one, of
-//! several or of none is. `cargo test -p fgrpo-verify --test choice_statements -- --nocapture` prints the counts.
+//! Multiple choice with content: honest statements of the right option are correct, and no statement of another option, of
+//! several options or of none is. `cargo test -p fgrpo-verify --test choice_statements -- --nocapture` prints the counts.
 
 use std::collections::BTreeMap;
 
 use fgrpo_verify::choice::{Error, Match, Verifier, letter, show};
 use fgrpo_verify::verdict::Verdict;
 
-/// Options of different kinds: words, articles, numbers that begin others, formulas, sentences.
+/// Options of different kinds: words, articles, numbers that begin other numbers, formulas, sentences.
 const QUESTIONS: [&[&str]; 14] = [
     &["13", "-13", "1.3", "-1/3"],
     &["True", "False"],
@@ -24,7 +24,7 @@ const QUESTIONS: [&[&str]; 14] = [
     &["a cell wall", "a cell", "an atom", "Vitamin C", "B-complex vitamins", "I think", "None of the above"],
 ];
 
-/// `L` is the letter and `T` the words of the option stated, `l` and `t` those of another.
+/// `L` is the letter and `T` the words of the stated option, `l` and `t` those of another option.
 const HONEST: &[(&str, &str)] = &[
     ("box", r"\boxed{L}"),
     ("box", r"\boxed{(L)}"),
@@ -271,7 +271,7 @@ const DISHONEST: &[(&str, &str)] = &[
 fn fill(form: &str, (right, other): (usize, usize), options: &[&str]) -> String {
     let mut out = String::new();
     let mut word = String::new();
-    // A placeholder is a letter that stands by itself, or two together.
+    // A placeholder is a single letter, or a letter that is written twice.
     let flush = |word: &mut String, out: &mut String| {
         let placeholder = !word.is_empty() && word.chars().all(|c| "LlTt".contains(c)) && word.len() <= 2;
         for c in word.drain(..) {
@@ -296,7 +296,7 @@ fn fill(form: &str, (right, other): (usize, usize), options: &[&str]) -> String 
     out
 }
 
-/// Counts the responses of each class and those that are correct, and returns those with the wrong verdict.
+/// Counts the responses of each class and the correct ones. Returns the responses with a wrong verdict.
 fn graded(forms: &[(&'static str, &str)], honest: bool) -> Vec<String> {
     let mut counts: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
     let mut mistaken = Vec::new();
@@ -386,7 +386,7 @@ fn letter_or_content_also_reads_words() {
         ("B", "**The answer is: (B).**", Correct),
         ("B", "Final Answer: Paris", Correct),
         ("B", "I would say B", Unparsed),
-        // All letters at once are no choice.
+        // All letters together aren't a choice.
         ("A", r"\boxed{A, B, C, D}", Wrong),
         ("A", r"\boxed{A,B}", Wrong),
         ("A", r"\boxed{A) or B)}", Wrong),
@@ -415,7 +415,7 @@ fn the_order_depends_on_the_question_alone_and_is_a_permutation() {
         let gold = show(&format!("question {i}"), &options).unwrap().gold;
         places[(gold as u8 - b'A') as usize] += 1;
     }
-    // Each place is right 1,000 times in 4,000 but for chance (standard deviation 27).
+    // Each position is right about 1,000 times in 4,000 (standard deviation 27).
     assert!(places.iter().all(|n| (890..=1110).contains(n)), "{places:?}");
 }
 

@@ -1,12 +1,12 @@
-//! Agreement with the reference checkers (lm-eval over NLTK and langdetect) on GPT-4's responses
-//! and on this project's own cases.
+//! Agreement with the reference checkers (lm-eval with NLTK and langdetect) on GPT-4's responses
+//! and on this project's cases.
 
 use fgrpo_verify::ifeval::Verifier;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Labels compared and labels equal, by instruction.
+/// Number of labels compared and of equal labels, by instruction.
 fn compare(file: &Path) -> BTreeMap<String, (usize, usize)> {
     let text = std::fs::read_to_string(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     let mut counts: BTreeMap<String, (usize, usize)> = BTreeMap::new();
@@ -76,7 +76,7 @@ fn labels_of_responses_to_ifbenchs_constraints_agree_with_its_checkers() {
     assert_eq!(counts.len(), 57, "every constraint but that of the first verb has cases");
 }
 
-/// The same of a file of responses to IFBench's own prompts, which the script labels too, if `FGRPO_IFBENCH` names one.
+/// The same for a file of responses to IFBench's own prompts, which the script labels too, if `FGRPO_IFBENCH` names one.
 #[test]
 fn labels_of_responses_to_ifbenchs_prompts_agree_with_its_checkers() {
     if let Ok(file) = std::env::var("FGRPO_IFBENCH") {
@@ -84,7 +84,7 @@ fn labels_of_responses_to_ifbenchs_prompts_agree_with_its_checkers() {
     }
 }
 
-/// What has no labels: a verb at the beginning, by a list and its regular endings.
+/// A constraint without labels: a verb at the beginning, found by a list and its regular endings.
 #[test]
 fn a_first_word_is_a_verb_by_its_form() {
     for (response, wanted) in [

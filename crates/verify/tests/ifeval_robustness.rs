@@ -1,4 +1,4 @@
-//! IFEval's checkers on any text and any keyword: no panic, bounded work, the same answer twice.
+//! IFEval's checkers on any string and any keyword: no panic, bounded work, and the same verdict twice.
 
 use fgrpo_verify::ifeval::Verifier;
 use fgrpo_verify::verdict::Verdict;
@@ -71,9 +71,9 @@ fn check_all(keyword: &str, response: &str) {
         let checked = verifier.check_both(response);
         assert_eq!(checked, verifier.check_both(response));
         assert_eq!(checked.outcome, verifier.check(response));
-        // No response takes itself out of its group.
+        // No response can exclude itself from its group.
         assert_ne!(checked.outcome.verdict, Verdict::Unscorable);
-        // What is followed strictly is followed loosely.
+        // A response that follows an instruction strictly also follows it loosely.
         assert!(!checked.strict[0] || checked.loose[0]);
     }
 }

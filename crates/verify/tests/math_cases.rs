@@ -73,7 +73,7 @@ fn strict_mode_accepts_what_is_equal() {
     }
 }
 
-/// What the reference (math-verify 0.9.0) says of texts that stand after a lone dollar sign, or after the second " is".
+/// Verdicts of the reference (math-verify 0.9.0) on strings after a single dollar sign, or after the second " is".
 #[test]
 fn an_announced_formula_is_found_whatever_stands_before_it() {
     for (gold, response) in [
@@ -92,7 +92,7 @@ fn an_announced_formula_is_found_whatever_stands_before_it() {
     }
 }
 
-/// As the reference (math-verify 0.9.0) prints values, in every detail.
+/// The strings that the reference (math-verify 0.9.0) prints for values, in every detail.
 #[test]
 fn a_text_equals_the_printed_value() {
     for (gold, text, equal) in [
@@ -155,7 +155,7 @@ fn megabytes_of_one_character_are_read_without_trouble() {
         let [before, piece, after] = [0, 1, 2].map(|at| frame[at].as_str().expect("a text"));
         texts.push(format!("{before}{}{after}", piece.repeat(9_000 / piece.len())));
     }
-    // Boxes in boxes were opened one by one, each by a search of the whole.
+    // Nested boxes were once opened one by one, each by a search of the whole string.
     texts.push(format!("{}1{}", "\\boxed{".repeat(2_000), "}".repeat(2_000)));
     let modes = [Options::default(), strict()];
     let golds = ["\\frac{1}{2}", "x^2+1", "(1,2)\\cup(3,4)", "x<3"];
@@ -177,7 +177,7 @@ fn a_bare_number_longer_than_any_answer_is_wrong() {
     for text in ["7".repeat(20_000), format!("1{}", "+1".repeat(20_000)), format!("0.{}", "3".repeat(20_000))]
     {
         assert_eq!(verifier.check(&text).verdict, Verdict::Wrong, "{}..", &text[..20]);
-        // What stands behind it is the answer all the same.
+        // The text after it is still the answer.
         assert_eq!(verifier.check(&format!("{text} so it is 42")).verdict, Verdict::Correct);
     }
 }
@@ -187,7 +187,7 @@ fn a_memo_changes_no_outcome() {
     for gold in ["\\frac{1}{2}", "0.5", "\\sin 2x", "50\\%", "5", "i"] {
         let verifier = Verifier::new(gold, &Options::default());
         let mut memo = Memo::new();
-        // Twice, and texts that are alike but mean different things.
+        // Twice, and similar strings with different meanings.
         for response in [
             "\\boxed{0.5}",
             "\\boxed{1}",
@@ -307,7 +307,7 @@ fn piece() -> impl Strategy<Value = String> {
         "\0",
         "cm",
         "1,000",
-        // What strict mode looks for, next to characters of several bytes.
+        // The patterns that strict mode searches, next to characters of several bytes.
         "not ",
         " than ",
         "é 😀",
@@ -517,13 +517,13 @@ mod parsed {
         assert_eq!(shown("\\boxed{5}", &unboxed, false), (None, None));
         assert_eq!(shown("5", &[Target::Plain(false)], false), (None, None));
         assert_eq!(shown("the answer is 5", &[Target::Plain(false)], false), some("5", "5"));
-        // The first candidate alone.
+        // Only the first candidate.
         let broken = "\\boxed{\\frac{} and} after $5$";
         assert_eq!(shown(broken, &BOTH, false).0.as_deref(), Some("5"));
         assert_eq!(shown(broken, &BOTH, true).0, None);
         let letters = ["A", "B"].map(str::to_owned);
         let words = |bare| [Target::Words(Words::new(&letters, bare, true).unwrap())];
-        // A word that begins the text goes first, as in math-verify.
+        // A word at the beginning of the string comes first, as in math-verify.
         assert_eq!(shown("A or maybe **B**.", &words(true), false), some("a", "A"));
         assert_eq!(shown("maybe **B**.", &words(true), false), some("b", "B"));
         assert_eq!(shown("The answer is A, not B", &words(true), false), some("a", "A"));

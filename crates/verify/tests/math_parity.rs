@@ -1,7 +1,7 @@
-//! Agreement with the reference on our own cases and on the corpora in `$FGRPO_PARITY_DATA/verifiers`, printed and asserted.
+//! Agreement with the reference on our cases and on the corpora in `$FGRPO_PARITY_DATA/verifiers`, printed and asserted.
 //!
 //! `FGRPO_PARITY_DATA=.. cargo test --release -p fgrpo-verify --test math_parity -- --include-ignored --nocapture`
-//! With `FGRPO_PARITY_LIST=1` the disagreements are printed too.
+//! With `FGRPO_PARITY_LIST=1` it also prints the disagreements.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -53,7 +53,7 @@ fn options(row: &Value) -> Options {
     options
 }
 
-/// Prints and returns the share of rows on which verdict and label agree.
+/// Prints and returns the fraction of rows on which verdict and label agree.
 fn agreement(name: &str, rows: &[Value], judge: impl Fn(&Value) -> (Verdict, bool)) -> f64 {
     let list = std::env::var_os("FGRPO_PARITY_LIST").is_some();
     let mut agreed = 0;
@@ -114,7 +114,7 @@ fn labelled_pairs_agree_to_ninety_eight_percent() {
     assert!(share >= 0.98, "{share}");
 }
 
-/// Answers with the variations of models: boxes, units, words, spacing, equations, lists.
+/// Answers with variations as in models' answers: boxes, units, words, spacing, equations, lists.
 #[test]
 #[ignore = "needs the public corpora: FGRPO_PARITY_DATA names their folder"]
 fn natural_variants_agree_to_ninety_nine_point_three_percent() {
@@ -138,7 +138,7 @@ fn other_suites_agree_with_the_reference() {
     assert!(share >= 0.97, "{share}");
 }
 
-/// `fixtures/math.jsonl`: made by `fixtures/label_math.py`, see there for the versions.
+/// `fixtures/math.jsonl`, made by `fixtures/label_math.py`, which names the versions.
 #[test]
 fn own_pairs_agree_with_the_reference_to_ninety_nine_percent() {
     let rows = rows(PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/math.jsonl"));

@@ -1,4 +1,4 @@
-//! Loopholes that a policy in training could find: answers without content, and answers that try to leave their group.
+//! Loopholes that a policy could find in training: answers without content, and answers that try to exclude themselves from their group.
 //!
 //! Their verdict is wrong or unparsed in both modes, never correct and never unscorable.
 
@@ -84,7 +84,7 @@ fn strictly_an_identity_and_a_list_that_goes_on_are_no_answer() {
     }
 }
 
-/// The reference can't read these, or rounds them; strict mode has the mathematical verdict.
+/// The reference can't read these, or rounds them. Strict mode gives the mathematical verdict.
 #[test]
 fn quirks_of_the_reference_are_in_parity_mode_only() {
     use Mode::{Parity, Strict};
@@ -210,13 +210,13 @@ fn strictly_a_response_has_one_answer() {
         ("13", "\\boxed{13}, and indeed $\\boxed{13}$", true),
         ("\\frac12", "\\boxed{\\frac12}, which is \\boxed{0.5}", true),
         ("13, 20", "\\boxed{20} and \\boxed{13}", true),
-        // The last statement has two.
+        // The last statement has two answers.
         ("13", "\\(\\boxed{20}\\) items and \\(\\boxed{13}\\) items", false),
         ("13", "$$\\boxed{20}$$ and so $$\\boxed{13}$$", false),
         ("13", "\\boxed{20} or \\boxed{13}", false),
         ("13", "\\boxed{13} or 20", false),
         ("13", "either 20 or $\\boxed{13}$", false),
-        // What can't be read is not replaced by what can.
+        // An answer that can't be read isn't replaced by one that can.
         ("13", "\\boxed{13}. So it is \\boxed{\\frac{}}", false),
         ("13", "\\boxed{13}. So it is \\boxed{}", false),
         ("13", "\\boxed{13}. So it is \\boxed{14", false),
@@ -245,7 +245,7 @@ fn strictly_a_problem_restated_is_no_answer() {
         let response = format!("\\boxed{{{answer}}}");
         let outcome = Verifier::new(gold, &options(Mode::Strict)).check(&response);
         assert_eq!((outcome.verdict, &*outcome.reason), (Verdict::Wrong, "restated"), "{gold} | {answer}");
-        // Unless the gold is written so, or the setting allows it.
+        // Unless the gold is written in this way, or the setting allows it.
         assert!(Verifier::new(gold, &loose).check(&response).is_correct(), "{gold} | {answer}");
         let same = Verifier::new(answer, &options(Mode::Strict)).check(&format!("\\boxed{{{answer} }}"));
         assert!(same.is_correct(), "{answer}: {same:?}");
@@ -314,7 +314,7 @@ fn gold() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Terms for identities and unfinished work.
+/// Terms for identities and unevaluated expressions.
 fn term() -> impl Strategy<Value = String> {
     let leaf = prop_oneof![
         prop::sample::select(vec!["x", "y", "t", "a", "b", "\\pi", "e"]).prop_map(str::to_owned),

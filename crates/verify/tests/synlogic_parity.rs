@@ -1,6 +1,6 @@
-//! Agreement with the Python reference, per task: `cargo test --release -p fgrpo-verify --test synlogic_parity -- --include-ignored --nocapture`.
+//! Agreement with the Python reference, by task: `cargo test --release -p fgrpo-verify --test synlogic_parity -- --include-ignored --nocapture`.
 //!
-//! Reads `$FGRPO_PARITY_DATA/verifiers/synlogic.jsonl` and this repository's own fixtures.
+//! Reads `$FGRPO_PARITY_DATA/verifiers/synlogic.jsonl` and this repository's fixtures.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! Attention over a forest: forward, backward, on tensor cores, and while decoding.
+//! Attention over a forest: forward, backward, on tensor cores, and in decoding.
 
 mod decoding_mma;
 mod tensor_cores;
@@ -7,20 +7,20 @@ use super::*;
 
 const CAUSAL: u32 = 1 << 31;
 
-/// A prompt with two continuations, one of them with two of its own, and a second tree. (parent, length)
+/// A prompt with two continuations, one of which has two continuations, and a second tree: (parent, length).
 const FOREST: [(Option<usize>, usize); 6] =
     [(None, 70), (Some(0), 9), (Some(1), 5), (Some(1), 30), (Some(0), 40), (None, 12)];
 
-/// A forest as the kernels see it: some of its rows are queries, all of them are keys.
+/// A forest in the form that the kernels take. Some of its rows are queries, all are keys.
 struct Laid {
     keys: usize,
     /// The row of each query, ascending.
     rows: Vec<u32>,
     /// The position of each row.
     positions: Vec<u32>,
-    /// The latest keys of its path that a query sees.
+    /// Number of the latest keys of its path that a query sees.
     window: u32,
-    /// (first key, last key, first query, last query, causal), by ancestors' order.
+    /// (first key, last key, first query, last query, causal), ordered by ancestor.
     pieces: Vec<[u32; 4]>,
     /// The keys of each query.
     seen: Vec<Vec<usize>>,
@@ -29,7 +29,7 @@ struct Laid {
 /// All keys.
 const NO_WINDOW: u32 = u32::MAX;
 
-/// Segments come depth first; a row is a query if `asks` says so.
+/// Segments are in depth-first order. A row is a query if `asks` returns true.
 fn lay_out(forest: &[(Option<usize>, usize)], window: u32, asks: impl Fn(usize) -> bool) -> Laid {
     let mut first = Vec::new();
     let mut keys = 0;
@@ -96,7 +96,7 @@ fn tiles(laid: &Laid, by_keys: bool) -> (Vec<u32>, Vec<[u32; 4]>) {
     (first, list)
 }
 
-/// Queries that see these keys.
+/// The queries that see these keys.
 fn seeing(keys: usize, seen: Vec<Vec<usize>>) -> Laid {
     let queries = seen.len();
     Laid { seen, ..lay_out(&[(None, keys)], NO_WINDOW, |row| row < queries) }
@@ -113,12 +113,12 @@ impl Sizes {
         1.0 / (self.size as f64).sqrt()
     }
 
-    /// Numbers of q of all queries, and of the keys and values of all rows.
+    /// Number of values in q of all queries, and in the keys and values of all rows.
     fn lengths(&self, laid: &Laid) -> [usize; 2] {
         [laid.rows.len() * self.heads * self.size, laid.keys * 2 * self.key_heads * self.size]
     }
 
-    /// Where q, k and v of a (query, key, head) begin.
+    /// Positions at which q, k and v of a (query, key, head) begin.
     fn places(&self, query: usize, key: usize, head: usize) -> [usize; 3] {
         let key_head = head / (self.heads / self.key_heads);
         let k = (key * 2 * self.key_heads + key_head) * self.size;
@@ -197,7 +197,7 @@ fn attention_with_a_window_is_by_definition(window: u32) {
     let (wanted, wanted_lse) = reference(&laid, &s, &wide(&q), &wide(&kv));
     close(&out, &wanted, 1e-5, "out");
     close(&lse, &wanted_lse, 1e-5, "lse");
-    // Derivatives by central differences, at some places.
+    // Derivatives by central differences, at some positions.
     let up = wide(&dout);
     let loss = |q: &[f64], kv: &[f64]| {
         reference(&laid, &s, q, kv).0.iter().zip(&up).map(|(o, d)| o * d).sum::<f64>()
@@ -217,8 +217,8 @@ fn attention_with_a_window_is_by_definition(window: u32) {
     }
 }
 
-/// The work of a decoding step: items, the ranges of slots that they name, the places of their parts, and the parts of each row, of which the position and
-/// the slot of its newest token.
+/// The work of a decoding step: items, the ranges of slots that they name, the positions of their parts, and for each row its parts, and the position and
+/// slot of its newest token.
 struct Step {
     items: Vec<[u32; 4]>,
     ranges: Vec<[u32; 2]>,
@@ -231,13 +231,13 @@ struct Step {
     slots: Vec<u32>,
 }
 
-/// Slots of the cache, and the ranges of `Step::items`. Of the 290 tokens of row 1, one page lies elsewhere.
+/// Slots of the cache, and the ranges of `Step::items`. One page of row 1's 290 tokens is at another position.
 const SLOTS: usize = 700;
 const RANGES: [[u32; 2]; 7] =
     [[0, 256], [256, 300], [300, 305], [310, 400], [416, 582], [582, 616], [650, 660]];
 
-/// Three rows: the first two share 300 slots; then 5 and 290 of their own; the third has 10 alone. Cut at every 256th token: (first range, last range,
-/// first row, last row). The last two items and the fourth row fill up a bucket.
+/// Three rows. The first two share 300 slots and then have 5 and 290 separate ones; the third has 10. Items are cut at every 256th token: (first range, last range,
+/// first row, last row). The last two items and the fourth row are padding of a bucket.
 fn three_rows() -> Step {
     Step {
         items: vec![
@@ -260,7 +260,7 @@ fn three_rows() -> Step {
     }
 }
 
-/// Row 1 alone.
+/// Only row 1.
 fn second_row() -> Step {
     Step {
         items: vec![[0, 1, 1, 2], [1, 2, 1, 2], [3, 5, 1, 2], [5, 6, 1, 2]],
@@ -272,7 +272,7 @@ fn second_row() -> Step {
     }
 }
 
-/// The slots of the rows' newest tokens, of which only the projections are there, and the rows' positions. Row 3 fills up a bucket.
+/// The slots of the rows' newest tokens, of which only the projections exist, and the rows' positions. Row 3 is padding of a bucket.
 const OWN: [u32; 4] = [304, 615, 659, u32::MAX];
 const POSITIONS: [u32; 4] = [304, 589, 9, 0];
 
@@ -282,17 +282,17 @@ struct Rows<T> {
     q_norm: Vec<T>,
     k_norm: Vec<T>,
     normed: bool,
-    /// The numbers of a head that are rotated, by these angles.
+    /// The values of a head that are rotated, by these angles.
     rotary: usize,
     angles: Vec<f32>,
 }
 
 const EPS: f32 = 1e-5;
-/// What is added to the weights of norms.
+/// Offset that is added to the weights of norms.
 const OFFSET: f32 = 0.25;
 
 impl Rows<f32> {
-    /// What becomes of head `from` of row `row`, rounded by `round` after each operation.
+    /// The final value of head `from` of row `row`, with `round` applied after each operation.
     fn place(&self, row: usize, from: &[f32], norm: &[f32], round: &dyn Fn(f32) -> f32) -> Vec<f32> {
         let size = from.len();
         let squares: f64 = from.iter().map(|&v| f64::from(v).powi(2)).sum();
@@ -314,7 +314,7 @@ impl Rows<f32> {
         (0..size).map(turned).collect()
     }
 
-    /// The queries of three rows, and the cache with the rows' own keys and values.
+    /// The queries of three rows, and the cache with the keys and values of these rows.
     fn placed(&self, s: &Sizes, cache: &[f32], round: &dyn Fn(f32) -> f32) -> (Vec<f32>, Vec<f32>) {
         let (mut q, mut cache) = (Vec::new(), cache.to_vec());
         let (keys, width) = (s.key_heads * s.size, (s.heads + 2 * s.key_heads) * s.size);
@@ -347,7 +347,7 @@ fn shared(parts: &str, size: usize) -> u32 {
     4 * words as u32
 }
 
-/// Attention of the step's rows by the kernels for this head size and these numbers, in every order of threads, and the cache after it.
+/// Attention of the step's rows by the kernels for this head size and number type, in every order of threads, and the cache after it.
 fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
     step: &Step,
     s: &Sizes,
@@ -410,7 +410,7 @@ fn decode<T: Copy + Default + PartialEq + std::fmt::Debug>(
     })
 }
 
-/// Kernels for f32 and for bf16, with head sizes that they take, and query heads of a key head: mostly odd, as then are pairs of a row and a head.
+/// Kernels for f32 and bf16, with head sizes that they support, and the number of query heads per key head: mostly odd, so that the number of pairs of row and head is odd.
 const DECODE_PARTS: [(&str, &str, &[[usize; 2]]); 6] = [
     ("decode_parts_8_f32", "decode_parts_8_bf16", &[[8, 3], [24, 3], [64, 3]]),
     ("decode_parts_16_f32", "decode_parts_16_bf16", &[[80, 3], [128, 3]]),
@@ -470,7 +470,7 @@ fn decoding_in_parts_of_a_tree_equals_attention_over_all_keys_and_stores_the_row
     }
 }
 
-/// Attention of a pass by decoding's kernels and log Σ exp, in every order of threads: rows of one path, whose tokens lie in two ranges of rows of keys.
+/// Attention of a pass by decoding's kernels, and log Σ exp, in every order of threads. The rows are those of one path, whose tokens are in two ranges of rows of keys.
 fn pass<T: Copy + Default + PartialEq + std::fmt::Debug>(
     s: &Sizes,
     parts: &'static str,
@@ -520,7 +520,7 @@ fn pass<T: Copy + Default + PartialEq + std::fmt::Debug>(
     })
 }
 
-/// A path's rows of keys: 256 tokens of it in two ranges, and the others.
+/// The rows of keys of a path: 256 of its tokens in two ranges, and the others.
 const PASS_RANGES: [[usize; 2]; 3] = [[10, 200], [300, 366], [366, 400]];
 
 #[test]
@@ -547,7 +547,7 @@ fn a_pass_by_decodings_kernels_equals_attention_over_the_keys_up_to_each_row() {
     }
 }
 
-/// A kernel per number of a lane, with a head size that it takes.
+/// A kernel for each number of values per lane, with a head size that it supports.
 const PASS_PARTS: [(&str, &str, usize); 6] = [
     ("attention_parts_8_f32", "attention_parts_8_bf16", 24),
     ("attention_parts_16_f32", "attention_parts_16_bf16", 80),

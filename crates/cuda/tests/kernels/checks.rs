@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// The first index that the kernels find in numbers of both types.
+/// The first index that the kernels find, in values of both types.
 fn found(x: &[f32]) -> [usize; 2] {
     let (blocks, threads) = (3, 64);
     let partials = in_every_order(|d| {

@@ -2,7 +2,7 @@
 
 use super::*;
 
-/// Shared memory of a block that draws.
+/// Shared memory of a block that samples.
 const SAMPLE_SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
 
 fn softmax(logits: &[f64]) -> (Vec<f64>, f64) {
@@ -17,7 +17,7 @@ fn entropy(log_p: &[f64]) -> f64 {
 
 #[test]
 fn scores_and_their_derivatives_are_those_of_softmax() {
-    // Read by 16 bytes, or number by number; derivatives of 32 and of 16 bits; more than a round of a block's threads.
+    // Read by 16 bytes, or value by value; derivatives in 32 and in 16 bits; more than one round of a block's threads.
     for (vocabulary, half) in [(300, false), (301, false), (300, true), (2301, true), (2300, true)] {
         scores_of_rows_are_those_of_softmax(vocabulary, half);
     }
@@ -26,7 +26,7 @@ fn scores_and_their_derivatives_are_those_of_softmax() {
 fn scores_of_rows_are_those_of_softmax(vocabulary: usize, half: bool) {
     let (rows, factor) = (3usize, 1.25f32);
     let logits: Vec<f32> = numbers(30, rows * vocabulary).iter().map(|z| 4.0 * z).collect();
-    // Row 0 predicts one token twice and another once, row 1 nothing, row 2 one.
+    // Row 0 predicts one token twice and another once, row 1 no token, row 2 one.
     let (pick_first, pick_rows, tokens) = ([0u32, 3, 3, 4], [0u32, 0, 0, 2], [5u32, 5, 299, 7]);
     let (dlogp, dentropy) = ([0.5f32, -0.25, 1.0, -2.0], [0.1f32, 0.0, -0.3, 0.7]);
     let (logp, h, derivative) = in_every_order(|d| {
@@ -102,7 +102,7 @@ fn scores_of_rows_are_those_of_softmax(vocabulary: usize, half: bool) {
     }
 }
 
-/// The kept tokens by definition: sort, cut.
+/// The remaining tokens by definition: sort, then cut.
 fn kept(p: &[f32], top_k: usize, top_p: f32, min_p: f32) -> Vec<bool> {
     let mut order: Vec<usize> = (0..p.len()).collect();
     order.sort_by(|&a, &b| p[b].total_cmp(&p[a]).then(a.cmp(&b)));
@@ -125,7 +125,7 @@ fn kept(p: &[f32], top_k: usize, top_p: f32, min_p: f32) -> Vec<bool> {
 
 #[test]
 fn draws_follow_the_truncated_distribution_in_the_order_of_ids() {
-    // Wide: probabilities of many magnitudes, also 0 and numbers below the normal ones. Narrow: more in a bin of a search's histogram than it lists.
+    // Wide: probabilities of many magnitudes, including 0 and subnormal numbers. Narrow: a bin of the search's histogram has more tokens than it lists.
     for (vocabulary, width) in [(1000, 5.0), (1003, 5.0), (400, 70.0), (6001, 0.01), (3000, 2e-5)] {
         let mut logits: Vec<f32> = numbers(31, vocabulary).iter().map(|z| width * z).collect();
         // Ties, at the top and in the middle.
@@ -151,7 +151,7 @@ fn draws_of_a_row_follow_the_truncated_distribution(logits: &[f32]) {
         (60, 0.8, 0.0),
         (0, 1.0, 0.1),
         (200, 0.95, 0.02),
-        // The most likely tokens alone, at whatever temperature.
+        // Only the most likely tokens, at any temperature.
         (0, 1.0, 1.0),
     ] {
         // A temperature at which products of logits are rounded.
@@ -208,7 +208,7 @@ fn greedy_takes_the_lowest_id_of_the_most_likely() {
     logits[400] = 3.0;
     logits[123] = 3.0;
     let tokens = in_every_order(|d| {
-        // A second row without draws, whose logits (poison) nobody reads.
+        // A second row without draws, whose logits (poison) must not be read.
         let z = Memory::<f32>::new(d, 1000).unwrap();
         z.write(0, &logits).unwrap();
         let (first, u) = (memory(d, &[0u32, 1, 1]), memory(d, &[0.9f64]));

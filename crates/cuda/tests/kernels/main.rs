@@ -1,4 +1,4 @@
-//! Every kernel against its definition in f64: on the emulator with threads in ascending, descending and shuffled order, or with
+//! Every kernel compared with its definition in f64: on the emulator with threads in ascending, descending and shuffled order, or with
 //! `FGRPO_TEST_DEVICE=cuda` three times on a GPU with poisoned fresh memory.
 
 mod attention;
@@ -16,7 +16,7 @@ use fgrpo_cuda::{Argument, Driver, Gpu, Memory, Pinned, Queue, Shape, fake};
 use poisoned::Poisoned;
 use std::sync::{Arc, OnceLock};
 
-/// The emulator with threads in some order, or the GPU, which a process opens once: a sanitizer instruments the kernels each time that they are loaded.
+/// The emulator with a given order of threads, or the GPU. A process opens the GPU once, because a sanitizer instruments the kernels each time they are loaded.
 fn device(order: u32) -> Arc<dyn Driver> {
     if std::env::var("FGRPO_TEST_DEVICE").is_ok_and(|device| device == "cuda") {
         static OPENED: OnceLock<Arc<dyn Driver>> = OnceLock::new();
@@ -29,14 +29,14 @@ fn device(order: u32) -> Arc<dyn Driver> {
 #[test]
 fn a_process_loads_the_kernels_once() {
     const NAME: &str = "a_process_loads_the_kernels_once";
-    // Where these tests run on a GPU from a pack, the fake driver isn't in its place.
+    // If these tests run on a GPU from a pack, the fake driver doesn't replace the driver.
     if fake::folder().exists() && fake::is_here(NAME, true, &[("FGRPO_TEST_DEVICE", "cuda")]) {
         (0..3).for_each(|order| drop(device(order)));
         assert_eq!(fake::report().calls["cuModuleLoadDataEx"], 1);
     }
 }
 
-/// Runs a test three times, on the emulator in three orders of threads; all must give the same bits.
+/// Runs a test three times, on the emulator in three orders of threads. All must give the same bits.
 fn in_every_order<T: PartialEq + std::fmt::Debug>(test: impl Fn(&Arc<dyn Driver>) -> T) -> T {
     let mut results = [0, 1, 7].map(|order| Some(test(&device(order))));
     assert_eq!(results[0], results[1], "the result depends on the order of threads");

@@ -5,7 +5,7 @@ use super::*;
 
 const NONE: u32 = u32::MAX;
 
-/// Sizes of the delta rule, and its runs: five words each, the second of which continues the first, as the third does.
+/// Sizes of the delta rule, and its runs of five words each. The second run continues the first, and so does the third.
 struct Case {
     heads: usize,
     key_heads: usize,
@@ -17,10 +17,10 @@ const ROWS: usize = 80;
 const RUNS: [[u32; 5]; 3] = [[0, 40, NONE, 0, NONE], [40, 75, 0, NONE, NONE], [75, 80, 0, NONE, 1]];
 /// The same with a slot after each stretch of 32.
 const STRETCHES: [[u32; 5]; 3] = [[0, 40, NONE, 0, NONE], [40, 75, 1, 2, NONE], [75, 80, 1, 4, NONE]];
-/// Rows whose results are wanted, and where they go.
+/// Rows whose results are requested, and their positions in the output.
 const SKIPPED: usize = 3;
 
-/// What the definition gives, and the derivatives of the sum of results times `dout`.
+/// The results of the definition, and the derivatives of the sum of results times `dout`.
 struct Reference {
     out: Vec<f64>,
     last: Vec<f64>,
@@ -37,7 +37,7 @@ impl Case {
         (0..ROWS as u32).map(|row| if row < SKIPPED as u32 { NONE } else { row - SKIPPED as u32 }).collect()
     }
 
-    /// Token by token, and back.
+    /// Computes token by token, and back.
     fn reference(&self, mixed: &[f32], gates: &[f32], dout: &[f32]) -> Reference {
         let Case { heads, key_heads, key, value } = *self;
         let (channels, numbers) = (self.channels(), key * value);
@@ -101,14 +101,14 @@ impl Case {
                     let derror: f64 = (0..key).map(|i| d[j * key + i] * x[k + i]).sum();
                     let read: f64 = (0..key).map(|i| keep * before[j * key + i] * x[k + i]).sum();
                     dx[v + j] += write * derror;
-                    // By b, through the sigmoid.
+                    // With respect to b, through the sigmoid.
                     found.dgates[row * 2 * heads + head] +=
                         derror * (x[v + j] - read) * write * (1.0 - write);
                     for i in 0..key {
                         let at = j * key + i;
                         dx[k + i] += d[at] * errors[row][j] - write * derror * keep * before[at];
                         d[at] -= write * derror * x[k + i];
-                        // By the logarithm of what is kept.
+                        // With respect to the logarithm of the decay.
                         found.dgates[row * 2 * heads + heads + head] += d[at] * keep * before[at];
                         d[at] *= keep;
                     }
@@ -137,7 +137,7 @@ fn the_delta_rule_and_its_derivatives_are_by_definition() {
     for case in [whole, Case { heads: 3, key_heads: 3, key: 20, value: 36 }] {
         let Case { heads, key_heads, key, value } = case;
         let (channels, numbers) = (case.channels(), key * value);
-        // Queries and keys of about unit length, as they are normalised.
+        // Queries and keys have about unit length, because they are normalised.
         let long = (key as f32 / 3.0).sqrt();
         let mixed: Vec<f32> = numbers_of(70, ROWS * channels).into_iter().map(|v| v / long).collect();
         let gates: Vec<f32> = numbers_of(71, ROWS * 2 * heads)

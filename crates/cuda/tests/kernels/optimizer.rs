@@ -1,4 +1,4 @@
-//! AdamW in f32, over split masters and over rounded moments, and the norm of the gradient.
+//! AdamW in f32, with split weights and with rounded moments, and the norm of the gradient.
 
 use super::*;
 use fgrpo_cuda::Address;
@@ -41,7 +41,7 @@ fn a_master_splits_into_two_halves_and_comes_back_bit_for_bit() {
         (high.read().unwrap(), back.read().unwrap().iter().map(|v| v.to_bits()).collect::<Vec<u32>>())
     });
     assert_eq!(back, values.iter().map(|v| v.to_bits()).collect::<Vec<_>>());
-    // What the network reads is the nearest number of 16 bits.
+    // The network reads the nearest 16-bit number.
     for (&h, &v) in high.iter().zip(&values) {
         let off = (f64::from(f32::from_bits(u32::from(h) << 16)) - f64::from(v)).abs();
         assert!(off <= f64::from(v).abs() / 256.0 + 1e-40, "{v}");
@@ -100,7 +100,7 @@ fn adamw_over_split_masters_takes_the_steps_of_f32() {
     }
 }
 
-/// The numbers of a step as kernels take them.
+/// The numbers of a step in the form that kernels take.
 struct Numbers {
     clip: f32,
     take1: f32,
@@ -110,7 +110,7 @@ struct Numbers {
     root: f32,
 }
 
-/// A step on `count` numbers. `rounded`: the step and the first parameter, for moments of 16 bits.
+/// A step on `count` values. `rounded` has the step and the first parameter, for moments in 16 bits.
 fn adamw(
     d: &Arc<dyn Driver>,
     kernel: &'static str,
@@ -187,7 +187,7 @@ fn rounded_moments_are_those_of_f32_rounded_by_bits_of_step_and_parameter_in_eve
                 v_full.write(0, &from_bf16(&v.read().unwrap())).unwrap();
                 let places = [of(0, 0), vec![g_full.at(0), m_full.at(0), v_full.at(0)]].concat();
                 adamw(d, plain, (count, 64), &places, &numbers, None);
-                // At once, and as two launches of other shapes.
+                // In one launch, and in two launches of other shapes.
                 let (g_whole, g_parts) = (gradient(), gradient());
                 let places = [of(1, 0), vec![g_whole.at(0), m.at(0), v.at(0)]].concat();
                 adamw(d, kernel, (count, 64), &places, &numbers, Some([step, first]));
@@ -219,7 +219,7 @@ fn rounded_moments_are_those_of_f32_rounded_by_bits_of_step_and_parameter_in_eve
             }
             rounded
         });
-        // A moment is as often above as below.
+        // A moment is rounded up as often as down.
         assert!(found.iter().flatten().flatten().any(|&bits| bits != 0));
     }
 }
@@ -261,7 +261,7 @@ fn stochastic_rounding_keeps_numbers_of_16_bits_signs_and_what_is_not_finite() {
 #[test]
 fn the_mean_of_stochastically_rounded_numbers_is_the_number() {
     let (count, steps) = (2048, 32);
-    // Six standard deviations of a number of events of probability p; pairs overlap, so each event is in two of them.
+    // Six standard deviations of the number of events with probability p. Pairs overlap, so each event is in two of them.
     let near = |found: usize, p: f64, of: usize, pairs: bool, what: &str| {
         let deviation = (of as f64 * p * (1.0 - p) * if pairs { 3.0 } else { 1.0 }).sqrt();
         let off = (found as f64 - p * of as f64).abs();
@@ -300,7 +300,7 @@ fn a_rounded_second_moment_reaches_the_square_of_a_constant_gradient_where_round
     let (count, steps) = (128, 5000);
     let (gradient, beta2, take2) = (0.95f32, 0.999f32, 1e-3f32);
     let square = f64::from(gradient).powi(2);
-    // The distance between numbers of 16 bits from 0.5 to 1, where the second moment goes.
+    // Distance between 16-bit numbers from 0.5 to 1, to which the second moment converges.
     let spacing = 2f64.powi(-8);
     let mut nearest = 0u16;
     for _ in 0..steps {
@@ -313,7 +313,7 @@ fn a_rounded_second_moment_reaches_the_square_of_a_constant_gradient_where_round
     let [m, v] = [0; 2].map(|_| memory(&d, &vec![0u16; count]));
     let (w, g) = (memory(&d, &vec![0.0f32; count]), memory(&d, &vec![gradient; count]));
     let settings = Numbers { clip: 1.0, take1: 0.1, beta2, take2, rate: 0.0, root: 1.0 };
-    // Rounding has the exact number as its mean, so the mean of v is that of f32. A change by x is rounded with a variance of at most x * spacing,
+    // The mean of rounding is the exact number, so the mean of v is that of f32. A change by x is rounded with a variance of at most x * spacing,
     // and v changes by take2 * |square - v|.
     let (mut mean, mut variance) = (0.0, 0.0f64);
     for step in 1..=steps {
@@ -342,7 +342,7 @@ fn rounding_moves_a_second_moment_of_random_gradients_by_less_than_5_percent_and
     let [w, m_full, v_full, g, g_full] = [0; 5].map(|_| memory(&d, &zeros));
     let settings = Numbers { clip: 1.0, take1: 0.1, beta2, take2, rate: 0.0, root: 1.0 };
     for step in 1..=steps {
-        // Uniform in [-1, 1): the second moment goes to 1/3.
+        // Uniform in [-1, 1): the second moment converges to 1/3.
         let gradient = numbers(1000 + step, count);
         g.write(0, &gradient).unwrap();
         g_full.write(0, &gradient).unwrap();
@@ -356,7 +356,7 @@ fn rounding_moves_a_second_moment_of_random_gradients_by_less_than_5_percent_and
     let off: Vec<f64> = v.iter().zip(&wanted).map(|(v, w)| f64::from(v / w) - 1.0).collect();
     let error = (off.iter().map(|off| off * off).sum::<f64>() / count as f64).sqrt();
     let mean = off.iter().sum::<f64>() / count as f64;
-    // By the reasoning above the error is at most the root of half of the spacing, 2^-9, times the mean of |g^2 - v|, 0.26: 0.016 of 0.33.
+    // By the same reasoning the error is at most the square root of half of the spacing, 2^-9, times the mean of |g^2 - v|, 0.26: 0.016 of 0.33.
     assert!(error > 0.001 && error < 0.05, "{error}");
     assert!(mean.abs() <= 6.0 * error / (count as f64).sqrt(), "{mean}");
 }
@@ -375,7 +375,7 @@ fn squares_add_up_in_one_order() {
 
 #[test]
 fn numbers_of_the_host_go_there_and_back_while_the_device_computes() {
-    // Two device buffers for six parts: each comes, is gathered in reverse order, and leaves.
+    // Two device buffers for six parts. Each part arrives, is gathered in reverse order, and leaves.
     let (parts, len) = (6, 64usize);
     let values = numbers(24, parts * len);
     let found = in_every_order(|d| {
@@ -386,7 +386,7 @@ fn numbers_of_the_host_go_there_and_back_while_the_device_computes() {
         let mut host = Pinned::<f32>::new(d, parts * len).unwrap();
         assert!(host.read().unwrap().iter().all(|&v| v == 0.0));
         host.write(0, &values).unwrap();
-        // Again and again, so that each queue is the first to run at some time.
+        // Several times, so that each queue is the first to run at some time.
         for _ in 0..6 {
             for part in 0..parts {
                 let slot = part % 2;
@@ -404,7 +404,7 @@ fn numbers_of_the_host_go_there_and_back_while_the_device_computes() {
             }
             d.synchronize().unwrap();
         }
-        // An odd number of times in all.
+        // An odd number of times in total.
         for part in 0..parts {
             let (at, mut part) = (part * len, host.read().unwrap()[part * len..][..len].to_vec());
             part.reverse();

@@ -4,7 +4,7 @@ use super::*;
 
 #[test]
 fn rows_are_gathered_scattered_and_added() {
-    // In 16 bytes, or number by number.
+    // By 16 bytes, or value by value.
     [72, 70].into_iter().for_each(rows_of_a_width_are_gathered_scattered_and_added);
 }
 
@@ -81,7 +81,7 @@ fn equal_tokens_add_to_one_row_of_the_embedding() {
     close(&found, &wanted, 1e-6, "gradient");
 }
 
-/// What is added to the weights of norms.
+/// Offset that is added to the weights of norms.
 const OFFSET: f32 = 1.0;
 
 fn norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
@@ -104,7 +104,7 @@ fn derivative(x: &[f64], dy: &[f64], f: impl Fn(&[f64]) -> Vec<f64>) -> Vec<f64>
 
 #[test]
 fn rms_norm_and_its_derivatives_are_by_definition() {
-    // In 16 bytes, or number by number.
+    // By 16 bytes, or value by value.
     [100, 99].into_iter().for_each(rms_norm_of_rows_is_by_definition);
 }
 
@@ -214,7 +214,7 @@ fn heads_are_normed_inside_wider_rows() {
 
 #[test]
 fn rotation_is_by_definition_and_goes_back() {
-    // All of a head, or its first quarter.
+    // The whole head, or its first quarter.
     [16, 4].into_iter().for_each(rotation_of_so_many_numbers_is_by_definition);
 }
 
@@ -277,7 +277,7 @@ fn gated_activations_and_their_derivatives_are_by_definition() {
     let silu = |g: f64| g / (1.0 + (-g).exp());
     let root = std::f64::consts::FRAC_2_PI.sqrt();
     let gelu = |g: f64| g / 2.0 * (1.0 + (root * (g + 0.044715 * g * g * g)).tanh());
-    // In 16 bytes, or number by number.
+    // By 16 bytes, or value by value.
     for width in [40, 37] {
         a_gated_activation_of_rows_is_by_definition(width, 0, silu);
         a_gated_activation_of_rows_is_by_definition(width, 1, gelu);

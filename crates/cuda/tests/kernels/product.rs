@@ -1,15 +1,15 @@
-//! Matrix products, by the device's library and by our kernel.
+//! Matrix products by the device's library and by our kernel.
 
 use super::*;
 use fgrpo_cuda::{Address, Matrix, Numbers, Product};
 
-/// Sizes off the tiles.
+/// Sizes that aren't multiples of the tiles.
 const SIZES: [usize; 3] = [70, 65, 33];
 
 #[test]
 fn products_of_matrices_and_their_transposes_replace_or_add_to_the_result_another_matrix_and_a_bias() {
     let [m, n, k] = SIZES;
-    // Rows of the operands lie further apart than they are long.
+    // The distance between rows of the operands is larger than their length.
     let (a_stride, b_stride, c_stride) = (80, 72, 68);
     let (a, b, c) = (numbers(13, 80 * a_stride), numbers(14, 80 * b_stride), numbers(15, m * c_stride));
     let (base, bias) = (numbers(16, m * c_stride), numbers(17, n));

@@ -5,15 +5,15 @@ use fgrpo_cuda::{Argument, Driver, Memory, Shape};
 use std::any::Any;
 use std::sync::Arc;
 
-/// Bytes that look random.
+/// Pseudorandom bytes.
 fn bytes(seed: u64, count: usize) -> Vec<u8> {
     numbers(seed, count).iter().map(|&x| ((x + 1.0) * 128.0) as u8).collect()
 }
 
-/// A kernel's arguments, and what they point to.
+/// Arguments of a kernel, and the memory that they point to.
 type Arguments = (Vec<Argument>, Vec<Box<dyn Any>>);
 
-/// The values of a kernel in f32 and in bf16; `arguments` gets the results' place.
+/// The values of a kernel in f32 and in bf16; `arguments` gets the position of the results.
 fn values(
     kernels: [&'static str; 2],
     shape: Shape,
@@ -38,7 +38,7 @@ fn values(
 
 #[test]
 fn nf4_values_are_code_times_scale_each_rounded_once() {
-    // Two blocks of scales, and a last block of 37 numbers.
+    // Two blocks of scales, and a last block of 37 values.
     let count = 64usize * 300 + 37;
     let (codes, scales) = (bytes(1, count.div_ceil(2)), bytes(2, 301));
     let (nested, maps, offset) = (numbers(3, 2), numbers(4, 272), 0.731f32);

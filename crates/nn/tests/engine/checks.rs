@@ -1,4 +1,4 @@
-//! Layer checks: what is not finite is named with its pass, layer and operation, and nothing else changes.
+//! Layer checks: a value that isn't finite is reported with its pass, layer and operation, and nothing else changes.
 
 use std::ops::ControlFlow;
 
@@ -20,7 +20,7 @@ fn tensor(engine: &Engine, name: &str) -> Vec<f32> {
     engine.tensors().find(|tensor| tensor.0 == name).expect(name).2.into_owned()
 }
 
-/// Changes some numbers of a tensor.
+/// Changes some values of a tensor.
 fn change(engine: &mut Engine, name: &str, change: impl Fn(usize, &mut f32)) {
     let mut values = tensor(engine, name);
     values.iter_mut().enumerate().for_each(|(index, value)| change(index, value));
@@ -109,7 +109,7 @@ fn a_number_that_grows_too_large_in_a_decoding_step_is_named_with_its_layer() {
     let config = config();
     let (d, prompt) = (config.hidden_size, [1, 2]);
     let mut engine = engine(&config, 72, 1);
-    // Column 5 of the hidden states is 0 for all tokens but one, and a matrix of layer 1 has large numbers there.
+    // Column 5 of the hidden states is 0 for all tokens except one, and a matrix of layer 1 has large values there.
     for name in ["self_attn.o_proj", "mlp.down_proj"] {
         let name = format!("model.layers.0.{name}.weight");
         let inputs = tensor(&engine, &name).len() / d;
@@ -140,7 +140,7 @@ fn a_number_that_grows_too_large_in_a_decoding_step_is_named_with_its_layer() {
     let message = generate(&mut engine, &prompt).unwrap_err();
     names(&message, &["decoding step, layer 1: output of model.layers.1.self_attn.q_proj, row 0", "inf"]);
     names(&message, &["all weights are finite"]);
-    // Logits that are not finite, of finite activations.
+    // Logits that aren't finite, from finite activations.
     change(&mut engine, "model.embed_tokens.weight", |_, value| *value = value.clamp(-1.0, 1.0));
     change(&mut engine, "lm_head.weight", |_, value| *value = 3e38);
     let message = generate(&mut engine, &prompt).unwrap_err();
@@ -165,7 +165,7 @@ fn a_derivative_that_grows_too_large_is_named_with_its_layer() {
                 "NaN",
             ],
         );
-        // The layer's MLP is 0 in the forward pass, whatever its last matrix.
+        // The layer's MLP gives 0 in the forward pass, whatever its last matrix is.
         change(&mut engine, "model.layers.1.mlp.gate_proj.weight", |_, value| *value = 0.0);
         change(&mut engine, "model.layers.1.mlp.down_proj.weight", |_, value| *value = 3e38);
         engine.score(&batch, 1.0).unwrap();
@@ -187,7 +187,7 @@ fn a_gradient_that_is_not_finite_is_an_error_that_names_its_tensor() {
     let scale = 2e37 / largest(&engine);
     engine.zero_gradient();
     engine.set_layer_checks(true);
-    // Finite in each pass, and too large in sum.
+    // Finite in each pass, but too large in sum.
     accumulate(&mut engine, &batch, scale).unwrap();
     let wanted = engine
         .gradients()

@@ -1,4 +1,4 @@
-//! The emulated GPU compared with the CPU: the same numbers to rounding, state that moves between them, and its own faults.
+//! The emulated GPU compared with the CPU: the same values to rounding, states that move between them, and the GPU's errors.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -31,7 +31,7 @@ fn adamw() -> AdamW {
     AdamW { lr: 1e-2, ..AdamW::default() }
 }
 
-/// One step on a batch of its own: the scores and the gradient's norm.
+/// One step on a separate batch. Returns the scores and the gradient's norm.
 fn step(engine: &mut Engine, number: u64) -> (Vec<f32>, f64) {
     let batch: Batch = forest(&mut Numbers::new(100 + number), engine.config().vocab_size, 3, 5, 5);
     let (scores, _) = engine
@@ -51,7 +51,7 @@ fn weights(engine: &Engine) -> Vec<f32> {
     engine.tensors().flat_map(|(_, _, values)| values.into_owned()).collect()
 }
 
-/// A state of its own, as a checkpoint keeps it.
+/// A copy of the state, as in a checkpoint.
 fn state(engine: &Engine) -> OptimizerState<'static> {
     let OptimizerState { step, tensors } = engine.optimizer_state();
     let own = |(name, shape, values): (String, Vec<usize>, std::borrow::Cow<'_, [f32]>)| {
@@ -60,7 +60,7 @@ fn state(engine: &Engine) -> OptimizerState<'static> {
     OptimizerState { step, tensors: tensors.into_iter().map(own).collect() }
 }
 
-/// An engine on a device with what another one holds.
+/// An engine on a device with the state of another engine.
 fn copy_to(device: &Device, from: &Engine) -> Engine {
     let mut to = Engine::init(from.config(), 0.0, &|_| 0.0, device).unwrap();
     for (name, _, values) in from.tensors() {
@@ -164,7 +164,7 @@ fn too_little_memory_names_the_setting_to_lower() {
     batch.predict(2999, 1);
     let error = engine.accumulate(&batch, 1.0, &|family| family.dlogp.fill(1.0)).unwrap_err();
     assert!(message(error).contains("update.micro_batch_tokens"));
-    // What failed stays failed, and nothing is taken for numbers.
+    // A failed device stays failed, and none of its values is used.
     assert!(engine.score(&batch, 1.0).is_err());
     assert!(engine.update(&adamw(), None).is_err());
     let read = catch_unwind(AssertUnwindSafe(|| weights(&engine)));
@@ -190,7 +190,7 @@ fn too_little_memory_names_the_setting_to_lower() {
 fn adapters_on_both_devices_are_equal_to_rounding() {
     for (form, base) in BASES.map(|base| (0, base)).into_iter().chain([(GEMMA, BASES[1])]) {
         let [cpu, gpu] = [CPU, GPU].map(|device| trained(form, base, &device));
-        // What a base keeps is the same on both, bit for bit.
+        // The values of a base are the same on both, bit for bit.
         assert_eq!(bits(&cpu.0), bits(&gpu.0), "{form}, {base:?}");
         near(&gpu.1, &cpu.1, 1e-3, "merged weights");
     }
@@ -242,20 +242,20 @@ fn in_bf16_weights_stay_exact_and_steps_agree_to_the_rounding_of_16_bits() {
         for number in 0..3 {
             let before = weights(&half);
             let ((a, norm_a), (b, norm_b)) = (step(&mut exact, number), step(&mut half, number));
-            // From equal weights the rounding of 16 bits is all; AdamW makes whole steps of it where gradients are small, so
-            // that the two drift apart from there on.
+            // From equal weights the only difference is the rounding of 16 bits. AdamW turns it into whole steps if gradients are small, so
+            // the two diverge from there on.
             if number == 0 {
                 near(&b, &a, 0.02, name);
             }
             let apart = b.iter().zip(&a).map(|(b, a)| (b - a).abs()).sum::<f32>() / a.len() as f32;
             assert!(apart < 0.15, "{name}: step {number}: log-probabilities are {apart} apart");
-            // A recurrent layer's norm divides by what little a state says, and passes its rounding on.
+            // A recurrent layer's norm divides by small values, and amplifies their rounding.
             let off = if config.linear_attention.is_some() { 0.15 } else { 0.05 };
             assert!((norm_a / norm_b - 1.0).abs() < off, "{name}: norms {norm_a} and {norm_b}");
             let moved = weights(&half).iter().zip(&before).filter(|(a, b)| a != b).count();
             assert!(moved > before.len() / 2, "{name}: {moved} of {} weights moved", before.len());
         }
-        // AdamW moves every weight by about lr a step, whatever its gradient's size.
+        // AdamW moves every weight by about lr per step, however large its gradient is.
         near(&weights(&half), &weights(&exact), 0.07, name);
     }
 }
@@ -288,7 +288,7 @@ fn in_bf16_gradients_through_tensor_cores_are_those_of_f32_to_the_rounding_of_16
     }
 }
 
-/// All numbers of an optimizer's state, first and second moments in turn.
+/// All values of an optimizer's state, first and second moments in turn.
 fn moments(engine: &Engine) -> Vec<Vec<f32>> {
     state(engine).tensors.into_iter().map(|(_, _, values)| values.into_owned()).collect()
 }
@@ -312,7 +312,7 @@ fn moments_in_bf16_are_those_of_f32_to_their_rounding_and_resume_bit_for_bit() {
         }
         assert!(moved > 1000, "{moved} numbers were rounded");
 
-        // Through a checkpoint's f32 and the CPU.
+        // Via the f32 of a checkpoint and the CPU.
         step(&mut half, 1);
         let on_cpu = copy_to(&CPU, &half);
         let (mut resumed, mut again) = (copy_to(&rounded, &half), copy_to(&rounded, &on_cpu));
@@ -335,7 +335,7 @@ fn moments_in_bf16_are_those_of_f32_to_their_rounding_and_resume_bit_for_bit() {
                 assert!((full - loaded).abs() <= full.abs() / 256.0, "{loaded} for {full}");
             }
         }
-        // And from bf16 they go on in f32.
+        // And from bf16 they continue in f32.
         let mut back = copy_to(&device, &loaded);
         assert_eq!(state(&loaded), state(&back));
         step(&mut back, 1);
@@ -375,7 +375,7 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
         assert_eq!(bits(&weights(&kept)), bits(&weights(&offloaded)));
     }
 
-    // The least memory in which a step runs.
+    // The smallest memory in which a step runs.
     let least = |moments: Precision, offload: bool| {
         let fits = |memory: usize| {
             let (precision, lost_after) = (Precision::F32, None);
@@ -397,7 +397,7 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
         yes as f64
     };
     let parameters = engine_on(&config, 6, &CPU).parameters() as f64;
-    // Both moments, but for the two buffers of a sixteenth of each.
+    // Both moments, except for the two buffers of a sixteenth of each.
     let [full, half] = [Precision::F32, Precision::Bf16].map(|moments| {
         let (kept, offloaded) = (least(moments, false), least(moments, true));
         let (spared, wanted) =
@@ -422,8 +422,8 @@ fn computed_needs_are_what_the_device_holds() {
         ..config
     };
     let (prompt_tokens, family_tokens, predicting_rows) = (60, 120, 40);
-    // A step with a small rollout; a rollout in which keys and values are much of the memory; one whose keys and values take the place of an update's
-    // gradient and activations, since there is no memory for both.
+    // A step with a small rollout; a rollout in which keys and values are much of the memory; and one whose keys and values replace an update's
+    // gradient and activations, because there is too little memory for both.
     let (full, half) = (Precision::F32, Precision::Bf16);
     let cases = [
         (full, full, false, true, 8, 20, None, false),
@@ -505,7 +505,7 @@ fn computed_needs_are_what_the_device_holds() {
                 }
                 let tokens = numbers.tokens(prompt_tokens, config.vocab_size);
                 let prompts = [(); 2].map(|()| Prompt { tokens: &tokens, samples: 0..samples });
-                // Without a bound it would be what is left.
+                // Without a limit, the cache would be the remaining memory.
                 let sampling = Sampling {
                     max_new_tokens: new_tokens,
                     max_cached_tokens: Some(1 << 20),
@@ -530,7 +530,7 @@ fn computed_needs_are_what_the_device_holds() {
         run(computed).unwrap_or_else(|error| {
             panic!("{precision:?}, moments in {moments:?}, exact {exact}, {needs:?}: {error}")
         });
-        // With a frozen base nearly all are activations, of which the bound is further off, as it is of recurrent layers.
+        // With a frozen base nearly all memory is activations, for which the bound is less exact, as it is for recurrent layers.
         let less = if base.is_some() || has_states { 6 } else { 8 };
         let error = run(computed * less / 10).expect_err(&format!("{precision:?}, {base:?}, {needs:?}"));
         assert!(error.to_string().contains("out of memory"), "{precision:?}: {error}");
@@ -589,7 +589,7 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
     }
 }
 
-/// A step and a rollout: what they return, and the gradient's norm.
+/// A step and a rollout: their results, and the gradient's norm.
 fn round(
     engine: &mut Engine,
     number: u64,
@@ -620,7 +620,7 @@ fn round(
     Ok(format!("{:?} {completions:?} {}", scores.logp, engine.gradient_norm()))
 }
 
-/// A small engine in so much memory.
+/// A small engine with this much memory.
 fn engine_in(memory: usize, lora: bool) -> Result<Engine, Error> {
     let (_, config) = configs().swap_remove(1);
     let device = Device::emulated(memory, Precision::F32);
@@ -635,7 +635,7 @@ fn engine_in(memory: usize, lora: bool) -> Result<Engine, Error> {
 
 #[test]
 fn a_rollout_in_the_place_of_an_update_changes_no_bit() {
-    // The same bound, so that what is in memory beside the cache is the only difference.
+    // The same limit, so that only the memory besides the cache differs.
     let rounds = |memory: usize, lora: bool, update: bool| -> Option<(Vec<String>, Vec<u32>)> {
         let mut engine = engine_in(memory, lora).ok()?;
         let results = (0..3)
@@ -653,11 +653,11 @@ fn a_rollout_in_the_place_of_an_update_changes_no_bit() {
 #[test]
 fn a_resumed_engine_samples_the_same_bits_where_memory_bounds_the_cache() {
     let round = |engine: &mut Engine, number| round(engine, number, true, 30, None).unwrap();
-    // Room for the longest sample of all, but not for thirty.
+    // Room for the longest sample of all, but not for thirty samples.
     let memory = 1 << 20;
     let device = Device::emulated(memory, Precision::F32);
     let mut engine = engine_in(memory, false).unwrap();
-    // The bound is at work: with more memory there are fewer steps. The samples share other sequences then, which changes no bit.
+    // The limit has an effect: with more memory there are fewer steps. The samples then share other sequences, which changes no bit.
     let mut roomy = engine_in(1 << 26, false).unwrap();
     assert_eq!(round(&mut engine, 0), round(&mut roomy, 0));
     assert!(engine.graph_counts().steps > roomy.graph_counts().steps);
@@ -671,7 +671,7 @@ fn without_a_bound_the_free_memory_holds_keys_and_values_in_their_precision() {
     let prompt = Numbers::new(15).tokens(8, config.vocab_size);
     let prompts = [Prompt { tokens: &prompt, samples: 0..5000 }];
     let sampling = Sampling { max_new_tokens: 64, ..Sampling::default() };
-    // How many samples run when the first one ends.
+    // Number of samples that run when the first one ends.
     let [full, half] = [Precision::F32, Precision::Bf16].map(|precision| {
         let device = Device::emulated(4 << 20, precision);
         let mut engine = engine_on(&config, 16, &device);
@@ -689,10 +689,10 @@ fn without_a_bound_the_free_memory_holds_keys_and_values_in_their_precision() {
         engine.generate(&prompts, &sampling, &uniform, Some(&stop), &mut |_| ControlFlow::Break(())).unwrap();
         running.into_inner() as f64
     });
-    // A sample is expected to take 6 pages of 16 tokens at most, of 24 numbers in each of 2 layers.
+    // A sample is expected to take at most 6 pages of 16 tokens, with 24 values in each of 2 layers.
     let bytes = 6.0 * 16.0 * 24.0 * 2.0 * 4.0;
     assert!(full * bytes > (1 << 20) as f64 && full * bytes < (5 << 19) as f64, "{full} samples");
-    // Half as many bytes a token; the results of attention over parts stay in f32.
+    // Half as many bytes per token. The results of attention over parts stay in f32.
     assert!((1.6..=2.1).contains(&(half / full)), "{half} samples in bf16, {full} in f32");
 }
 
@@ -718,7 +718,7 @@ fn in_bf16_a_resumed_engine_goes_on_bit_for_bit_and_its_adapter_comes_off() {
 
 #[test]
 fn in_bf16_sampled_and_scored_log_probabilities_agree_to_the_rounding_of_16_bits() {
-    // Heads of 64, which tensor cores take in passes, and with more of them for a key head also while decoding.
+    // Heads of width 64, for which passes use tensor cores, and with more query heads per key head also decoding.
     let (_, config) = configs().swap_remove(1);
     let config = Config { head_dim: 64, num_hidden_layers: 2, ..config };
     let few = BASES.map(|base| (config.clone(), base));
@@ -759,7 +759,7 @@ fn agree_to_16_bits(mut engine: Engine) {
 #[test]
 fn a_gpu_lost_at_any_launch_ends_the_work_and_nothing_is_taken_for_numbers() {
     let (_, config) = configs().swap_remove(0);
-    // The norm of each step, the error that ended them, and the engine.
+    // The norm of each step, the error that ended the steps, and the engine.
     let train = |lost_after: Option<u64>| {
         let [precision, moments] = [Precision::F32; 2];
         let device = Device::CudaEmulated { memory: 1 << 30, precision, moments, exact: false, lost_after };

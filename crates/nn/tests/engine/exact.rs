@@ -1,5 +1,5 @@
-//! `exact` devices: a token's log-probability has the same bits when it is sampled, scored and trained on. On the emulator, and on the fake driver, whose
-//! cuBLASLt adds the terms of a sum in an order that follows from the number of rows.
+//! `exact` devices: a token's log-probability has the same bits in sampling, scoring and training. On the emulator, and on the fake driver, whose
+//! cuBLASLt sums in an order that depends on the number of rows.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -29,7 +29,7 @@ fn faked(precision: Precision, exact: bool) -> Device {
     Device::Cuda { gpu: 0, precision, moments: Precision::F32, exact }
 }
 
-/// A form of a model: Qwen2, with biases and, in bf16, tensor cores for passes that aren't exact; Qwen3, with norms of heads; those with a window, of three tokens, so
+/// A form of a model: Qwen2, with biases and, in bf16, tensor cores for passes that aren't exact; Qwen3, with norms of heads; forms with a window, of three tokens, so
 /// that some rows see none of the first 256.
 fn engine(form: usize, head_dim: usize, base: Option<BaseFormat>, device: &Device) -> Engine {
     let (_, config) = configs().swap_remove(form);
@@ -41,7 +41,7 @@ fn with_adapters(engine: Engine) -> Engine {
     adapted(engine, &LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() })
 }
 
-/// Prompts within the first 256 tokens of a path, and with completions that pass them.
+/// Prompts within the first 256 tokens of a path, also with completions beyond them.
 fn prompts(config: &Config) -> Vec<Vec<u32>> {
     let mut numbers = Numbers::new(92);
     [3, 252, 20, 1].map(|len| numbers.tokens(len, config.vocab_size)).into()
@@ -53,7 +53,7 @@ fn bits((logp, entropy): (&f32, &f32)) -> Bits {
     (logp.to_bits(), entropy.to_bits())
 }
 
-/// The bits of scored, or trained, tokens of groups: by prompt and sample.
+/// The bits of scored or trained tokens of groups, by prompt and sample.
 fn of_pass(
     engine: &mut Engine,
     groups: &[(usize, Vec<&Completion>)],
@@ -92,7 +92,7 @@ fn of_pass(
         .collect()
 }
 
-/// Of all sampled tokens, and of those whose bits are others when they are scored or trained on.
+/// Number of sampled tokens, and of those whose bits differ when they are scored or trained on.
 fn compare(name: &str, engine: &mut Engine, temperature: f32) -> (usize, usize) {
     let config = engine.config().clone();
     let prompts = prompts(&config);
@@ -101,7 +101,7 @@ fn compare(name: &str, engine: &mut Engine, temperature: f32) -> (usize, usize) 
         Sampling { temperature, max_new_tokens: 7, stop_tokens: vec![4], top_p: 0.95, ..Sampling::default() };
     let samples: Samples = sample(engine, &requests, &sampling);
     assert_eq!(samples.len(), 12);
-    // Others in a batch, in another order, with other common beginnings: all at once, and some without what they were sampled beside.
+    // With other sequences in a batch, in another order, with other common beginnings: all at once, and some without the sequences with which they were sampled.
     let group = |prompt: usize, of: &[usize]| -> (usize, Vec<&Completion>) {
         (prompt, of.iter().map(|&sample| &samples[&(prompt, sample)]).collect())
     };
@@ -125,7 +125,7 @@ fn compare(name: &str, engine: &mut Engine, temperature: f32) -> (usize, usize) 
     (tokens, differ)
 }
 
-/// The same for exact devices, each before and after an update at two temperatures, and something else for one that isn't.
+/// The same for exact devices, before and after an update, at two temperatures; a device that isn't exact must differ.
 fn compare_all(device: &dyn Fn(Precision, bool) -> Device, models: &[(Precision, &str)]) {
     let made = |precision, model: &str, exact| -> Engine {
         let device = device(precision, exact);
@@ -171,7 +171,7 @@ fn sampled_scored_and_trained_log_probabilities_have_the_same_bits_in_bf16() {
 
 #[test]
 fn they_have_with_algorithms_of_cublaslt_too() {
-    // On a GPU's machine there is no fake, but cuBLASLt itself, with which the tests above run.
+    // On a machine with a GPU the real cuBLASLt replaces the fake, and the tests above run with it.
     if fake::folder().exists() && fake::is_here("exact::they_have_with_algorithms_of_cublaslt_too", true, &[])
     {
         compare_all(&faked, &[(Precision::F32, "qwen3, adapters"), (Precision::Bf16, "qwen2, nf4")]);

@@ -1,4 +1,4 @@
-//! Errors of NVIDIA's driver at every call of an engine's work, on the fake driver: each ends in its message, and nothing is left behind.
+//! Errors of NVIDIA's driver at every call of an engine's work, on the fake driver. Each must end in its message and leave nothing behind.
 
 use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -17,7 +17,7 @@ fn gpu(gpu: usize, precision: Precision) -> Device {
     Device::Cuda { gpu, precision, moments: Precision::F32, exact: false }
 }
 
-/// An engine from nothing to samples: two steps, one of them with moments in host memory, and rollouts with graphs.
+/// An engine from creation to samples: two steps, one of them with moments in host memory, and rollouts with graphs.
 fn work(device: &Device) -> Result<(Vec<Completion>, u64), Error> {
     let (_, config) = configs().swap_remove(1);
     let normal = |index: u64| Numbers::new(index).normal();
@@ -46,7 +46,7 @@ fn work(device: &Device) -> Result<(Vec<Completion>, u64), Error> {
     Ok((done, engine.graph_counts().replayed))
 }
 
-/// What became of the work with a planted error: its result, or the message.
+/// Result of the work with a planted error, or the message.
 fn with_fault(device: &Device, fault: (&str, u64, i32)) -> Result<Vec<Completion>, String> {
     fake::plant(Some(fault));
     let hook = std::panic::take_hook();
@@ -60,7 +60,7 @@ fn with_fault(device: &Device, fault: (&str, u64, i32)) -> Result<Vec<Completion
     }
 }
 
-/// Calls of the work that is not disturbed, and its result.
+/// Calls of the undisturbed work, and its result.
 fn undisturbed(device: &Device) -> (Vec<(String, u64)>, Vec<Completion>) {
     fake::plant(None);
     let fake::Report { calls: before, live, .. } = fake::report();
@@ -94,12 +94,12 @@ fn an_error_in_any_call_ends_the_work_with_its_message_and_leaves_nothing_behind
                 let done = with_fault(&device, (&call, number, code));
                 let frees = ["Destroy", "Free", "Release", "Unload"].iter().any(|part| call.contains(part));
                 let left = fake::report().live.values().sum::<u64>() - before;
-                // Where nothing failed before, it was the freeing.
+                // If nothing failed before, freeing failed.
                 if left > 0 && !frees && call != "kernel" && done.is_err() {
                     wrong.push(format!("{call} {number} of {count}: {left} left"));
                 }
                 match done {
-                    // Freed, or waited for while it is closed; a graph that isn't there is no loss.
+                    // Freeing, or waiting while the device is closed. A missing graph isn't a loss.
                     Ok(found) if found == samples => {}
                     Ok(_) => wrong.push(format!("{call} {number} of {count}: other samples")),
                     Err(why) if why.contains("CUDA") && why.contains(": ") => {}
@@ -126,7 +126,7 @@ fn too_little_memory_at_any_allocation_names_a_setting_and_leaves_nothing_behind
             for number in 0..count {
                 let why = with_fault(&device, (&call, number, OUT_OF_MEMORY)).expect_err(&call);
                 assert!(why.contains("memory"), "{call} {number}: {why}");
-                // The first ones are cuBLASLt's, which are no setting's.
+                // The first ones are cuBLASLt's, which don't depend on a setting.
                 let named = ["compute.", "update.", "rollout."].iter().any(|part| why.contains(part));
                 assert!(named || number < 2 || call == "cuMemHostAlloc", "{call} {number}: {why}");
                 let report = fake::report();
@@ -155,7 +155,7 @@ fn a_graph_that_the_driver_refuses_changes_no_sample() {
         fake::plant(Some((call, 0, CAPTURE_INVALIDATED)));
         let (found, replayed) = work(&device).unwrap();
         assert!(found == samples && replayed == 0, "{call}");
-        // After the one that fails no other is tried.
+        // After the failing call no other is made.
         assert_eq!(fake::report().calls[captures], before + 1 + tried as u64, "{call}");
     }
 }

@@ -1,4 +1,4 @@
-//! Generation: agreement with scoring, independence of the batch, stopping, bounds.
+//! Generation: agreement with scoring, independence of the batch, stopping, limits.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -14,12 +14,12 @@ use crate::device::{device, tolerance};
 use crate::lora::adapted;
 use crate::reference::{Numbers, configs, engine, engine_with_base, with_recurrent};
 
-/// A draw's uniform number, by hashing its coordinates.
+/// The uniform number of a draw, a hash of its coordinates.
 fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
     Numbers::new((prompt as u64 * 1009 + sample as u64) * 4099 + position as u64).uniform()
 }
 
-/// Bound on |sampled - scored| of log-probabilities and entropies; the largest this test has seen is 1.7e-6, at temperature 0.7.
+/// Bound on |sampled - scored| of log-probabilities and entropies. The largest difference seen in this test is 1.7e-6, at temperature 0.7.
 const WORST_DIFFERENCE: f32 = 1e-5;
 
 pub(crate) type Samples = BTreeMap<(usize, usize), Completion>;
@@ -51,7 +51,7 @@ fn settings() -> Sampling {
 
 #[test]
 fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
-    // With adapters beside a base in each format, too.
+    // Also with adapters on a base in each format.
     let adapters = LoraConfig { rank: 3, alpha: 5.0, ..LoraConfig::default() };
     let with_base = |config: &Config, base: BaseFormat| {
         adapted(engine_with_base(config, 31, Some(base), &device(2)), &adapters)
@@ -118,7 +118,7 @@ fn depends_on_nothing_else(config: &Config, engine: &dyn Fn(usize) -> Engine) {
         same(&samples, "threads");
     }
     let mut engine = engine(2);
-    // A state takes the place of tokens.
+    // A state takes the memory of some tokens.
     let bounds = if config.linear_attention.is_some() { [384, 700, 1500] } else { [224, 300, 1000] };
     for max_cached_tokens in bounds {
         let bounded = Sampling { max_cached_tokens: Some(max_cached_tokens), ..settings() };
@@ -311,7 +311,7 @@ fn samples_taken_out_for_want_of_room_are_drawn_again_alike() {
     for (name, config) in with_recurrent(0) {
         let mut engine = engine(&config, 41, 2);
         let prompts = prompts(&config);
-        // Most completions end at once, so that many are admitted; then none ends before its length.
+        // Most completions end immediately, so that many are admitted; the others all reach their maximum length.
         let stop = |tokens: &[u32]| tokens.len() == 1 && !tokens[0].is_multiple_of(4);
         let mut run = |max_cached_tokens: Option<usize>| -> (Samples, usize) {
             let first_draws = AtomicUsize::new(0);
@@ -350,7 +350,7 @@ fn samples_taken_out_for_want_of_room_are_drawn_again_alike() {
     }
 }
 
-/// Prompts that arrive one after another: each once so many tokens have been drawn.
+/// Prompts that arrive one after another, each after a number of drawn tokens.
 struct Arriving {
     waiting: Mutex<std::vec::IntoIter<(usize, Arrival)>>,
     held: Mutex<Option<(usize, Arrival)>>,
@@ -410,7 +410,7 @@ fn fed_within(
     fed_until(engine, &Arriving::new(prompts, samples, every), keep, max_cached_tokens, 160)
 }
 
-/// Samples of a prompt, which with a completion may have so many tokens.
+/// Samples of a prompt, which may have this many tokens with a completion.
 fn fed_up_to(engine: &mut Engine, prompt: &[u32], samples: usize, keep: bool, longest: usize) -> Samples {
     fed_until(engine, &Arriving::new(&[prompt.to_vec()], samples, 0), keep, None, longest)
 }
@@ -452,11 +452,11 @@ fn prompts_that_join_get_what_they_get_together() {
         let wanted = sample(&mut engine(&config, 32, 2), &requests(&prompts, 7), &settings());
         let mut engine = engine(&config, 32, 2);
         for keep in [false, true] {
-            // All at once, in time to join, and one after another's end.
+            // All at once, early enough to join, and each after the end of the one before.
             for every in [0, 30, 1 << 20] {
                 let mut all = fed(&mut engine, &prompts, 7, every, keep);
                 if every > 30 {
-                    // Those that came when nothing was left to do.
+                    // Prompts that arrived when there was no other work.
                     assert!(all.len() == 7);
                     let rest = wanted.iter().filter(|((prompt, _), _)| *prompt > 0);
                     all.extend(rest.map(|(key, completion)| (*key, completion.clone())));
@@ -476,7 +476,7 @@ fn a_prompt_that_continues_an_earlier_one_is_not_computed_again() {
     let turn = |engine: &mut Engine, prompt: &[u32]| fed(engine, &[prompt.to_vec()], 3, 0, true);
     let answers = turn(&mut kept, &first);
     assert_eq!(answers[&(0, 0)].cached, 0);
-    // The next turn after each answer, the one after that, and another question after the same beginning.
+    // The next turn after each answer, the turn after that, and another question after the same beginning.
     for sample in 0..3 {
         let answer = &answers[&(0, sample)];
         let mut second = [&first[..], &answer.tokens].concat();
@@ -485,7 +485,7 @@ fn a_prompt_that_continues_an_earlier_one_is_not_computed_again() {
         let found = turn(&mut kept, &second);
         let wanted = turn(&mut engine(&config, 32, 2), &second);
         assert_same(&found, &wanted, "the second turn");
-        // Completions part at whole tokens; within a shared one only whole pages are found.
+        // Completions separate at any token; in a shared completion only whole pages are found.
         assert!(
             (known - 16..=known).contains(&found[&(0, 0)].cached),
             "{} of {known}",
@@ -501,11 +501,11 @@ fn a_prompt_that_continues_an_earlier_one_is_not_computed_again() {
     let found = turn(&mut kept, &other);
     assert_eq!(found[&(0, 0)].cached, 32);
     assert_same(&found, &turn(&mut engine(&config, 32, 2), &other), "another question");
-    // The same prompt again: all but its end.
+    // The same prompt again: all but its end is found.
     let found = turn(&mut kept, &first);
     assert_eq!(found[&(0, 0)].cached, 32);
     assert_same(&found, &answers, "the same prompt");
-    // Other weights forget it.
+    // New weights empty the cache.
     kept.accumulate(
         &{
             let mut batch = Batch::default();
@@ -531,7 +531,7 @@ fn a_prompt_continues_a_recurrent_state_where_a_stored_sequence_ends() {
         let turn = |engine: &mut Engine, prompt: &[u32]| fed(engine, &[prompt.to_vec()], 3, 0, true);
         let answers = turn(&mut kept, &first);
         let answer = &answers[&(0, 1)].tokens;
-        // After the answer, whose last token has no state; after that again, in more tokens than a part of a prompt has; and after the prompt with another answer.
+        // After the answer, whose last token has no state; after that again, with more tokens than a part of a prompt has; and after the prompt with another answer.
         let second = [&first[..], answer, &numbers.tokens(300, config.vocab_size)].concat();
         let found = fed_up_to(&mut kept, &second, 3, true, 700);
         assert_same(
@@ -547,7 +547,7 @@ fn a_prompt_continues_a_recurrent_state_where_a_stored_sequence_ends() {
         let found = turn(&mut kept, &other);
         assert_eq!(found[&(0, 0)].cached, 45);
         assert_same(&found, &turn(&mut engine(&config, 32, 2), &other), "another answer");
-        // Inside a sequence there is no state.
+        // There are no states inside a sequence.
         let other = [&first[..37], &numbers.tokens(9, config.vocab_size)].concat();
         let found = turn(&mut kept, &other);
         assert_eq!(found[&(0, 0)].cached, 0);
@@ -561,7 +561,7 @@ fn a_full_cache_forgets_what_was_not_needed_for_longest() {
         let mut numbers = Numbers::new(78);
         let engine_of = || engine(&config, 32, 2);
         let mut bounded = engine_of();
-        // Prompts of two families in turns, in a cache that holds few of them.
+        // Prompts of two families in turns, in a cache with room for few of them.
         let mut roots = [numbers.tokens(40, config.vocab_size), numbers.tokens(33, config.vocab_size)];
         let mut cached = 0;
         let bound = if config.linear_attention.is_some() { 600 } else { 288 };
@@ -569,7 +569,7 @@ fn a_full_cache_forgets_what_was_not_needed_for_longest() {
             let mut prompt = roots[turn % 2].clone();
             prompt.extend(numbers.tokens(3 + 5 * turn % 17, config.vocab_size));
             if config.linear_attention.is_some() {
-                // A state is where a prompt ended.
+                // A state exists where a prompt ended.
                 roots[turn % 2] = prompt.clone();
             }
             let prompts = [prompt];
@@ -578,7 +578,7 @@ fn a_full_cache_forgets_what_was_not_needed_for_longest() {
             cached += found[&(0, 0)].cached;
         }
         assert!(cached > 0);
-        // Several at a time, some of which are the beginning of others.
+        // Several at a time, some of which are beginnings of others.
         let mut prompts: Vec<Vec<u32>> = (1..6).map(|i| roots[0][..7 * i].to_vec()).collect();
         prompts.extend((1..4).map(|i| [&roots[1][..], &roots[0][..i]].concat()));
         let found = fed_within(&mut bounded, &prompts, 4, 4, true, Some(bound));

@@ -1,11 +1,11 @@
-//! Scores and gradients against the decoder's definition in f64, for every setting of the architecture.
+//! Scores and gradients compared with the decoder's definition in f64, for every setting of the architecture.
 
 use crate::device::{gradient_tolerance, tolerance};
 use crate::reference::{Numbers, Weights, configs, engine, forest, path, score, weights, with_recurrent};
 use fgrpo_nn::{AdamW, Batch, Engine, FamilyScores};
 use proptest::prelude::*;
 
-/// Derivatives that make `Σ a·logp + b·entropy` the loss, by prediction.
+/// Derivatives for the loss `Σ a·logp + b·entropy`, by prediction.
 fn linear_loss(a: &[f32], b: &[f32]) -> impl Fn(FamilyScores<'_>) + Sync {
     move |family| {
         for (i, &index) in family.predictions.iter().enumerate() {
@@ -69,7 +69,7 @@ fn a_loss_gets_each_family_once_in_order_and_what_it_returns_comes_in_order() {
     }
 }
 
-/// Largest difference over the largest element, tensor by tensor.
+/// Largest difference divided by the largest element, for each tensor.
 fn worst_difference(a: &[(String, Vec<f32>)], b: &[(String, Vec<f32>)]) -> f32 {
     let all = a.iter().flat_map(|tensor| &tensor.1);
     let scale = all.fold(0.0f32, |max, x| max.max(x.abs()));
@@ -116,7 +116,7 @@ fn gradient_matches_finite_differences_of_the_definition_for_every_tensor_and_se
                 terms.map(|((logp, entropy), (a, b))| f64::from(*a) * logp + f64::from(*b) * entropy).sum()
             };
             for (tensor, gradient) in &gradient {
-                // Along the gradient, where an error of any element shows, and along a random direction.
+                // In the direction of the gradient, in which an error of any element shows, and in a random direction.
                 let random: Vec<f64> = gradient.iter().map(|_| numbers.normal()).collect();
                 let along: Vec<f64> = gradient.iter().map(|&g| f64::from(g)).collect();
                 for direction in [along, random] {
@@ -149,7 +149,7 @@ fn a_prefix_tree_has_the_gradient_of_its_separate_sequences() {
         let mut engine = engine(&config, 5, 2);
         let mut numbers = Numbers::new(6);
         let prompt = numbers.tokens(9, config.vocab_size);
-        // Few tokens, so that completions share beginnings of all lengths; one is a beginning of another.
+        // Few tokens, so that completions share beginnings of all lengths; one completion is a beginning of another.
         let mut completions: Vec<Vec<u32>> = (0..12).map(|i| numbers.tokens(1 + i % 7, 2)).collect();
         completions.push(completions[6][..3].to_vec());
         let (a, b) = coefficients(&mut numbers, 13 * 8);
@@ -183,7 +183,7 @@ fn a_prefix_tree_has_the_gradient_of_its_separate_sequences() {
         let scores = engine.score(&tree, 1.0).unwrap();
         let separate = engine.score(&separate, 1.0).unwrap();
         for (position, &index) in indices.iter().flatten().enumerate() {
-            // A recurrent layer's norm divides by what little a state says, and passes its rounding on.
+            // A recurrent layer's norm divides by small values, and amplifies their rounding.
             let off = if config.linear_attention.is_some() { 6e-6 } else { 2e-6 };
             assert!((scores.logp[index] - separate.logp[position]).abs() < tolerance(off), "{name}");
         }
@@ -234,7 +234,7 @@ fn families_without_derivative_change_nothing_wherever_they_stand_in_a_chunk() {
         let mut numbers = Numbers::new(9);
         let batch = forest(&mut numbers, config.vocab_size, 5, 12, 5);
         let (mut a, mut b) = coefficients(&mut numbers, batch.predictions.len());
-        // The family of a prediction is that of its path's first token's segment: segments 0 to 4 are the roots.
+        // The family of a prediction is the root of its path. Segments 0 to 4 are the roots.
         let root = |row: usize| {
             let mut start = 0;
             let mut segment = 0;

@@ -1,4 +1,4 @@
-//! Decoding as CUDA graphs: the same bits as without, whatever changes between two steps. On the emulator, or with `FGRPO_TEST_DEVICE=cuda` on a GPU.
+//! Decoding as CUDA graphs gives the same bits as without, whatever changes between two steps. On the emulator, or with `FGRPO_TEST_DEVICE=cuda` on a GPU.
 
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
@@ -80,7 +80,7 @@ fn samples_are_the_same_bits_with_and_without_graphs_whatever_changes_between_st
                 prompts.iter().map(|tokens| Prompt { tokens, samples: 0..samples }).collect()
             };
             match round {
-                // Once more: the graphs are there from the beginning.
+                // Again, with graphs from the beginning.
                 0 | 1 => sample(engine, &request("short", 4), &settings, None),
                 2 => {
                     let greedy = Sampling { temperature: 0.0, ..settings.clone() };
@@ -96,7 +96,7 @@ fn samples_are_the_same_bits_with_and_without_graphs_whatever_changes_between_st
                     train(engine, &short[1]);
                     sample(engine, &request("short", 4), &settings, None)
                 }
-                // Little room: few rows at a time.
+                // A small cache, so that few rows run at a time.
                 5 => {
                     let bounded = Sampling { max_cached_tokens: Some(128), ..settings.clone() };
                     sample(engine, &request("short", 4), &bounded, None)
@@ -146,7 +146,7 @@ fn a_step_of_28_layers_has_256_nodes_and_284_if_it_is_exact() {
             let prompts = [Prompt { tokens: &[1, 2, 3], samples: 0..3 }];
             let settings = Sampling { max_new_tokens: 4, top_k: 5, top_p: 0.9, ..Sampling::default() };
             assert_eq!(sample(&mut engine, &prompts, &settings, None).len(), 3);
-            // Beside the layers: embedding, final norm, logits, drawing.
+            // Besides the layers: embedding, final norm, logits, drawing.
             let nodes = engine.graph_counts().nodes;
             assert_eq!(nodes, 28 * if exact { 10 } else { 9 } + 4, "{device:?}, {architecture:?}");
         }
@@ -155,7 +155,7 @@ fn a_step_of_28_layers_has_256_nodes_and_284_if_it_is_exact() {
 
 #[test]
 fn rows_that_fill_up_a_bucket_and_places_in_the_cache_change_no_bit_of_a_sample() {
-    // cuBLASLt may compute other numbers of rows in another order.
+    // cuBLASLt may sum in another order for other numbers of rows.
     if !matches!(device(1), Device::Cuda { .. }) {
         for (device, (name, config)) in models() {
             let mut engine = engine_on(&config, 63, &device);
@@ -191,7 +191,7 @@ fn steps_ahead_of_the_tokens_that_are_read_change_no_bit_of_a_sample() {
         let request = |samples: usize| -> Vec<Prompt<'_>> {
             prompts.iter().map(|tokens| Prompt { tokens, samples: 0..samples }).collect()
         };
-        // Two greedy samples of a prompt are one row to their end, and a row of two samples can part: no step is ahead.
+        // Two greedy samples of a prompt are one row until their end, and two samples of a row may separate, so no step runs ahead.
         let greedy = Sampling { temperature: 0.0, max_new_tokens: 40, ..Sampling::default() };
         let ends = |tokens: &[u32]| tokens.iter().sum::<u32>().is_multiple_of(11);
         let together = sample(&mut engine, &request(2), &greedy, Some(&ends));
@@ -207,7 +207,7 @@ fn steps_ahead_of_the_tokens_that_are_read_change_no_bit_of_a_sample() {
             assert!(*found == together[key], "{device:?}, {name}: {key:?}");
         }
 
-        // Ended by the caller, with a step under way: what it samples belongs to nobody.
+        // The caller ends the rollout during a step, whose samples are dropped.
         let mut one = 0;
         let mut first = |_: Completion| {
             one += 1;

@@ -1,4 +1,4 @@
-//! LoRA: its gradient against the full one and against finite differences, frozen weights, resume, refusals.
+//! LoRA: its gradient compared with the full one and with finite differences, frozen weights, resume, refusals.
 
 use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
@@ -235,7 +235,7 @@ fn training_resumed_from_a_saved_adapter_equals_uninterrupted_training_bit_for_b
     }
 }
 
-/// Three passes and two updates; `aside` happens after each pass.
+/// Three passes and two updates. `aside` runs after each pass.
 fn trained(engine: &mut Engine, batch: &Batch, mut aside: impl FnMut(&mut Engine)) {
     for pass in 0..3 {
         accumulate(engine, batch);
@@ -271,7 +271,7 @@ fn models_that_take_turns_in_an_engine_train_as_alone_bit_for_bit() {
         engine.set_training_state(&states[index]).unwrap();
         let others = states.clone();
         trained(&mut engine, &batch, |engine| {
-            // Another model and the base have the engine between any two operations.
+            // Between any two operations, another model and the base use the engine.
             let own = engine.training_state();
             engine.set_training_state(&others[(index + 1) % others.len()]).unwrap();
             accumulate(engine, &batch);
@@ -282,7 +282,7 @@ fn models_that_take_turns_in_an_engine_train_as_alone_bit_for_bit() {
         states[index] = engine.training_state();
         assert!(states[index] == alone[index], "model {index}");
     }
-    // Without adapters the state is all weights.
+    // Without adapters the state has all weights.
     let mut whole = base();
     trained(&mut whole, &batch, |_| {});
     let mut engine = base();
@@ -351,7 +351,7 @@ fn quantized_matrices_need_adapters_of_their_format_to_be_trained() {
         assert!(message.contains("the format nf4"), "{message}");
         assert!(other.lora().is_none());
     }
-    // One of PEFT names no format, and fits any.
+    // An adapter of PEFT names no format, and fits any.
     let peft = tempfile::tempdir().unwrap();
     adapted(on(None), &lora(&["q_proj"])).write_adapter(peft.path(), "base").unwrap();
     on(Some(BaseFormat::Nf4)).read_adapter(peft.path()).unwrap();

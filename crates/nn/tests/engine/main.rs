@@ -1,4 +1,4 @@
-//! The engine against the decoder's definition, against itself with other shapes, and against PyTorch's numbers for the optimizer.
+//! The engine compared with the decoder's definition, with itself on other shapes, and with PyTorch's values for the optimizer.
 
 mod checks;
 #[cfg(feature = "cuda-emulator")]
@@ -40,7 +40,7 @@ fn what_does_not_depend_on_batches_threads_and_resumes_does_not_with_products_of
                     "training_lowers_the_loss_on_what_it_is_trained_on",
                 ],
             );
-            // Large, and so only where they are fast.
+            // Large, and therefore only on fast devices.
             let teams = [
                 "a_team_computes_what_two_threads_compute_bit_for_bit",
                 "one_family_on_all_threads_gives_what_one_thread_gives_bit_for_bit",

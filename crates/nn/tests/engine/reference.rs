@@ -1,4 +1,4 @@
-//! The decoder by definition, in f64, one whole sequence at a time, as the reference for the engine.
+//! The decoder by definition, in f64, one whole sequence at a time: the reference for the engine.
 
 use std::collections::HashMap;
 
@@ -7,7 +7,7 @@ use fgrpo_nn::{BaseFormat, Batch, Device, Engine};
 
 use crate::device::device;
 
-/// A small generator of numbers for tests.
+/// A small random-number generator for tests.
 pub(crate) struct Numbers(u64);
 
 impl Numbers {
@@ -115,7 +115,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     };
     configs.push(("gemma3_text, a window in one layer", gemma));
     let (linear, full) = (LayerType::LinearAttention, LayerType::FullAttention);
-    // GPUs take multiples of four.
+    // GPUs support multiples of four.
     let [key, value] = if cfg!(feature = "cuda-emulator") { [12, 8] } else { [9, 7] };
     let sizes = GatedDeltaNet {
         linear_conv_kernel_dim: 4,
@@ -127,7 +127,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     let qwen = Config {
         architecture: Architecture::Qwen3_5Text,
         sliding_window: None,
-        // A norm of nearly nothing would make much of rounding.
+        // The norm of a nearly empty row would amplify rounding.
         rms_norm_eps: 5e-2,
         layer_types: vec![linear, full],
         head_dim: 8,
@@ -136,7 +136,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         ..window
     };
     if cfg!(feature = "cuda-emulator") {
-        // One model with both, since the emulator takes its time.
+        // One model with both, because the emulator is slow.
         let layers = Config { num_hidden_layers: 3, layer_types: vec![linear, full, linear], ..qwen };
         configs.push(("qwen3_5_text, recurrent layers first and last", layers));
         return configs;
@@ -152,7 +152,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     configs
 }
 
-/// The configuration of an index, and those with recurrent layers.
+/// The configuration with an index, including those with recurrent layers.
 pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
     let mut all = configs();
     let recurrent =
@@ -160,7 +160,7 @@ pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
     [all.swap_remove(index)].into_iter().chain(recurrent).collect()
 }
 
-/// Mistral's, Gemma 3's and Qwen3.5's places among the configurations.
+/// Indices of Mistral's, Gemma 3's and Qwen3.5's configurations.
 #[cfg(feature = "cuda-emulator")]
 pub(crate) const MISTRAL: usize = 6;
 #[cfg(feature = "cuda-emulator")]
@@ -168,7 +168,7 @@ pub(crate) const GEMMA: usize = 7;
 #[cfg(feature = "cuda-emulator")]
 pub(crate) const QWEN3_5: usize = 8;
 
-/// Seven query heads of 64 numbers on a key head, which tensor cores take in bf16, also while decoding.
+/// Seven query heads of width 64 per key head, for which tensor cores are used in bf16, in decoding too.
 #[cfg(feature = "cuda-emulator")]
 pub(crate) fn seven_heads() -> (&'static str, Config) {
     let (_, base) = configs().swap_remove(0);
@@ -177,12 +177,12 @@ pub(crate) fn seven_heads() -> (&'static str, Config) {
     ("seven heads of 64", config)
 }
 
-/// An engine with random weights, norms and biases included, on the device that is tested.
+/// An engine with random weights, including norms and biases, on the tested device.
 pub(crate) fn engine(config: &Config, seed: u64, threads: usize) -> Engine {
     engine_on(config, seed, &device(threads))
 }
 
-/// No format of the base, and all formats.
+/// No format of the base, and each format.
 pub(crate) const BASES: [Option<BaseFormat>; 4] =
     [None, Some(BaseFormat::Nf4), Some(BaseFormat::Int8), Some(BaseFormat::Bf16)];
 
@@ -206,7 +206,7 @@ pub(crate) fn engine_with_base(
     let names: Vec<(String, usize)> =
         engine.tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
     for (name, len) in names {
-        // A mixer that sees much of its convolution's inputs and keeps much of its state.
+        // A mixer that depends much on its convolution's inputs and retains much of its state.
         let mixer = [("conv1d.weight", 0.0, 0.6), ("A_log", -2.0, 0.5)];
         if let Some((_, around, std)) = mixer.into_iter().find(|(end, ..)| name.ends_with(end)) {
             let values: Vec<f32> = (0..len).map(|_| (around + std * numbers.normal()) as f32).collect();
@@ -221,7 +221,7 @@ pub(crate) fn engine_with_base(
     engine
 }
 
-/// What is added to the weights of a norm.
+/// Offset that is added to the weights of a norm.
 fn offset(config: &Config, name: &str) -> f64 {
     let all = matches!(config.architecture, Architecture::Gemma3Text | Architecture::Qwen3_5Text);
     if all && !name.contains("linear_attn") { 1.0 } else { 0.0 }
@@ -300,7 +300,7 @@ fn sigmoid(x: f64) -> f64 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// A recurrent mixer over a sequence, but for its last map.
+/// A recurrent mixer over a sequence, without its last map.
 fn mix(
     config: &Config,
     sizes: GatedDeltaNet,
@@ -391,7 +391,7 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             let weight = get(&format!("self_attn.{name}.weight"));
             let mut all = linear(x, weight, maybe(&format!("self_attn.{name}.bias")));
             let weight = maybe(&format!("self_attn.{norm_of}.weight"));
-            // Of all heads together, or of each.
+            // Over all heads together, or over each head.
             let width = weight.map_or(e, Vec::len);
             all = all.chunks(width).flat_map(|part| norm_if(part, weight)).collect();
             all.chunks(e)
@@ -421,7 +421,7 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
                 each("v_proj", "", false),
             ],
         };
-        // Each head's query, then its gate.
+        // For each head its query, then its gate.
         let mut gates: Vec<Vec<f64>> = Vec::new();
         if gated && mixed.is_none() {
             for (t, heads) in q.iter_mut().enumerate() {
@@ -491,7 +491,7 @@ pub(crate) fn path(batch: &Batch, row: usize) -> Vec<u32> {
     tokens
 }
 
-/// (log-probability, entropy) of each prediction of the batch.
+/// (log-probability, entropy) of each prediction in the batch.
 pub(crate) fn score(config: &Config, weights: &Weights, batch: &Batch, temperature: f64) -> Vec<(f64, f64)> {
     let mut rows: HashMap<usize, Vec<f64>> = HashMap::new();
     batch
@@ -510,7 +510,7 @@ pub(crate) fn score(config: &Config, weights: &Weights, batch: &Batch, temperatu
         .collect()
 }
 
-/// A random forest with predictions on some rows, several on one row among them.
+/// A random forest with predictions on some rows, and several predictions on one row.
 pub(crate) fn forest(
     numbers: &mut Numbers,
     vocabulary: usize,

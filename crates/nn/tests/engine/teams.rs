@@ -1,4 +1,4 @@
-//! Teams of threads: the same result as from one thread, and all threads for one family.
+//! Teams of threads give the same result as one thread, and a single family gets all threads.
 
 use fgrpo_nn::config::{Architecture, Config};
 #[cfg(not(feature = "cuda-emulator"))]
@@ -41,7 +41,7 @@ fn configs() -> Vec<(&'static str, Config)> {
     ]
 }
 
-/// Families of a prompt and completions that begin alike.
+/// Families of a prompt and completions with a common beginning.
 fn batch(config: &Config, families: usize) -> Batch {
     let mut numbers = Numbers::new(60);
     let mut batch = Batch::default();
@@ -70,7 +70,7 @@ fn results(engine: &mut Engine, batch: &Batch) -> [Vec<f32>; 2] {
     [[scores.logp, scores.entropy].concat(), gradient]
 }
 
-/// Whether both are the same bits. Without our own products, the same but for rounding: the `gemm` crate chooses its blocks by a product's sizes, and so by how a team cuts it.
+/// Whether both have the same bits. Without our own products they only agree to rounding: the `gemm` crate chooses its blocks by the size of a product, which depends on the team.
 fn agree(a: &[Vec<f32>; 2], b: &[Vec<f32>; 2]) -> bool {
     let bits = |x: &[f32]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     let norm = |x: &mut dyn Iterator<Item = f32>| x.map(|x| f64::from(x).powi(2)).sum::<f64>().sqrt();

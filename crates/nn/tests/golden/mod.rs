@@ -1,4 +1,4 @@
-//! The golden cases that `make.py` writes: checkpoints as transformers saves them and what PyTorch computes from them.
+//! The golden cases that `make.py` writes: checkpoints saved by transformers, and PyTorch's results for them.
 
 #![allow(dead_code, reason = "each test crate uses its part")]
 
@@ -26,8 +26,8 @@ pub(crate) const CASES: [&str; 14] = [
 
 /// The folder of the golden files.
 pub(crate) fn folder() -> PathBuf {
-    // From this crate and from its neighbours, whose tests use the files too. Cargo names the folder while tests run; a test that was carried to another
-    // machine is told.
+    // Works from this crate and from others whose tests use the files. Cargo sets the variable while tests run; if a test was moved to
+    // another machine, its caller sets it.
     let crate_folder = std::env::var_os("CARGO_MANIFEST_DIR");
     let crate_folder = crate_folder.map_or_else(|| env!("CARGO_MANIFEST_DIR").into(), PathBuf::from);
     crate_folder.join("../nn/tests/golden")
@@ -50,7 +50,7 @@ pub(crate) struct Sequence {
     pub(crate) group: usize,
     /// The prompt.
     pub(crate) prompt: Vec<u32>,
-    /// The completion, each of whose tokens is a prediction.
+    /// The completion. Each of its tokens is a prediction.
     pub(crate) completion: Vec<u32>,
 }
 
@@ -78,13 +78,13 @@ pub(crate) fn numbers(file: &TensorFile, field: &str) -> Vec<f64> {
     file.metadata()[field].split(' ').map(|x| x.parse().unwrap()).collect()
 }
 
-/// The largest |found - wanted| / (1 + |wanted|), and where.
+/// The largest |found - wanted| / (1 + |wanted|), and its position.
 pub(crate) fn distance(found: &[f32], wanted: &[f32]) -> (f32, usize) {
     assert_eq!(found.len(), wanted.len(), "numbers of values");
     let pairs = found.iter().zip(wanted).enumerate();
     pairs.fold((0.0, 0), |worst, (i, (f, w))| {
         let d = (f - w).abs() / (1.0 + w.abs());
-        // A NaN must lose every comparison against the tolerance.
+        // A NaN must fail every comparison with the tolerance.
         if d <= worst.0 { worst } else { (if d.is_nan() { f32::INFINITY } else { d }, i) }
     })
 }

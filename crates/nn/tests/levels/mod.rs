@@ -1,8 +1,8 @@
-//! One test program at every instruction set, and some of its tests with every kind of products.
+//! Runs one test program with every instruction set, and some of its tests with every kind of products.
 
 use std::process::Command;
 
-/// Runs the tests of this program with these names and `products` at some levels: "" is what the processor has, "plain" what it would do without.
+/// Runs the tests of this program with these names and `products` at some levels: "" is the processor's level, "plain" the code without vector instructions.
 #[allow(dead_code, reason = "not every program has such tests")]
 pub(crate) fn pass_with_products(products: &str, levels: &[&str], names: &[&str]) {
     if std::env::var_os("FGRPO_SIMD").is_some() || std::env::var_os("FGRPO_TEST_PRODUCTS").is_some() {
@@ -19,7 +19,7 @@ pub(crate) fn pass_with_products(products: &str, levels: &[&str], names: &[&str]
     }
 }
 
-/// Whether this processor has an instruction set, as the standard library says it.
+/// Whether this processor has an instruction set, according to the standard library.
 fn has(level: &str) -> bool {
     #[cfg(target_arch = "x86_64")]
     let here = level == "avx2" && is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma");
@@ -28,8 +28,8 @@ fn has(level: &str) -> bool {
     here || level == "plain"
 }
 
-/// Runs all tests of this program but `name`, which is the one that asks, in a process held to each instruction set that the processor has beside its best, which
-/// the program itself runs at. One that it doesn't have, or that doesn't exist, must be refused by name.
+/// Runs all tests of this program except `name`, which calls this function. Each instruction set of the processor gets a process, except the best one, which this
+/// program uses itself. An instruction set that the processor doesn't have, or that doesn't exist, must be refused by name.
 pub(crate) fn pass_all_other_tests(name: &str) {
     if std::env::var_os("FGRPO_SIMD").is_some() || std::env::var_os("FGRPO_TEST_PRODUCTS").is_some() {
         return;

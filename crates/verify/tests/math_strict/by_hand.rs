@@ -1,13 +1,13 @@
-//! Answers that were written and judged by hand, without a look at the rules, as data.
+//! Answers that were written and judged by hand, without looking at the rules, as data.
 
 use crate::random::Case;
 
 /// Answers of the first file, of all kinds.
 pub(crate) const OF_ALL_KINDS: &str = include_str!("../fixtures/math_by_hand.txt");
-/// The rules by the type of an answer, each with answers beside it that are nearly right or oddly written.
+/// The rules by the type of an answer, each with answers that are nearly right or written in unusual ways.
 pub(crate) const BY_TYPE: &str = include_str!("../fixtures/math_typed.txt");
 
-/// The right and the wrong ones of a file. Its head says how a line is read.
+/// The right and the wrong answers of a file. Its head explains the lines.
 pub(crate) fn cases(file: &'static str) -> (Vec<Case>, Vec<Case>) {
     let (mut right, mut wrong) = (Vec::new(), Vec::new());
     let mut class = "";

@@ -1,10 +1,10 @@
-//! Wrong answers that look right to a lenient reader: the problem restated, hedges, signs and units that change the meaning, near misses.
+//! Wrong answers that look right to a lenient reader: restated problems, hedges, signs and units that change the meaning, near misses.
 //! Each is wrong by construction.
 
 use crate::random::{Case, Random, in_a_box};
 
 fn boxed(random: &mut Random, class: &'static str, gold: String, answer: String) -> Case {
-    // Without a box too: what can't be read there is no reason to read a part of it.
+    // Also without a box: if the answer can't be read, a part of it must not be read instead.
     let response = match random.between(0, 3) {
         0 => format!("The answer is ${answer}$."),
         _ => in_a_box(random, &answer),
@@ -388,7 +388,7 @@ fn empty(random: &mut Random) -> Case {
     boxed(random, "answers without content", gold, answer.to_owned())
 }
 
-/// So many cases of every class.
+/// This many cases of every class.
 pub(crate) fn cases(each: usize) -> Vec<Case> {
     let kinds: [fn(&mut Random) -> Case; 9] =
         [restated, restated_other, tolerance, true_equation, sign, unit, several, structure, empty];

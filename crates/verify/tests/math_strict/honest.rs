@@ -1,4 +1,4 @@
-//! Right answers in the forms that models write. Each is right by construction: the form is made from the value.
+//! Right answers in the forms that models write. Each is right by construction, because the form is made from the value.
 
 use crate::random::{Case, Random, in_a_box};
 
@@ -28,7 +28,7 @@ fn decimal(numerator: i64, places: usize) -> String {
     if places == 0 { format!("{sign}{whole}") } else { format!("{sign}{whole}.{fraction}") }
 }
 
-/// The parts of `numerator/denominator` before the point, after it, and in its period.
+/// The digits of `numerator/denominator` before the point, after it, and in its period.
 fn periodic(numerator: i64, denominator: i64) -> (i64, String, String) {
     let mut rest = numerator % denominator;
     let mut digits = String::new();
@@ -81,7 +81,7 @@ fn dressed(random: &mut Random, value: &str) -> String {
     }
 }
 
-/// Names that a value may be given.
+/// Names that can be given to a value.
 fn named(random: &mut Random, value: &str) -> String {
     let name = random.pick(&[
         "x",
@@ -631,7 +631,7 @@ fn binomial(random: &mut Random) -> Case {
     Case { class: "binomials", gold, response: in_a_box(random, &form) }
 }
 
-/// Simple values in the places where models write them.
+/// Simple values in the positions where models write them.
 fn wrapper(random: &mut Random) -> Case {
     let n = random.between(2, 900);
     let q = random.pick(&[7, 9, 11, 13]);
@@ -689,7 +689,7 @@ fn wrapper(random: &mut Random) -> Case {
     Case { class: "wrappers", gold, response }
 }
 
-/// So many cases of every class.
+/// This many cases of every class.
 pub(crate) fn cases(each: usize) -> Vec<Case> {
     let kinds: [fn(&mut Random) -> Case; 16] = [
         integer, fraction, decimals, surd, constant, complex, interval, set, tuple, matrix, polynomial,

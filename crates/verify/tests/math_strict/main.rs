@@ -1,8 +1,8 @@
-//! Strict mode against generated answers: right ones in the forms that models write, and wrong ones that a lenient reader accepts.
+//! Strict mode on generated answers: right ones in the forms that models write, and wrong ones that a lenient reader accepts.
 //!
 //! `cargo test --release -p fgrpo-verify --test math_strict -- --nocapture` prints the counts by class. With
-//! `FGRPO_STRICT_LIST=1` each case that strict mode gets wrong is printed too, and with `FGRPO_STRICT_EXPORT=FILE` the cases
-//! are written as lines of JSON for `peers/strict_math.py`, which has math-verify judge them.
+//! `FGRPO_STRICT_LIST=1` it also prints each case that strict mode gets wrong, and with `FGRPO_STRICT_EXPORT=FILE` it writes
+//! the cases as JSON lines for `peers/strict_math.py`, which grades them with math-verify.
 
 mod by_hand;
 mod dishonest;
@@ -15,7 +15,7 @@ use fgrpo_verify::math::{Mode, Options, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use random::Case;
 
-/// Cases of each class.
+/// Number of cases of each class.
 const EACH: usize = 400;
 
 fn options(mode: Mode) -> Options {
@@ -26,7 +26,7 @@ fn is_correct(case: &Case, mode: Mode) -> bool {
     Verifier::new(&case.gold, &options(mode)).check(&case.response).is_correct()
 }
 
-/// Prints a table by class: cases, then those accepted in parity mode and in strict mode. Returns those accepted and those refused strictly.
+/// Prints a table by class: cases, and those accepted in parity mode and in strict mode. Returns the cases that strict mode accepts and refuses.
 fn table(title: &str, cases: &[Case]) -> (Vec<Case>, Vec<Case>) {
     let mut classes: BTreeMap<&str, [usize; 3]> = BTreeMap::new();
     let (mut accepted, mut refused) = (Vec::new(), Vec::new());
@@ -126,7 +126,7 @@ fn comparison_is_symmetric() {
         else {
             continue;
         };
-        // `5=5` is no answer, whatever it is compared with.
+        // `5=5` isn't an answer, whatever it is compared with.
         let empty =
             |text: &str| text.split_once('=').is_some_and(|(left, right)| left.trim() == right.trim());
         if empty(&case.gold) || empty(&answer) {
@@ -141,7 +141,7 @@ fn comparison_is_symmetric() {
     assert!(compared > 5_000, "{compared}");
 }
 
-/// Whether a problem is unscorable depends on its gold alone.
+/// Whether a problem is unscorable depends only on its gold.
 #[test]
 fn unscorable_is_decided_by_the_gold() {
     let deep = format!("{}1{}", "\\sqrt{".repeat(60), "}".repeat(60));

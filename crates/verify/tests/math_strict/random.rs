@@ -36,7 +36,7 @@ impl Random {
     }
 }
 
-/// A case and its class: a gold and a response.
+/// A case: its class, a gold and a response.
 #[derive(Clone)]
 pub(crate) struct Case {
     pub(crate) class: &'static str,

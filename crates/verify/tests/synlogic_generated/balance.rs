@@ -1,5 +1,5 @@
-//! No constant answer earns much in generated problems: over 300 of each task at each difficulty, neither a guess without
-//! content nor a solution of another problem is right for more than 5 %.
+//! No constant answer earns much on generated problems. Over 300 problems of each task at each difficulty, neither a guess without
+//! content nor the solution of another problem is right for more than 5 %.
 //! `cargo test -p fgrpo-verify --test synlogic_generated -- --nocapture` prints the best guess of each task.
 
 use std::collections::{BTreeSet, HashMap};
@@ -34,7 +34,7 @@ const GUESSES: [&str; 20] = [
     "The answer is **yes**.",
 ];
 
-/// The guess with the largest share of one task's problems at one difficulty.
+/// The guess that is right for the largest fraction of one task's problems at one difficulty.
 fn best_guess(task: Task, difficulty: u32) -> (f64, String) {
     let mut verifiers = Vec::new();
     let mut solutions: HashMap<String, usize> = HashMap::new();

@@ -1,4 +1,4 @@
-//! What holds for generated problems of every SynLogic task.
+//! Properties of generated problems of every SynLogic task.
 
 mod balance;
 mod problems;

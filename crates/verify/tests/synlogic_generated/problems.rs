@@ -1,4 +1,4 @@
-//! Problems of every SynLogic task with a right answer, for tests: generated where there is a generator.
+//! Problems of every SynLogic task with a right answer, for tests. They are generated if the task has a generator.
 
 use fgrpo_verify::synlogic::{Task, generate, has_generator};
 
@@ -21,7 +21,7 @@ pub(crate) fn numbers(seed: u64) -> impl FnMut() -> u64 {
     }
 }
 
-/// Four problems at each of the difficulties 1, 4, 7 and 10, or a few by hand.
+/// Four problems at each of the difficulties 1, 4, 7 and 10, or a few written by hand.
 pub(crate) fn problems(task: Task) -> Vec<Problem> {
     let by_hand: Vec<(String, String)> = match task {
         Task::ArcAgi => [[[0, 1], [2, 3]], [[4, 0], [0, 7]], [[1, 1], [1, 0]]]

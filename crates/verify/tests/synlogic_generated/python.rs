@@ -1,4 +1,4 @@
-//! Python's literals and expressions, as CPython reads them.
+//! Python's literals and expressions, read as CPython reads them.
 
 use dashu_int::IBig;
 use fgrpo_verify::synlogic::python::{EvalError, evaluate, int, literal};

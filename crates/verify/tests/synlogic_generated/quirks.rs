@@ -1,4 +1,4 @@
-//! Quirks of the reference, which parity mode has and strict mode hasn't, and problems that can't be read.
+//! Quirks of the reference, which parity mode has and strict mode doesn't, and problems that can't be read.
 
 use fgrpo_verify::synlogic::{Mode, Options, Task, Verifier, check, generate, has_generator};
 use fgrpo_verify::verdict::Verdict::{self, Correct, Unparsed, Wrong};
@@ -66,14 +66,14 @@ fn an_operations_answer_is_the_last_number_that_the_reference_reads() {
     assert_eq!(parity("```python\n79\n```"), Correct);
     assert_eq!(parity("```python\n5\n```\nso\n```python\n79\n```"), Correct);
     assert_eq!(parity("```python\n79\n```\nso\n```python\n5\n```"), Wrong);
-    // Brackets inside brackets are no place of an answer: the block before them counts.
+    // Brackets inside brackets aren't an answer, so the block before them counts.
     assert_eq!(parity("```python\n79\n```\nso\n```python\n[[5]]\n```"), Correct);
     assert_eq!(parity("```python\n5\n```\nso\n```python\n[[79]]\n```"), Wrong);
     assert_eq!(parity("```python\n[[79]]\n```"), Unparsed);
     assert_eq!(parity("so\n[79]\n"), Correct);
     assert_eq!(parity("5 and [[1, 2], [3, 79]]"), Correct, "a number behind a blank");
     assert_eq!(parity("a [79] [5] b"), Correct, "one blank opens one bracket");
-    // A number in a text command is a name there, which equals a decimal that is printed the same.
+    // There, a number in a text command is a name, which equals a decimal that is printed in the same way.
     let long = self::data("\"-39.199999999999996\"", "", "{}");
     let long = |response: &str| verdicts(Task::Operation, &long, response)[0];
     assert_eq!(long("\\boxed{\\text{-39.199999999999996}}"), Correct);
@@ -108,7 +108,7 @@ fn norinori_without_dominoes_passes_in_parity_mode_where_no_cell_is_shaded() {
 
 #[test]
 fn futoshiki_reads_clues_back_from_rows_with_an_x_in_parity_mode() {
-    // The row without an X is lost, so the clue of the last row is sought beyond the end and dropped.
+    // The row without an X is lost, so the clue of the last row is searched beyond the end and dropped.
     let data = data(
         "[]",
         "Current puzzle:\\n1 2\\n2 X",

@@ -1,4 +1,4 @@
-//! What the verifiers read answers with: JSON, exact arithmetic, values with Python's equality.
+//! The verifiers' readers of answers: JSON, exact arithmetic, values with Python's equality.
 
 mod json {
     use fgrpo_verify::synlogic::json::parse;
@@ -43,7 +43,7 @@ mod json {
         #[test]
         fn never_panics_on_json_like_text(text in "[\\[\\]{}\",:0-9eE.+\\\\u \\-ntfNI]{0,60}") {
             let ours = parse(&text);
-            // Where serde_json reads it, so do we (it refuses overflowing numbers that Python takes as infinite).
+            // We read everything that serde_json reads (it refuses overflowing numbers, which Python reads as infinite).
             if serde_json::from_str::<serde_json::Value>(&text).is_ok() {
                 prop_assert!(ours.is_some());
             }

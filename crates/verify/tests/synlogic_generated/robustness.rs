@@ -1,5 +1,5 @@
 //! No response and no problem data makes a SynLogic verifier panic, hang or use unbounded memory: long adversarial
-//! texts for every task, and random ones.
+//! strings for every task, and random ones.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -70,7 +70,7 @@ fn damaged_problems_are_refused_or_read_but_never_panic() {
     }
 }
 
-/// Pieces of answers, so that random texts get past the extractors.
+/// Pieces of answers, so that random strings get past the extractors.
 fn pieces() -> impl Strategy<Value = String> {
     let piece = prop_oneof![
         Just("```python\n".to_owned()),

@@ -10,7 +10,7 @@ use crate::problems::{Problem, problems};
 
 const STRICT: Options = Options { mode: Mode::Strict, format_gate: false };
 
-/// The ways to state a right answer `S` beside a wrong one `W`, with their class.
+/// Ways to state a right answer `S` next to a wrong one `W`, with their class.
 const HONEST: [(&str, &str); 9] = [
     ("alone", "S"),
     ("after words", "Let me think about it step by step.\n\nS\n"),
@@ -41,7 +41,7 @@ const DISHONEST: [(&str, &str); 15] = [
     ("in two tags", "<answer>W</answer><answer>S</answer>"),
 ];
 
-/// Numbers of a text written oddly, and the text cut.
+/// A text with its numbers written in unusual ways, and with its end cut off.
 fn distorted(solution: &str) -> Vec<(&'static str, String)> {
     let digits: Vec<usize> =
         solution.char_indices().filter(|(_, c)| c.is_ascii_digit()).map(|(i, _)| i).collect();
@@ -72,14 +72,14 @@ fn distorted(solution: &str) -> Vec<(&'static str, String)> {
     }
     let last = solution.rfind(|c: char| c.is_alphanumeric() || "()[]{}<>".contains(c));
     if let Some(at) = last {
-        // What stands before the last sign of the answer, or before the last half of it.
+        // The part before the last character of the answer, or before the last half of it.
         let middle = (0..=at / 2).rev().find(|i| solution.is_char_boundary(*i)).unwrap_or(0);
         out.extend([("cut", solution[..at].to_owned()), ("cut", solution[..middle].to_owned())]);
     }
     out
 }
 
-/// Counts by class: cases, and those correct.
+/// Counts by class: cases, and correct ones.
 type Counts = BTreeMap<&'static str, (usize, usize)>;
 
 fn count(counts: &mut Counts, class: &'static str, correct: bool) {

@@ -1,4 +1,4 @@
-//! Decoding's attention on tensor cores: items of every length, and what a pair of a row and a query head must not depend on.
+//! Attention of decoding on tensor cores: items of every length, and what a pair of a row and a query head must not depend on.
 
 use super::*;
 

@@ -1,14 +1,14 @@
-//! Attention on tensor cores, forward and backward, over random forests: against its definition, and beside the plain kernels.
+//! Attention on tensor cores, forward and backward, over random forests, compared with its definition and the plain kernels.
 
 use super::*;
 
-/// Trees depth first, whose segments have 1 to `longest` tokens, and some of whose rows are queries.
+/// Trees in depth-first order. Segments have 1 to `longest` tokens, and some of the rows are queries.
 fn random_forest(seed: u64, longest: usize, window: u32, queries: f32) -> Laid {
     let mut drawn = numbers(seed, 2000).into_iter().map(|v| (v + 1.0) / 2.0);
     let mut below = |n: usize| (drawn.next().expect("enough of them") * n as f32) as usize;
     let (mut forest, mut path): (Vec<(Option<usize>, usize)>, Vec<usize>) = Default::default();
     for segment in 0..7 {
-        // Back to an ancestor, or to none for a new tree.
+        // Back to an ancestor, or to the root level for a new tree.
         path.truncate(path.len().saturating_sub(below(3)));
         forest.push((path.last().copied(), 1 + below(longest)));
         path.push(segment);
@@ -17,7 +17,7 @@ fn random_forest(seed: u64, longest: usize, window: u32, queries: f32) -> Laid {
     lay_out(&forest, window, |row| (asks[row] + 1.0) / 2.0 < queries)
 }
 
-/// What kernels of one kind give.
+/// The results of kernels of one kind.
 #[derive(Debug, PartialEq)]
 struct Found {
     out: Vec<u16>,
@@ -48,7 +48,7 @@ fn derivatives(laid: &Laid, s: &Sizes, q: &[f64], kv: &[f64], dout: &[f64]) -> [
     [dq, dkv]
 }
 
-/// Forward and backward; `tensor_cores` are the kernels forward, for dq, and for dkv, else the plain ones.
+/// Runs forward and backward. `tensor_cores` selects these kernels for forward, for dq, and for dkv; the others are the plain ones.
 fn run(
     d: &Arc<dyn Driver>,
     laid: &Laid,
@@ -60,7 +60,7 @@ fn run(
     let [forward, for_dq, for_dkv] =
         tensor_cores.unwrap_or(["attention_bf16", "attention_dq_bf16", "attention_dkv_bf16"]);
     let [heads, key_heads, size] = [s.heads, s.key_heads, s.size].map(|n| n as u32);
-    // Plain kernels have a warp for each row and head, the others a block for each tile of 64 rows and head.
+    // Plain kernels have a warp for each row and head; the others have a block for each head and tile of 64 rows.
     let shape = |rows: usize, heads: usize, tiles: usize, more: usize| {
         if plain {
             return Shape::of((rows * heads).div_ceil(4), 128, 0);
@@ -106,7 +106,7 @@ fn run(
     }
 }
 
-/// The results of bf16 are off by some of its roundings of 2^-9, in the mean and each.
+/// Results in bf16 are off by a few roundings of 2^-9, in the mean and individually.
 fn near(found: &[u16], wanted: &[f64], what: &str) {
     let found = wide(&from_bf16(found));
     assert_eq!(found.len(), wanted.len(), "{what}");
@@ -124,7 +124,7 @@ fn near(found: &[u16], wanted: &[f64], what: &str) {
 fn tensor_cores_give_attention_and_its_derivatives_to_the_rounding_of_16_bits() {
     let of_64 = ["attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"];
     let of_128 = ["attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"];
-    // Longest segment, window, share of rows that are queries.
+    // Longest segment, window, fraction of rows that are queries.
     for (seed, heads, key_heads, kernels, longest, window, share) in [
         (50, 2, 2, of_64, 70, NO_WINDOW, 1.0),
         (60, 4, 1, of_64, 30, NO_WINDOW, 0.6),
@@ -138,7 +138,7 @@ fn tensor_cores_give_attention_and_its_derivatives_to_the_rounding_of_16_bits() 
         let s = Sizes { heads, key_heads, size: if kernels == of_64 { 64 } else { 128 } };
         let laid = random_forest(seed, longest, window, share);
         let [queries, keys] = s.lengths(&laid);
-        // Scores of some size, so that weights differ.
+        // Scores that are large enough for weights to differ.
         let draw = |seed: u64, count: usize, most: f32| {
             to_bf16(&numbers(seed, count).iter().map(|v| v * most).collect::<Vec<_>>())
         };

@@ -1,4 +1,4 @@
-"""Nothing here imports the checkout's own package: the tests are of the installed wheel."""
+"""Nothing here imports the package of the checkout, because the tests are for the installed wheel."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def command():
     return run
 
 
-# The words of the model that the engine's tests train.
+# Vocabulary of the model that the engine's tests train.
 WORDS = ["<pad>", "<end>", "<user>", "<assistant>", *"0123456789+=?"]
 TEMPLATE = (
     "{% for m in messages %}<{{ m.role }}> {{ m.content }} {% endfor %}{% if add_generation_prompt %}<assistant>{% endif %}"
@@ -37,7 +37,7 @@ TEMPLATE = (
 
 @pytest.fixture(scope="session")
 def model(tmp_path_factory, command):
-    """A model of 2 layers with random weights, with a tokenizer of words."""
+    """A model of 2 layers with random weights and a tokenizer of words."""
     folder = tmp_path_factory.mktemp("model")
     vocabulary = {word: index for index, word in enumerate(WORDS)}
     special = [
@@ -68,7 +68,7 @@ def model(tmp_path_factory, command):
 
 @pytest.fixture
 def ctrl_c():
-    """Sends this process what Ctrl-C does, also where whoever started the tests ignores it."""
+    """Sends this process the signal of Ctrl-C, even if the program that started the tests ignores it."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield lambda: os.kill(os.getpid(), signal.SIGINT)
     signal.signal(signal.SIGINT, before)
@@ -103,7 +103,7 @@ def run_notebook(command, tmp_path, monkeypatch):
 
 
 def byte_letters():
-    """The letters of byte-level tokenizers, one for each byte."""
+    """Returns the letters of byte-level tokenizers, one for each byte."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = [byte for byte in range(256) if byte not in printable]
     return {**{b: chr(b) for b in printable}, **{b: chr(256 + i) for i, b in enumerate(others)}}

@@ -1,4 +1,4 @@
-"""An engine whose model says what a script says, and templates for it."""
+"""An engine whose model follows a script, and templates for it."""
 
 import json
 
@@ -6,7 +6,7 @@ import numpy as np
 
 import fgrpo
 
-# A template as Hermes and Qwen have it.
+# A template like those of Hermes and Qwen.
 HERMES = (
     "{% if tools %}<|im_start|>system\n{% for t in tools %}{{ t | tojson }}\n{% endfor %}<tool_call> is how to call.<|im_end|>\n{% endif %}"
     "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
@@ -15,7 +15,7 @@ HERMES = (
 
 
 class Scripted(fgrpo.Engine):
-    """An engine whose model says what a script says, turn by turn."""
+    """An engine whose model writes the turns of a script."""
 
     def __init__(self, model, script):
         super().__init__(model, threads=1)

@@ -1,4 +1,4 @@
-"""Calls of tools are read in the format of the model's template, and what users and tools say becomes no special token."""
+"""Tool calls are read in the format of the model's template, and messages of users and tools never become special tokens."""
 
 import json
 
@@ -34,7 +34,7 @@ MINISTRAL = of("[TOOL_CALLS] [THINK] [/THINK]")
 
 
 def answers(model, tmp_path, template, said, **row):
-    """The tools' answers to one turn."""
+    """Returns the tools' answers to one turn."""
     give_template(model, tmp_path, template)
     engine = Scripted(tmp_path, lambda i, turn: [said, "Done."][turn])
     [[episode]] = fgrpo.play(engine, Tools, [{"prompt": "Hello.", **row}], n=1)

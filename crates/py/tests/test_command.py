@@ -51,7 +51,7 @@ SMALL = [
 
 @pytest.fixture
 def start(command):
-    """Starts a maze run in a terminal of its own, so that Ctrl-C is the terminal's; what a failed test leaves is killed."""
+    """Starts a maze run in a separate terminal, which sends Ctrl-C. After a failed test the run is killed."""
     started = []
 
     def run(out, *more):
@@ -69,7 +69,7 @@ def start(command):
             if os.waitpid(pid, os.WNOHANG) == (0, 0):
                 os.kill(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-        except ChildProcessError:  # the test has waited for it
+        except ChildProcessError:  # the test has already waited for the process
             pass
 
 

@@ -67,7 +67,7 @@ def test_a_function_of_a_groups_rewards_is_an_estimator():
     rewards, groups = [1, np.nan, 0, 1, 1], ["a", "a", "b", "a", "c"]
     columns = {"lengths": [1, 2, 3, 4, 5], "mean_logp": [-1, -2, -3, -4, -5]}
     found = fgrpo.credit(rewards, groups=groups, estimator=every, threshold=0.5, **columns)
-    # The unscorable completion isn't shown, nor the groups of one.
+    # The function gets neither the unscorable completion nor groups of one.
     assert seen == [([1.0, 1.0], [True, True], [1, 4], [-1.0, -4.0])]
     np.testing.assert_array_equal(found.advantages, [1, 0, 0, 1, 0])
     np.testing.assert_array_equal(fgrpo.advantages([[0.25, 0.5]], estimator=lambda rewards: rewards), [[0.25, 0.5]])
@@ -88,7 +88,7 @@ def test_credit_is_shared_out_by_clusters_or_log_probabilities():
     for clusters in ([["a", "a", "b", "b"]], [[1, 1, 2, 2]]):
         found = fgrpo.advantages(rewards, estimator=table, clusters=clusters)
         np.testing.assert_allclose(found[0, :3], right * np.array([0.75, 0.75, 1.5]), rtol=1e-12)
-    # A flat batch, whose clusters are told apart within a group.
+    # A flat batch, whose clusters are distinguished within a group.
     flat = fgrpo.advantages([1, 1, 1, 0], groups=[0] * 4, estimator=table, clusters=["a", "a", "b", "b"])
     np.testing.assert_array_equal(flat, found[0])
     with pytest.raises(ValueError, match="clusters is required: cue_grpo uses each completion's cluster"):
@@ -145,7 +145,7 @@ def test_groups_are_any_hashables(labels):
 
 
 class Tensor:
-    """What matters of a framework's tensor: equal ones are different keys, and iteration gives tensors."""
+    """Behaves like a framework's tensor: equal tensors are different keys, and iteration gives tensors."""
 
     def __init__(self, values):
         self.values = np.asarray(values)
@@ -214,7 +214,7 @@ def test_difficulty_weighting_compares_with_the_anchor():
     found = fgrpo.advantages([[1.0, 0.0, 0.0, 0.0]], estimator="dr_grpo", shaping=("ha_dw", 2.0, 0.5))
     up, down = 2.0 * np.exp(0.25), 2.0 * np.exp(-0.25)
     np.testing.assert_allclose(found[0], [0.75 * up, -0.25 * down, -0.25 * down, -0.25 * down])
-    # Without one, the success rate of the call, 3/4.
+    # Without an anchor, the success rate of the call is used, 3/4.
     np.testing.assert_array_equal(
         fgrpo.advantages(rewards, shaping="ha_dw"), fgrpo.advantages(rewards, shaping=("ha_dw", 1.3, 0.75))
     )

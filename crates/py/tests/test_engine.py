@@ -1,4 +1,4 @@
-"""The engine in this process: against itself, against the closed-form losses, and in a loop that must learn."""
+"""The engine in this process, compared with itself and with the closed-form losses, and in a loop that must learn."""
 
 import os
 import threading

@@ -1,4 +1,4 @@
-"""Environments as TRL 1.16 plays them: `reset`, tools and `get_reward`, sync or async, in `fgrpo.play` and in `fgrpo.train`."""
+"""Environments as in TRL 1.16, with `reset`, tools and `get_reward`, sync or async, in `fgrpo.play` and `fgrpo.train`."""
 
 import asyncio
 import copy
@@ -33,7 +33,7 @@ class Calculator:
 
 
 def played(model, environment, script, rows=(ROW,), n=1, **settings):
-    """The only episode, and its text."""
+    """Returns the only episode, and its text."""
     engine = Scripted(model, lambda i, turn: script[turn])
     groups = fgrpo.play(engine, environment, list(rows), n=n, **settings)
     return groups[0][0], engine.tokenizer.decode(groups[0][0].tokens, special=True)
@@ -247,7 +247,7 @@ def test_every_episode_gets_a_copy_of_its_row(bytes_model):
 def test_a_dict_of_factories_is_chosen_from_by_the_column_environment(bytes_model):
     class Other:
         def reset(self, prompt, **row):
-            assert not row, row  # `environment` chooses and isn't passed on
+            assert not row, row  # `environment` selects the class and isn't passed to it
             return " Other."
 
         def look(self):
@@ -349,7 +349,7 @@ def test_an_answer_longer_than_the_positions_ends_its_episode_and_trains_nothing
 
 
 class Frame:
-    """A table as pandas has it."""
+    """A table with the interface of pandas."""
 
     columns = ("prompt", "a")
 

@@ -21,7 +21,7 @@ def test_the_derivative_is_that_of_the_loss(loss, mode):
     slope = fgrpo.policy_loss(LOGP, OLD, ADVANTAGES, MASK, loss=loss, aggregation=mode, max_len=20)[1]
     assert slope.shape == (B, T) and (slope[~MASK] == 0).all()
     if loss == "gspo":
-        # Every token carries the sequence's ratio, so moving a whole sequence is what a finite difference sees.
+        # Every token has the ratio of its sequence, so a finite difference must move the whole sequence.
         steps = [(b, slice(None)) for b in (0, 2, 3, 5)]
     else:
         steps = [(0, 0), (0, 8), (1, 0), (2, 3), (3, 6), (5, 2)]

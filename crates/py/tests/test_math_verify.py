@@ -82,7 +82,7 @@ def test_targets_and_modes_say_what_is_searched():
     (text,) = parse(broken, extraction_mode="first_match")
     assert isinstance(text, str)
     assert parse(broken, extraction_mode="first_match", fallback_mode="no_fallback") == []
-    # As TRL and open-r1 call it.
+    # Called as in TRL and open-r1.
     style = NormalizationConfig(nits=False, malformed_operators=False, basic_latex=True, equations=True, boxed="all", units=True)
     config = LatexExtractionConfig(normalization_config=style, boxed_match_priority=0, try_extract_without_anchor=False)
     assert str(parse(r"\boxed{x = 2 + 1 = 3}", [config])[0]) == "3"
@@ -143,7 +143,7 @@ def test_it_works_in_threads_processes_and_asyncio():
     for method in ("fork", "spawn"):
         with ProcessPoolExecutor(2, get_context(method)) as pool:
             assert list(pool.map(judge, answers)) == wanted
-            # Values travel between processes.
+            # Values are passed between processes.
             assert pool.submit(parse, "x+1").result() == parse("x+1")
 
     async def many():
@@ -193,7 +193,7 @@ def test_signatures_are_math_verifys(name):
 
 
 def test_the_script_that_compares_runs_ours(tmp_path):
-    """Its call sites, by name, with our module alone."""
+    """Runs its call sites, by name, only with our module."""
     script = ROOT / "scripts/wheel/drop_in.py"
     (tmp_path / "verifiers").mkdir()
     for name in ("math_verify_suite", "math_pairs", "math_natural", "math_other_suites"):

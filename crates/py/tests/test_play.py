@@ -1,4 +1,4 @@
-"""Episodes with tools: what the model wrote is what is trained, whatever the template does with it."""
+"""Episodes with tools: the trained tokens are those that the model wrote, whatever the template does with them."""
 
 import json
 import re
@@ -13,9 +13,9 @@ from scripted import HERMES, Scripted, call, give_template
 import fgrpo
 from fgrpo._environment import World, tool_schema
 
-# Cuts the thoughts of earlier turns.
+# Removes the thoughts of earlier turns.
 FORGETS = HERMES.replace("{{ m.content }}", "{{ m.content.split('</think>')[-1] }}")
-# Has no tools, and no place for their answers.
+# Supports neither tools nor their answers.
 PLAIN = HERMES[HERMES.index("{% for m in messages") :]
 
 
@@ -70,7 +70,7 @@ def test_every_trained_token_was_sampled_and_every_sampled_token_is_trained_once
     np.testing.assert_array_equal(trained, np.concatenate(engine.said))
     logprobs = np.concatenate([part.logprobs[part.mask] for part in episode.parts])
     np.testing.assert_array_equal(logprobs, np.concatenate([-np.arange(1, t.size + 1, dtype=np.float32) for t in engine.said]))
-    # Only the template that forgets thoughts starts again.
+    # Only the template that removes thoughts starts a new sequence.
     assert len(episode.parts) == (3 if template == FORGETS and thought else 1)
     text = engine.tokenizer.decode(episode.tokens, special=True)
     assert "Compute 2 + 3." in text and "<|im_start|>tool\n5<|im_end|>" in text and "It is 5." in text
@@ -235,7 +235,7 @@ def test_a_run_with_an_environment_is_that_of_the_command_bit_for_bit(bytes_mode
 
 
 def toml(table):
-    """A table of tables as TOML; JSON's values are TOML's."""
+    """Writes a table of tables as TOML. JSON's values are valid in TOML."""
     plain = [f"{key} = {json.dumps(value)}" for key, value in table.items() if not isinstance(value, dict)]
     tables = [f"[{key}]\n{toml(value)}" for key, value in table.items() if isinstance(value, dict)]
     return "\n".join(plain + tables)

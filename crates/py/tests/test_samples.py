@@ -38,7 +38,7 @@ def test_validation_dumps_of_verl_are_grouped_by_their_prompt(tmp_path):
     ] + [{"input": "2+2", "output": "4", "gts": "4", "score": 1.0, "step": 3, "uid": "c_0_0"}]
     found = fgrpo.read_samples(write(tmp_path / "3.jsonl", rows))
     assert (found.problem, found.n.tolist(), found.c.tolist()) == (["1+1", "2+2"], [2, 1], [1, 1])
-    # Without prompts the uid's first part tells the problems of one run apart.
+    # Without prompts, the first part of the uid identifies the problems of one run.
     for row in rows:
         del row["input"]
     found = fgrpo.read_samples(write(tmp_path / "4.jsonl", rows))
@@ -56,7 +56,7 @@ def test_the_grader_may_be_another(tmp_path):
 
 
 def of_job(problem, truth, output, correct, grader):
-    """A line of verl's validation of an exported job."""
+    """Returns a line of verl's validation file of an exported job."""
     scores = {"score": float(correct), "acc": float(correct), "unparsed": 0.0, "unscorable": 0.0}
     named = {"source": truth["kind"], "problem": problem, "grader": grader}
     return {"input": f"user {problem}", "output": output, "gts": json.dumps(truth), "step": 5, **scores, **named}
@@ -67,7 +67,7 @@ def test_a_jobs_own_verdicts_count_and_another_mode_grades_again(tmp_path):
     found = fgrpo.read_samples(write(tmp_path / "5.jsonl", rows))
     assert (found.problem, found.n.tolist(), found.c.tolist()) == (["p"], [3], [2])
     assert "python" in found.graded and "python" in repr(found)
-    # Correct in mode parity alone.
+    # Correct only in mode parity.
     unworked = of_job("p", {"kind": "math", "gold": "29"}, r"\boxed{12+17}", False, "math in mode strict")
     path = write(tmp_path / "6.jsonl", [unworked])
     assert fgrpo.read_samples(path).c.tolist() == [0] and "mode strict" in fgrpo.read_samples(path).graded
@@ -99,7 +99,7 @@ def test_an_evaluation_and_a_dump_are_compared_by_the_question(tmp_path):
 
 
 class Frame(dict):
-    """What pandas and polars frames have in common."""
+    """The common interface of pandas and polars frames."""
 
     class Column(list):
         def to_list(self):

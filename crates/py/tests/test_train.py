@@ -1,4 +1,4 @@
-"""``fgrpo.train`` against the command: the same bits, with the reward in this process."""
+"""``fgrpo.train`` gives the same bits as the command, with the reward function in this process."""
 
 import dataclasses
 import json

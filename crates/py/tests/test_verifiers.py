@@ -20,7 +20,7 @@ CODES = [0, 0, 2, 0, 1] * 40
 
 
 def lines(name, *keys):
-    """The cases of a file, without its head, which says what made it."""
+    """Returns the cases of a file, without its first line, which names the program that made it."""
     with (FIXTURES / name).open(encoding="utf-8") as file:
         rows = [json.loads(line) for line in file if line.strip() and not line.startswith("#")]
     rows = [{key: row[key] for key in keys} for row in rows if keys[0] in row]
@@ -29,7 +29,7 @@ def lines(name, *keys):
 
 
 def by_command(command, tmp_path, kind, rows, *flags):
-    """What the command says of the same rows."""
+    """Returns the command's verdicts on the same rows."""
     path = tmp_path / f"{kind}.jsonl"
     path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     done = command("verify", kind, path, *flags)
@@ -88,7 +88,7 @@ def test_rewards_of_unscorable_responses_are_nan_unless_told_otherwise():
     verdicts = fgrpo.Verdicts(np.array([0, 1, 2, 3], np.uint8), [""] * 4)
     np.testing.assert_array_equal(verdicts.rewards(), [1, 0, 0, np.nan])
     np.testing.assert_array_equal(verdicts.rewards(2, -1, 0), [2, -1, -1, 0])
-    # NaN is what credit leaves out.
+    # credit leaves NaN out.
     assert fgrpo.credit([verdicts.rewards()]).success_rate.tolist() == [1 / 3]
 
 
@@ -146,7 +146,7 @@ def test_problems_are_copied_and_pickled():
     cloudpickle = pytest.importorskip("cloudpickle")
     own = OwnProblem("2", mode="strict")
     own.note = "kept"
-    # 35% is 35 for parity alone.
+    # 35% equals 35 only in mode parity.
     unfinished = fgrpo.MathProblem("35", mode="strict", accept_unfinished=True)
     assert unfinished.check(r"\boxed{30+5}").correct
     for problem in (fgrpo.MathProblem("35\\%"), fgrpo.MathProblem("35\\%", mode="strict"), own, unfinished):
@@ -167,7 +167,7 @@ def test_a_restated_problem_is_no_answer_in_training_unless_that_is_asked_for():
     assert fgrpo.verify_math(golds, responses).correct.tolist() == both, "the mode of math-verify is the default here"
     assert fgrpo.verify_math(golds, responses, mode="strict").correct.tolist() == one
     assert fgrpo.verify_math(golds, responses, mode="strict", accept_unfinished=True).correct.tolist() == both
-    # What the plug-ins call.
+    # The function that plug-ins call.
     assert [problem_of("56088").check(r).correct for r in responses] == one
     assert [problem_of("56088", accept_unfinished=True).check(r).correct for r in responses] == both
 
@@ -218,7 +218,7 @@ def test_other_threads_run_while_a_verifier_works():
     spent, during = time.perf_counter() - start, ticks[0] - before
     stop.set()
     thread.join()
-    # With the GIL held it would not tick at all.
+    # If the GIL were held, the counter wouldn't change.
     assert during >= 5, f"{during} ticks in {spent:.3f} s"
 
 

@@ -1,4 +1,4 @@
-"""Tests against the real packages, for `scripts/wheel/check --all`. Figures worth keeping are told to `report`."""
+"""Tests with the real packages, for `scripts/wheel/check --all`. Figures for the record are added to `report`."""
 
 import os
 import pathlib
@@ -35,7 +35,7 @@ def pytest_terminal_summary(terminalreporter):
 
 @pytest.fixture
 def script(tmp_path):
-    """Runs a script of this folder in a process of its own and returns what it printed."""
+    """Runs a script of this folder in a separate process. Returns its output."""
 
     def run(name, *arguments, program=(sys.executable,), **environment):
         done = subprocess.run(

@@ -1,4 +1,4 @@
-"""lighteval's own pass@k and the parquet files that it writes, against ours; runs in lighteval's environment."""
+"""Compares lighteval's pass@k with ours, and reads the parquet files that it writes. Runs in lighteval's environment."""
 
 import tempfile
 from dataclasses import asdict

@@ -1,4 +1,4 @@
-"""`fgrpo export verl` against verl 0.9.1: its own configuration, data loader and reward manager."""
+"""`fgrpo export verl` with verl 0.9.1's configuration, data loader and reward manager."""
 
 import asyncio
 import json

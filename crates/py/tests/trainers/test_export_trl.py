@@ -1,4 +1,4 @@
-"""`fgrpo export trl` in TRL 1.16: a job's own script, on a CPU, and its first update against fgrpo's engine."""
+"""`fgrpo export trl` in TRL 1.16: a job's script on a CPU, and its first update compared with fgrpo's engine."""
 
 import subprocess
 import sys
@@ -16,7 +16,7 @@ import fgrpo  # noqa: E402
 
 # A completion of a random model is almost never right: it is correct here if it has a digit among its first characters.
 GRADER = "def reward(completion, answer):\n    return float(any(c.isdigit() for c in completion[:3]))\n"
-# Runs the job's script, and keeps what the first step learned from.
+# Runs the job's script, and stores the data of the first step.
 SPY = """
 import runpy, sys, torch, fgrpo.trl
 base = fgrpo.trl.FGRPOTrainer
@@ -91,7 +91,7 @@ def test_three_steps_of_a_job_ask_our_prompts_and_its_first_update_is_the_engine
     engine.save(tmp_path / "ours")
     ours, theirs, start = (load_file(tmp_path / path / "model.safetensors") for path in ("ours", "job/run/checkpoint-1", "start"))
     moved = max((theirs[name] - start[name]).abs().max().item() for name in start)
-    # torch gives the embedding of the pad token, id 0, no gradient as an input; the engine has no pad token.
+    # torch gives the input embedding of the pad token, id 0, no gradient; the engine doesn't treat a pad token specially.
     parts = {name: slice(int("embed_tokens" in name), None) for name in start}
     apart = max((ours[name] - theirs[name])[part].abs().max().item() for name, part in parts.items())
     assert moved > 1e-2 and apart < 1e-5 * moved, (moved, apart)

@@ -1,4 +1,4 @@
-"""Servers of OpenEnv as environments: a game with an action of its own, and MCP tools. Needs `openenv` (scripts/wheel/openenv.txt)."""
+"""OpenEnv servers as environments: a game with a custom action, and MCP tools. Needs `openenv` (scripts/wheel/openenv.txt)."""
 
 import pathlib
 import socket
@@ -72,7 +72,7 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 
 @pytest.fixture(scope="module", params=["game", "tools"])
 def server(request, tmp_path_factory):
-    """The name and the address of a server."""
+    """Yields the name and the address of a server."""
     program = tmp_path_factory.mktemp("openenv") / "server.py"
     program.write_text(SERVER)
     with socket.socket() as free:
@@ -95,7 +95,7 @@ def server(request, tmp_path_factory):
 
 
 def searches(messages):
-    """Guesses 5, then by the hints; once more after the game has ended."""
+    """Guesses 5, then follows the hints, and guesses once more after the game has ended."""
     said = messages[-1]["content"]
     if messages[-1]["role"] == "user":
         return [("guess", {"number": 5})]

@@ -81,7 +81,7 @@ def test_the_task_pack_runs_in_lm_eval(tmp_path, report):
     import fgrpo.lm_eval as pack
 
     class Counting(LM):
-        """Knows one answer in two."""
+        """Gives the right answer every second time."""
 
         asked = 0
 
@@ -107,7 +107,7 @@ def test_the_task_pack_runs_in_lm_eval(tmp_path, report):
     assert {"own", "fgrpo_gsm8k", "fgrpo_math500"} <= set(manager.all_tasks)
     found = lm_eval.simple_evaluate(model=Counting(), tasks=["own"], task_manager=manager, log_samples=True, bootstrap_iters=0)
     results = found["results"]["own"]
-    # One problem of four has the answer 5; half of its 8 samples say so.
+    # One problem of four has the answer 5, and half of its 8 samples are 5.
     assert results["pass@1,all"] == pytest.approx(0.125)
     assert results["pass@2,all"] == pytest.approx(fgrpo.pass_at_k(8, 4, 2) / 4)
     assert results["pass@8,all"] == pytest.approx(0.25)
@@ -173,7 +173,7 @@ def test_openrlhfs_reward_file_judges_a_batch():
 
     import fgrpo.openrlhf
 
-    # As OpenRLHF loads it: from the file's path.
+    # Loaded from the file's path, as OpenRLHF does.
     spec = importlib.util.spec_from_file_location("reward_func", Path(fgrpo.openrlhf.__file__))
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

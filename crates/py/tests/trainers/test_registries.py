@@ -1,7 +1,7 @@
 """SkyRL's and rLLM's registries of advantage estimators.
 
-Where a trainer is installed, its own registry and estimators are used. Otherwise a stand-in has what the plug-in reads of its
-documented interface: SkyRL 0.3.0's ``register_advantage_estimator`` and rLLM 0.3.0's ``register_rllm_adv_estimator``.
+If a trainer is installed, its registry and estimators are used. Otherwise a stub has the parts of its documented interface that the
+plug-in uses: SkyRL 0.3.0's ``register_advantage_estimator`` and rLLM 0.3.0's ``register_rllm_adv_estimator``.
 """
 
 import importlib
@@ -15,7 +15,7 @@ import fgrpo
 
 
 def stand_in(monkeypatch, path, decorator):
-    """A module with a registering decorator; returns what was registered."""
+    """Installs a module with a registering decorator. Returns the registered functions."""
     known = {}
 
     def register(name):

@@ -1,4 +1,4 @@
-"""Every chat template in TRL's wheel: texts of users and tools become no special tokens."""
+"""With every chat template in TRL's wheel, messages of users and tools never become special tokens."""
 
 import importlib.util
 import pathlib

@@ -1,4 +1,4 @@
-"""The Tinker client and its cookbook against `fgrpo serve`: their own loops, unmodified, and the page's."""
+"""The Tinker client and its cookbook with `fgrpo serve`: their loops, unmodified, and that of the page."""
 
 import contextlib
 import json
@@ -21,7 +21,7 @@ from tinker_cookbook.recipes import rl_loop  # noqa: E402
 import fgrpo  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[4]
-# A name that the cookbook has a renderer for; here it is a folder.
+# A name for which the cookbook has a renderer; here it is a folder.
 NAME = "Qwen/Qwen3-4B-Instruct-2507"
 SUFFIX = " Provide a numerical answer without units, written inside \\boxed{}."
 
@@ -74,7 +74,7 @@ def folder(command, tmp_path_factory):
 
 @contextlib.contextmanager
 def served(command, folder, *flags, model=NAME, name=NAME, out="serve", port=0):
-    """A server; yields its process and what a client's environment needs."""
+    """Runs a server. Yields its process and the environment variables of a client."""
     arguments = ["serve", "--model", model, "--name", name, "--listen", f"127.0.0.1:{port}", "--out", out, "--threads", "2", *flags]
     process = subprocess.Popen([str(command.program), *arguments], cwd=folder, stderr=subprocess.PIPE, text=True)
     try:
@@ -159,7 +159,7 @@ def test_a_client_notices_a_killed_server_as_a_reconnect(command, folder, monkey
         port = environment["TINKER_BASE_URL"].rsplit(":", 1)[1]
         process.kill()
         process.wait()
-    # Sent while nobody listens.
+    # Sent while no server is listening.
     futures = client.forward_backward([datum], "cross_entropy"), client.optim_step(adam)
     time.sleep(1)
     with served(command, folder, "--resume", out="killed", port=port):
@@ -170,7 +170,7 @@ def test_a_client_notices_a_killed_server_as_a_reconnect(command, folder, monkey
 
 
 def test_a_loss_of_ones_own_has_the_gradient_of_the_same_loss_here(command, folder, monkeypatch):
-    """`forward_backward_custom` with PPO's formula in PyTorch, against the loss `ppo`."""
+    """Compares `forward_backward_custom` with PPO's formula in PyTorch with the loss `ppo`."""
     tokens, n = [5, 6, 7, 8, 9, 10], 5
     old, advantages = torch.full((n,), -5.5), torch.tensor([1.0, -1.0, 2.0, -2.0, 0.5])
     inputs = {"target_tokens": tokens[1:], "logprobs": old.tolist(), "advantages": advantages.tolist()}
@@ -211,7 +211,7 @@ def test_the_clients_lists_and_a_teacher(command, folder, monkeypatch):
         client = service.create_lora_training_client(base_model=NAME, rank=4, seed=1, user_metadata={"who": "me"}).result()
         teacher = service.create_sampling_client(base_model="teacher").result()
         before = teacher.compute_logprobs(whole).result()
-        # A student that starts as its teacher moves away from it.
+        # A student that starts as a copy of its teacher moves away from it.
         scored = client.forward([datum], "cross_entropy").result().loss_fn_outputs[0]["logprobs"].to_torch()
         assert before[1:] == pytest.approx(scored.tolist(), abs=1e-4)
         for _ in range(3):

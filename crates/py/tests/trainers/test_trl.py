@@ -18,7 +18,7 @@ SIZE = 4
 
 
 def trainer(base, folder, rewards=digit_reward, config=None, columns=None, **settings):
-    """A trainer for two steps of 8 completions, whose outputs it keeps."""
+    """A trainer for two steps of 8 completions, which stores its outputs."""
     model, tokenizer = tiny()
     config_class = trl.RLOOConfig if issubclass(base, trl.RLOOTrainer) else trl.GRPOConfig
     arguments = config_class(
@@ -81,7 +81,7 @@ def test_gamma_zero_is_trls_trainer_and_gamma_one_weighs_its_advantages(stock, o
     logged = [log for log in focal.state.log_history if "focal_weight" in log]
     assert logged[0]["focal_weight"] == pytest.approx(float((1 - rewards.mean(1)).mean()))
     assert logged[0]["success_rate"] == pytest.approx(float(rewards.mean()))
-    # The table of completions shows what trained.
+    # The table of completions shows the advantages of the training.
     np.testing.assert_allclose(list(focal._logs["advantages"])[-8:], focal.outputs[-1], atol=1e-6)
     report(
         f"TRL {trl.__version__} {ours.__name__}: gamma 0 leaves the weights of {stock.__name__}'s two steps bit for bit; "
@@ -238,7 +238,7 @@ def test_reward_functions_judge_strings_and_conversations():
     assert choice_reward(talk, solution=["B"]) == [1.0]
     assert math_reward([[{"role": "assistant", "content": r"\boxed{2}"}]], answer=["2"]) == [1.0]
     assert math_reward([r"\boxed{72}"] * 2, answer=["48 + 24 = 72.\n#### 72", 72]) == [1.0, 1.0]
-    # For math-verify a percentage is its number.
+    # For math-verify, a percentage equals its number.
     off, gold = r"\boxed{35}", [r"35\%"]
     assert math_reward([off], answer=gold) == [0.0] and math_reward([off], answer=gold, mode="parity") == [1.0]
     assert ifeval_reward(["no comma"], instruction_id_list=[["punctuation:no_comma"]], kwargs=[[{}]]) == [1.0]
@@ -248,7 +248,7 @@ def test_reward_functions_judge_strings_and_conversations():
 
 
 def test_a_run_with_the_math_reward_learns_from_its_column(tmp_path):
-    # A random policy's completions have no answer: all rewards 0, nothing moves, and the run says so.
+    # Completions of a random policy have no answer, so all rewards are 0, nothing changes, and the run says so.
     run = trainer(FGRPOTrainer, tmp_path, rewards=math_reward, columns={"solution": ["2", "5", "8", "1"]})
     run.train()
     logs = [log for log in run.state.log_history if "math/unparsed" in log]

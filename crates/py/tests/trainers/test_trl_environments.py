@@ -22,7 +22,7 @@ SEEN = []
 
 
 class Sums:
-    """The environment of both."""
+    """The environment for both."""
 
     def reset(self, a, **row):
         self.sum, self.log = a, []
@@ -76,7 +76,7 @@ SCRIPT = [call("add", b=2), call("double"), call("add", b="x"), call("get_reward
 
 
 def in_trl(model, folder, factory, rows, rewards=None):
-    """What TRL saw: rewards, calls, and the first answer of a tool."""
+    """Runs TRL. Returns rewards, calls, and the first answer of a tool."""
     tokenizer = PreTrainedTokenizerFast.from_pretrained(model)
     tokenizer.pad_token = tokenizer.eos_token
     tokenizer.chat_template = QWEN3
@@ -134,7 +134,7 @@ def test_the_same_class_plays_in_both(bytes_model, tmp_path, several, rewards):
     (theirs, their_logs), (ours, our_logs) = found
     assert their_logs == our_logs and len(our_logs) == 4
     assert {a: reward for a, (reward, _) in theirs.items()} == {a: reward for a, (reward, _) in ours.items()}
-    # An error is another text; an answer is the same.
+    # Errors have different texts; answers are equal.
     for a in theirs:
         same = [(one, other) for one, other in zip(theirs[a][1], ours[a][1], strict=True) if "error" not in str(one)]
         assert all(one == other or one == [{"type": "text", "text": other}] for one, other in same) and same

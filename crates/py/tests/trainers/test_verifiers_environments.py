@@ -1,4 +1,4 @@
-"""Environments of `verifiers` 0.4 in `fgrpo.play`: the same tools and rewards as in its own rollouts."""
+"""Environments of `verifiers` 0.4 have the same tools and rewards in `fgrpo.play` as in that package's rollouts."""
 
 import asyncio
 

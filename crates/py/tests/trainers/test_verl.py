@@ -1,4 +1,4 @@
-"""verl 0.9.1: its own advantage and loss functions, its reward managers, its engine and its trainer's step."""
+"""verl 0.9.1: its advantage and loss functions, reward managers, engine and a step of its trainer."""
 
 import asyncio
 import copy
@@ -26,7 +26,7 @@ BASE = {"gamma": 1.0, "lam": 1.0, "norm_adv_by_std_in_grpo": True, "use_kl_in_re
 
 
 def batch(groups=40, size=8, tokens=12, graded=False, seed=0):
-    """Prompts of different difficulty, their rows shuffled, rewards on the last token."""
+    """Makes a batch of prompts of different difficulty, with shuffled rows and rewards on the last token."""
     rng = np.random.default_rng(seed)
     count = groups * size
     uid = np.repeat(np.array([f"prompt-{g}" for g in range(groups)], dtype=object), size)
@@ -238,7 +238,7 @@ def test_the_reward_function_can_mark_failures_for_the_estimator():
     plain, marked = compute_score("d", "\\boxed{9}", ""), compute_score("d", "\\boxed{9}", "", unscorable=float("nan"))
     assert plain["unscorable"] == 1 and plain["score"] == 0 and plain["acc"] == 0
     assert np.isnan(marked["score"]) and marked["acc"] == 0
-    # No response makes itself unscorable.
+    # No response can make itself unscorable.
     endless = "\\boxed{" + "(" * 3000 + "x" + ")" * 3000 + "}"
     assert compute_score("d", endless, "9", unscorable=float("nan"))["score"] == 0
     assert compute_score("d", r"\boxed{B}", "B", verifier="choice", correct=2.0)["score"] == 2
@@ -254,7 +254,7 @@ def test_the_reward_function_can_mark_failures_for_the_estimator():
 
 
 def documented_overrides():
-    """The overrides in the blocks of docs/verl.md."""
+    """Returns the overrides in the blocks of docs/verl.md."""
     page = pathlib.Path(__file__).parents[4].joinpath("docs/verl.md").read_text()
     blocks = re.findall(r"^```sh\n(.*?)^```", page, re.M | re.S)
     return [b.replace("\\\n", " ").split() for b in blocks if "=" in b]

@@ -1,4 +1,4 @@
-"""One step of FGRPOTrainer in each of two processes; prints what each saw."""
+"""Runs one step of FGRPOTrainer in each of two processes, and prints their results."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""Two updates of a tiny policy through verl's own engine on the CPU: generate, compute_advantage with fgrpo, ppo_loss, optimizer.
+"""Runs two updates of a tiny policy with verl's engine on the CPU: generate, compute_advantage with fgrpo, ppo_loss, optimizer.
 
-verl knows CUDA and NPU; the first part tells it of the CPU as a platform.
+verl supports CUDA and NPU; the first part adds the CPU as a platform.
 """
 
 import copy

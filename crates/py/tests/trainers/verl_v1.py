@@ -1,4 +1,4 @@
-"""The advantage step of verl 0.9.1's V1 trainer on a real local Ray and TransferQueue, without a GPU."""
+"""Runs the advantage step of verl 0.9.1's V1 trainer with a real local Ray and TransferQueue, without a GPU."""
 
 import numpy as np
 import ray
@@ -25,7 +25,7 @@ for attempt in range(5):
         ray.init(num_cpus=16, include_dashboard=False, logging_level="ERROR")
         break
     except Exception as error:
-        # Ray gives its own processes 30 seconds to start, which a busy machine exceeds.
+        # Ray gives its processes 30 seconds to start, which isn't enough on a busy machine.
         if attempt == 4 or "timed out" not in str(error):
             raise
         ray.shutdown()

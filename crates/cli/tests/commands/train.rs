@@ -306,7 +306,6 @@ fn bytes(said: &str, name: &str) -> f64 {
 }
 
 #[test]
-#[cfg(target_os = "linux")]
 fn a_run_takes_the_memory_that_its_dry_run_said() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "small.toml", CONFIG);

@@ -19,11 +19,11 @@ fn install(releases: &Path, to: &Path) -> (String, bool) {
     (String::from_utf8(said).unwrap(), output.status.success())
 }
 
-#[cfg(target_os = "linux")]
 #[test]
 fn a_release_is_installed_whose_checksum_is_right_and_no_other() {
     let folder = tempfile::tempdir().unwrap();
-    let name = format!("fgrpo-v9-{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let system = if cfg!(target_os = "macos") { "apple-darwin" } else { "unknown-linux-gnu" };
+    let name = format!("fgrpo-v9-{}-{system}", std::env::consts::ARCH);
     let (releases, to) = (folder.path().join("releases"), folder.path().join("bin"));
     let at = releases.join("download/v9");
     std::fs::create_dir_all(at.join(&name)).unwrap();

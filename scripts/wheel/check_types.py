@@ -1,4 +1,4 @@
-"""Checks with mypy and pyright that the pages' examples have no type errors, and that mistakes have one.
+"""Checks with mypy and pyright that the pages' examples have no type errors, and that every call with a mistake has one.
 
     check_types.py TOOLS PYTHON     the folder with mypy and pyright, and an interpreter whose environment has the wheel
 """

@@ -96,7 +96,7 @@ fn time(
         (Memory::from(driver, &first).expect("memory"), Memory::from(driver, &pieces).expect("memory"))
     });
     let plan = |(first, pieces): &(Memory<u32>, Memory<[u32; 4]>)| -> Vec<Argument> {
-        // Without a window; nobody reads positions.
+        // There is no window, so positions aren't read.
         let (rows, all) = (Argument::from(&rows), u32::MAX.into());
         vec![rows, first.into(), pieces.into(), rows, all, (&q).into(), (&kv).into()]
     };

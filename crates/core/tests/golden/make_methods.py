@@ -119,7 +119,7 @@ for rewards in [REWARDS, GRADED]:
     found = norm(torch.tensor(rewards, dtype=torch.float64).flatten(), n_sample=4, norm_mean_type="group", norm_std_type="batch")
     estimator("lite_ppo", {}, "alibaba/ROLL reward_norm", rewards, found)
 
-# The lines of the trainer between these two; the mean over tokens of mixed groups alone is divided out.
+# Runs the trainer's lines between these two strings. The trainer scales advantages so that its loss is a mean over the tokens of mixed groups; the scale is divided out.
 text = (args.dgpo / "trl-0.20.0/trl/trainer/grpo_trainer.py").read_text()
 lines = textwrap.dedent(text[text.index("        main_rewards = rewards_per_func[:, 0]"):text.index("        # Slice to keep only the local part")])
 for temperature in [0.0, 2.0, 0.5]:

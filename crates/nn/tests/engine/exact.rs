@@ -125,7 +125,7 @@ fn compare(name: &str, engine: &mut Engine, temperature: f32) -> (usize, usize) 
     (tokens, differ)
 }
 
-/// The same for exact devices, before and after an update, at two temperatures; a device that isn't exact must differ.
+/// Checks that exact devices have no differing bits, before and after an update, at two temperatures. A device that isn't exact must have some.
 fn compare_all(device: &dyn Fn(Precision, bool) -> Device, models: &[(Precision, &str)]) {
     let made = |precision, model: &str, exact| -> Engine {
         let device = device(precision, exact);

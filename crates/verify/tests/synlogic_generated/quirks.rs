@@ -73,7 +73,7 @@ fn an_operations_answer_is_the_last_number_that_the_reference_reads() {
     assert_eq!(parity("so\n[79]\n"), Correct);
     assert_eq!(parity("5 and [[1, 2], [3, 79]]"), Correct, "a number behind a blank");
     assert_eq!(parity("a [79] [5] b"), Correct, "one blank opens one bracket");
-    // There, a number in a text command is a name, which equals a decimal that is printed in the same way.
+    // The reference reads a number in a text command as a name, which equals a decimal that is printed in the same way.
     let long = self::data("\"-39.199999999999996\"", "", "{}");
     let long = |response: &str| verdicts(Task::Operation, &long, response)[0];
     assert_eq!(long("\\boxed{\\text{-39.199999999999996}}"), Correct);

@@ -76,7 +76,7 @@ fn an_answer_depends_on_no_other_row_and_is_to_the_whole_conversation() {
     };
     let short = json!({"prompt": "Add 1."});
     let alone = answers(std::slice::from_ref(&short));
-    // Longer than the room that the other row leaves.
+    // The answer to the short prompt has more tokens than would fit after the long one.
     assert!(alone[0].as_str().unwrap().len() > 30, "{alone:?}");
     assert_eq!(answers(&[short, json!({"prompt": "1 ".repeat(20)})])[0], alone[0]);
     let message = |role: &str, content: &str| json!({"role": role, "content": content});

@@ -404,7 +404,7 @@ const PROSE: [Rule; 7] = [
                 "; the others ",
             ])
         },
-        82,
+        80,
     ),
     (
         "`that of` or `, of some`",

@@ -167,7 +167,7 @@ for parts in [[(REWARDS, 1.0)], [(REWARDS, 1.0), (LENIENT, 0.5)], [(REWARDS, 1.0
     estimator("gdpo", {}, "TRL normalize_then_sum", REWARDS, names["advantages"],
               parts=[{"rewards": r, "weight": w} for r, w in parts])
 
-# The lines of AVSPO's trainer; it adds a virtual reward where all of a device's batch are equal, here one group.
+# Runs lines of AVSPO's trainer. It adds a virtual reward if all rewards of a device's batch are equal; here the batch is one group.
 text_acr = (args.acr / "trl_scope/trainer/grpo_trainer.py").read_text()
 start = text_acr.index("        # Compute grouped-wise rewards")
 lines = textwrap.dedent(text_acr[start : text_acr.index("        # Calculate advantage variance", start)])

@@ -114,7 +114,7 @@ kinds! {
     IfEval(ifeval) version 1 = "ifeval": "instructions that a program can check",
         Some(r#"{"instruction_id_list", "kwargs", "prompt", "response"}"#);
     SynLogic(synlogic) version 1 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
-    Code(code) version 1 = "code": "Python programs that must pass tests, in a sandbox",
+    Code(code) version 2 = "code": "Python programs that must pass tests, in a sandbox",
         Some(r#"{"tests": [{"input", "output"}] or {"asserts": [...]}, "entry", "response"}: a Python program in a sandbox"#);
     JsonSchema(json_schema) version 1 = "json-schema": "JSON that must fit a JSON schema",
         Some(r#"{"schema", "response"}: JSON that must fit a JSON schema"#);

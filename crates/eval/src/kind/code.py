@@ -377,7 +377,8 @@ def run_program(payload, link):
     header, source = json.loads(payload)
     sys.argv = ["program.py"]
     main = types.ModuleType("__main__" if link is None else "program")
-    main.__dict__.update(usual_names())
+    # As built-in names, so that what is listed as the program's own is what it defines or imports.
+    main.__builtins__ = {**vars(builtins), **usual_names()}
     sys.modules[main.__name__] = main
     atexit._clear()
     try:
@@ -666,6 +667,11 @@ class Judge:
         if entry is None and not (found.keys() - hidden - {"Solution"}):
             hidden = set()
         names, usual = {"__name__": "__main__"}, usual_names()
+        if entry is None and not found:
+            raise NameError("the program defines none of the names that the tests use")
+        for name in used & usual.keys() - {entry}:
+            if entry or name in COMPARING or isinstance(usual[name], types.ModuleType) or name not in found:
+                names[name] = usual[name]
         for name, (kind, module) in found.items():
             if name in hidden - {entry}:
                 continue
@@ -677,9 +683,7 @@ class Judge:
                 names[name] = getattr(importlib.import_module(module), name)
             elif name in NUMPY and name != entry:
                 names[name] = importlib.import_module("numpy")
-            elif name != entry and name in usual and (entry or name in COMPARING or isinstance(usual[name], types.ModuleType)):
-                names[name] = usual[name]
-            else:
+            elif name not in names:
                 names[name] = self.get(name)
         return names
 

@@ -491,6 +491,35 @@ fn tests_call_the_helpers_of_the_prompt() {
 }
 
 #[test]
+fn a_function_of_the_standard_library_is_no_definition_of_the_program() {
+    let called = |name: &str, args: &str, result: &str, program: &str| {
+        let tests = format!(r#"{{"fn_name": "{name}", "inputs": [{args}], "outputs": [{result}]}}"#);
+        json!({"input_output": tests, "response": format!("```python\n{program}\n```")})
+    };
+    let asserted = |assert: &str, program: &str| json!({"tests": {"asserts": [format!("assert {assert}")]}, "response": format!("```python\n{program}\n```")});
+    let wrong = [
+        called("add", "[1, 2]", "3", "# add"),
+        called("gcd", "[4, 6]", "2", "class Solution:\n    def gcd(self, a, b): return 0"),
+        asserted("add(1, 2) == 3", "# add"),
+        asserted("sum([1, 2]) == 3", "pass"),
+    ];
+    all(&["code", "-"], &wrong, false);
+    let right = [
+        called("add", "[1, 2]", "3", "from operator import add"),
+        called("gcd", "[4, 6]", "2", "class Solution:\n    def gcd(self, a, b): return 2"),
+        called(
+            "search",
+            "[[1, 2, 3], 2]",
+            "1",
+            "class Solution:\n    def search(self, items, x): return items.index(x)",
+        ),
+        asserted("reduce(f, [1, 2, 3]) == 6", "def f(a, b): return a + b"),
+        asserted("sum([1, 2]) == 3", "def sum(items): return 3"),
+    ];
+    all(&["code", "-"], &right, true);
+}
+
+#[test]
 fn what_a_program_prints_as_it_ends_counts() {
     let line = |program: &str| json!({"tests": [{"input": "", "output": "3"}], "response": format!("```python\n{program}\n```")});
     let right = [

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fgrpo_cuda::{DeviceMemory, Driver, Gpu, Matrix, Memory, Numbers, Product, products_library};
+use fgrpo_cuda::{DeviceMemory, Driver, Gpu, Matrix, Memory, Node, Numbers, Product, products_library};
 
 /// The shortest of several times of `work` in seconds, after two warm-up runs.
 fn seconds(driver: &Arc<dyn Driver>, work: impl Fn()) -> f64 {
@@ -56,7 +56,7 @@ fn main() {
     let block: Vec<u8> = (0..bytes.min(64 << 20) / 2).flat_map(|_| random().to_le_bytes()).collect();
     (0..bytes).step_by(block.len()).for_each(|first| from.write(first, &block).expect("random numbers"));
     let time = seconds(&driver, || {
-        driver.copy(from.address(), to.address(), bytes).expect("a copy");
+        driver.submit(&Node::Copy { from: from.address(), to: to.address(), bytes }).expect("a copy");
     });
     println!("{{\"what\": \"copy\", \"bytes_per_second\": {:.3e}}}", 2.0 * bytes as f64 / time);
     let mut fastest = 0.0f64;

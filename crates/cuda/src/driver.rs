@@ -1,7 +1,7 @@
 //! The interface to a device: memory, copies, launches, queues. The host waits for the device only in [`Driver::read`], [`Driver::wait_here`] and
 //! [`Driver::synchronize`].
 
-use crate::launch::{Address, Argument, Error, Limits, Shape};
+use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
 use crate::node::Node;
 use crate::product::Product;
 
@@ -54,21 +54,21 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Waits for all submitted work, then copies from the device to `to`.
     fn read(&self, from: Address, to: &mut [u8]) -> Result<(), Error>;
 
-    /// Copies `bytes` bytes within the device. The ranges must not overlap.
-    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error>;
-
-    /// Sets `bytes` bytes to 0.
-    fn zero(&self, at: Address, bytes: usize) -> Result<(), Error>;
-
-    /// Computes a matrix product with cuBLASLt, or with a kernel of this crate if the library is not available.
+    /// Submits a piece of work to [`Queue::Compute`].
     ///
-    /// Returns an error if [`Product::check`] rejects the operands, or the driver fails.
-    fn product(&self, product: &Product) -> Result<(), Error>;
+    /// Returns an error if [`Product::check`] rejects the operands of a product, a kernel is unknown, or the device can't run the shape of its launch.
+    /// The emulator also checks the arguments' number and sizes.
+    fn submit(&self, node: &Node) -> Result<(), Error>;
+
+    /// Submits a matrix product.
+    fn product(&self, product: &Product) -> Result<(), Error> {
+        self.submit(&Node::Product(*product))
+    }
 
     /// Launches a kernel.
-    ///
-    /// Returns an error if there is no such kernel or the device can't run the shape. The emulator also checks the arguments' number and sizes.
-    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error>;
+    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
+        self.submit(&Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))
+    }
 
     /// Records work of [`Queue::Compute`] as a graph, without running it, and returns the graph's number. Other threads must not submit work meanwhile.
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;

@@ -5,9 +5,8 @@
 //! kernel's pointers must be in the device's memory.
 
 use crate::driver::{DeviceMemory, Driver, Queue};
-use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
+use crate::launch::{Address, Argument, Error, Launch, Limits};
 use crate::node::Node;
-use crate::product::Product;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -65,13 +64,11 @@ pub struct Emulated {
     order: u32,
     /// Bytes of memory of the device.
     total: usize,
-    /// Bytes allocated.
     used: AtomicUsize,
     /// Sizes of allocations in bytes, by address.
     allocations: Mutex<BTreeMap<u64, usize>>,
 }
 
-/// The state of one queue.
 #[derive(Default)]
 struct Line {
     /// Work that has not run yet.
@@ -99,7 +96,6 @@ struct Pending {
     lost_after: Option<u64>,
     /// Nodes of the graphs, by number.
     graphs: HashMap<u64, Vec<Node>>,
-    /// Number of graphs captured so far.
     captured: u64,
 }
 
@@ -169,10 +165,6 @@ impl Emulated {
 
     fn allocations(&self) -> MutexGuard<'_, BTreeMap<u64, usize>> {
         self.allocations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn queue(&self, node: Node) {
-        self.work().submit(Queue::Compute, Work::Node(node));
     }
 
     /// Whether an address is null, or within or at the end of an allocation of this device.
@@ -308,7 +300,6 @@ fn entries() -> impl Iterator<Item = &'static Entry> {
         .take_while(|entry| !entry.name.is_null())
 }
 
-/// Returns the table's entry of a kernel.
 fn entry(kernel: &str) -> Option<&'static Entry> {
     entries().find(|entry| name_of(entry) == kernel)
 }
@@ -362,23 +353,9 @@ impl Driver for Emulated {
         Ok(())
     }
 
-    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.queue(Node::Copy { from, to, bytes });
-        Ok(())
-    }
-
-    fn zero(&self, at: Address, bytes: usize) -> Result<(), Error> {
-        self.queue(Node::Zero { at, bytes });
-        Ok(())
-    }
-
-    fn product(&self, product: &Product) -> Result<(), Error> {
-        self.queue(self.checked(Node::Product(*product))?);
-        Ok(())
-    }
-
-    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
-        self.queue(self.checked(Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))?);
+    fn submit(&self, node: &Node) -> Result<(), Error> {
+        let node = self.checked(node.clone())?;
+        self.work().submit(Queue::Compute, Work::Node(node));
         Ok(())
     }
 

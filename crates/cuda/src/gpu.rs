@@ -2,9 +2,8 @@
 
 use crate::blas::{Blas, Library, file_at};
 use crate::driver::{DeviceMemory, Driver, Queue};
-use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
+use crate::launch::{Address, Error, Launch, Limits};
 use crate::node::Node;
-use crate::product::Product;
 use cudarc::driver::{result, sys};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -292,7 +291,6 @@ impl Gpu {
         self.streams[queue as usize]
     }
 
-    /// The stream of launches.
     fn compute(&self) -> sys::CUstream {
         self.stream(Queue::Compute)
     }
@@ -317,6 +315,30 @@ impl Gpu {
         };
         functions.insert(kernel, function);
         Ok(function)
+    }
+
+    fn run(&self, &Launch { kernel, shape, ref arguments }: &Launch) -> Result<(), Error> {
+        shape.check(kernel, &self.limits)?;
+        let function = self.function(kernel)?;
+        let mut values: Vec<[u8; 8]> = arguments.iter().map(|a| a.bytes().0).collect();
+        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
+        let [x, y, z] = shape.grid;
+        // SAFETY: each pointer points to 8 bytes of `values`, and the driver copies the arguments before the call returns. It reads as many arguments and
+        // bytes as the kernel's signature has; in tests, the emulator compares the arguments of every launch with the signature in the source. The caller
+        // passes addresses of memory that this driver allocated and that is not freed before the work is submitted. The function belongs to the loaded
+        // module, and the shape was checked against the GPU's limits.
+        unsafe {
+            result::launch_kernel(
+                function,
+                (x, y, z),
+                (shape.threads, 1, 1),
+                shape.shared,
+                self.compute(),
+                &mut pointers,
+            )
+        }
+        .during(kernel)?;
+        self.launched(kernel)
     }
 }
 
@@ -360,57 +382,27 @@ impl Driver for Gpu {
         self.synchronize()
     }
 
-    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
+    fn submit(&self, node: &Node) -> Result<(), Error> {
         self.enter()?;
-        // SAFETY: the caller's ranges have that many bytes and don't overlap.
-        unsafe { result::memcpy_dtod_async(to.0, from.0, bytes, self.compute()) }
-            .during("copying within the device")
-    }
-
-    fn zero(&self, at: Address, bytes: usize) -> Result<(), Error> {
-        self.enter()?;
-        // SAFETY: the caller's range has that many bytes.
-        unsafe { result::memset_d8_async(at.0, 0, bytes, self.compute()) }.during("setting memory to 0")
-    }
-
-    fn product(&self, product: &Product) -> Result<(), Error> {
-        product.check()?;
-        match &self.blas {
-            Some(blas) => {
-                self.enter()?;
+        match node {
+            Node::Copy { from, to, bytes } => {
+                // SAFETY: the caller's ranges have that many bytes and don't overlap.
+                unsafe { result::memcpy_dtod_async(to.0, from.0, *bytes, self.compute()) }
+                    .during("copying within the device")
+            }
+            Node::Zero { at, bytes } => {
+                // SAFETY: the caller's range has that many bytes.
+                unsafe { result::memset_d8_async(at.0, 0, *bytes, self.compute()) }
+                    .during("setting memory to 0")
+            }
+            Node::Product(product) => {
+                product.check()?;
+                let Some(blas) = &self.blas else { return self.run(&product.launch()) };
                 blas.product(product, self.compute())?;
                 self.launched("matrix product")
             }
-            None => {
-                let Launch { kernel, shape, arguments } = product.launch();
-                self.launch(kernel, shape, &arguments)
-            }
+            Node::Launch(launch) => self.run(launch),
         }
-    }
-
-    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
-        shape.check(kernel, &self.limits)?;
-        self.enter()?;
-        let function = self.function(kernel)?;
-        let mut values: Vec<[u8; 8]> = arguments.iter().map(|a| a.bytes().0).collect();
-        let mut pointers: Vec<*mut c_void> = values.iter_mut().map(|v| v.as_mut_ptr().cast()).collect();
-        let [x, y, z] = shape.grid;
-        // SAFETY: each pointer points to 8 bytes of `values`, and the driver copies the arguments before the call returns. It reads as many arguments and
-        // bytes as the kernel's signature has; in tests, the emulator compares the arguments of every launch with the signature in the source. The caller
-        // passes addresses of memory that this driver allocated and that is not freed before the work is submitted. The function belongs to the loaded
-        // module, and the shape was checked against the GPU's limits.
-        unsafe {
-            result::launch_kernel(
-                function,
-                (x, y, z),
-                (shape.threads, 1, 1),
-                shape.shared,
-                self.compute(),
-                &mut pointers,
-            )
-        }
-        .during(kernel)?;
-        self.launched(kernel)
     }
 
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
@@ -419,7 +411,7 @@ impl Driver for Gpu {
         // SAFETY: the stream is this GPU's.
         unsafe { result::stream::begin_capture(self.compute(), mode) }.during("starting a capture")?;
         self.capturing.store(true, Ordering::Relaxed);
-        let submitted = nodes.iter().try_for_each(|node| node.submit(self));
+        let submitted = nodes.iter().try_for_each(|node| self.submit(node));
         self.capturing.store(false, Ordering::Relaxed);
         // Also after an error, because the stream captures all work until this call.
         // SAFETY: the capture was begun above, on this thread.

@@ -4,21 +4,9 @@
 //! memory. The graph stores the nodes' addresses, so their memory must not be freed while the graph is in use.
 
 use crate::driver::Driver;
-use crate::launch::{Error, Launch};
+use crate::launch::Error;
 use crate::node::Node;
 use std::sync::Arc;
-
-impl Node {
-    /// Submits this node without a graph.
-    pub fn submit(&self, driver: &dyn Driver) -> Result<(), Error> {
-        match self {
-            Node::Launch(Launch { kernel, shape, arguments }) => driver.launch(kernel, *shape, arguments),
-            Node::Product(product) => driver.product(product),
-            Node::Copy { from, to, bytes } => driver.copy(*from, *to, *bytes),
-            Node::Zero { at, bytes } => driver.zero(*at, *bytes),
-        }
-    }
-}
 
 /// A graph, which is freed on drop.
 #[derive(Debug)]

@@ -6,11 +6,11 @@ use crate::product::Product;
 /// One piece of work of [`Queue::Compute`](crate::Queue::Compute) that needs no data from the host.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// See [`Driver::launch`](crate::Driver::launch).
+    /// Launch of a kernel.
     Launch(Launch),
-    /// See [`Driver::product`](crate::Driver::product).
+    /// A matrix product, with cuBLASLt, or with a kernel of this crate if the library is not available.
     Product(Product),
-    /// See [`Driver::copy`](crate::Driver::copy).
+    /// A copy within the device. The ranges must not overlap.
     Copy {
         /// Address of the source.
         from: Address,
@@ -19,7 +19,7 @@ pub enum Node {
         /// Number of bytes.
         bytes: usize,
     },
-    /// See [`Driver::zero`](crate::Driver::zero).
+    /// Sets bytes to 0.
     Zero {
         /// Address of the first byte.
         at: Address,

@@ -78,6 +78,12 @@ pub struct Product {
 }
 
 impl Product {
+    /// Returns the product of `a` and `b` alone, with an `alpha` of 1.
+    pub fn new([m, n, k]: [usize; 3], a: Matrix, b: Matrix, c: Matrix, numbers: Numbers) -> Self {
+        let (c, c_stride) = (c.at, c.stride);
+        Self { m, n, k, a, b, c, c_stride, alpha: 1.0, onto: None, bias: None, numbers, exact: false }
+    }
+
     /// Returns the rows and columns in memory of an operand of this shape.
     fn stored(matrix: Matrix, rows: usize, columns: usize) -> (usize, usize) {
         if matrix.transposed { (columns, rows) } else { (rows, columns) }

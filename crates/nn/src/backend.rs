@@ -64,9 +64,6 @@ pub struct GraphCounts {
 /// Writes the values of a tensor into the slice.
 pub(crate) type FillFn<'a> = dyn FnMut(&mut [f32]) -> Result<(), Error> + 'a;
 
-/// Returns the standard normal number with an index.
-pub(crate) type NormalFn<'a> = dyn Fn(u64) -> f64 + Sync + 'a;
-
 /// Distributes work over executors with relative `speeds`: the most expensive part first, each to the executor that would finish it first.
 pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
     work.sort_by_key(|part| std::cmp::Reverse(cost(part)));
@@ -154,9 +151,6 @@ pub(crate) trait Backend: Send + Sync {
     /// # Panics
     /// If the matrix doesn't exist or the device has failed.
     fn quantized(&self, span: Span) -> Cow<'_, Quantized>;
-
-    /// Fills a tensor with `std` times the normal numbers from index `first` on.
-    fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64);
 
     fn forget_moments(&mut self);
 

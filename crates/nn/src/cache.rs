@@ -6,7 +6,6 @@ use std::collections::BinaryHeap;
 use crate::config::Config;
 use crate::numbers::Precision;
 
-/// Number of tokens per page.
 pub(crate) const PAGE: usize = 16;
 /// Cache memory that an executor retains between requests. On the CPU this avoids page faults; on a GPU it keeps addresses, so that graphs stay valid.
 pub(crate) const KEPT_BYTES: usize = 64 << 20;
@@ -106,40 +105,5 @@ impl Run {
             let end = start + (self.len - first * PAGE).min((index - first) * PAGE);
             Some(start + std::mem::take(&mut skipped)..end)
         })
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn ranges_cover_exactly_the_pushed_slots_in_order() {
-        let mut pages = Pages::default();
-        let (mut a, mut b) = (Run::default(), Run::default());
-        let mut slots = Vec::new();
-        let push = |run: &mut Run, pages: &mut Pages| {
-            if run.is_full() {
-                run.pages.push(pages.take());
-            }
-            run.push() as usize
-        };
-        for i in 0..70 {
-            slots.push(push(&mut a, &mut pages));
-            if i % 40 == 20 {
-                push(&mut b, &mut pages);
-            }
-            assert_eq!(a.ranges().flatten().collect::<Vec<_>>(), slots);
-            let from = i * 7 % (i + 1);
-            assert_eq!(a.ranges_from(from).flatten().collect::<Vec<_>>(), slots[from..]);
-        }
-        assert!(a.ranges().count() > 1, "the other run's pages lie between");
-        let held = a.pages.len();
-        pages.give_back(&mut a.pages);
-        let mut c = Run::default();
-        for _ in 0..held * PAGE {
-            push(&mut c, &mut pages);
-        }
-        assert!(c.pages.iter().all(|page| !b.pages.contains(page)));
     }
 }

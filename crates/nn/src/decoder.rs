@@ -13,7 +13,7 @@ use crate::activations::Keep;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{
-    Executor, Head, HeadInputs, HeadPass, Heads, Holds, LowRank, Map, Norm, Place, Rows, Stage,
+    Executor, Head, HeadInputs, HeadPass, Heads, Holds, LowRank, Norm, Place, Rows, Stage,
 };
 use crate::layout::{LayerLayout, Layout, Linear, Span, Write};
 use crate::lora::{Adapted, AdapterLayout};
@@ -48,27 +48,18 @@ impl<'a, X: Executor> Parameters<'a, X> {
         Norm { weights: self.weights, weight, offset: self.offset, eps: self.eps, rows }
     }
 
-    /// Applies a linear map with its LoRA updates: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, plus `onto` if given.
+    /// Applies linear maps with their LoRA updates to the same rows, and concatenates their results: `y = x Wᵀ + scale · (x Aᵀ) Bᵀ + b`, plus `onto`
+    /// if given.
     fn linear(
         self,
         e: &mut X,
-        linear: Linear,
+        linears: &[Linear],
         rows: usize,
         x: &X::Buffer,
         onto: Option<&X::Buffer>,
         y: &mut X::Buffer,
     ) {
-        e.linear(Map { weights: self.weights, linear, rows }, x, onto, y);
-        self.low_rank(e, &[linear], rows, x, y);
-    }
-
-    /// Applies several linear maps with their LoRA updates to the same rows, and concatenates their results.
-    fn linears(self, e: &mut X, linears: &[Linear], rows: usize, x: &X::Buffer, y: &mut X::Buffer) {
-        e.linears(self.weights, linears, rows, x, y);
-        self.low_rank(e, linears, rows, x, y);
-    }
-
-    fn low_rank(self, e: &mut X, linears: &[Linear], rows: usize, x: &X::Buffer, y: &mut X::Buffer) {
+        e.linear(self.weights, linears, rows, x, onto, y);
         let Some((factors, layout)) = self.factors else { return };
         let (stride, mut before) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
         for linear in linears {
@@ -90,7 +81,7 @@ impl<'a, X: Executor> Parameters<'a, X> {
         write: Write,
         dx: &mut X::Buffer,
     ) {
-        e.linear_backward_input(Map { weights: self.weights, linear, rows }, dy, write, dx);
+        e.linear_backward_input(self.weights, linear, rows, dy, write, dx);
         if let Some((factors, layout)) = self.factors {
             for &adapted in layout.of(&linear) {
                 e.low_rank_backward_input(LowRank { factors, adapted, scale: layout.scale, rows }, dy, dx);
@@ -145,14 +136,12 @@ pub(crate) struct Decoder {
 pub(crate) struct Pass<'a, X: Executor> {
     pub(crate) p: Parameters<'a, X>,
     pub(crate) lists: &'a X::Lists,
-    /// Number of rows.
     pub(crate) rows: usize,
     pub(crate) predicting: usize,
     pub(crate) picks: usize,
 }
 
 impl<'a, X: Executor> Pass<'a, X> {
-    /// A pass over a chunk, with the lists of that chunk.
     pub(crate) fn new(p: Parameters<'a, X>, chunk: &Chunk, lists: &'a X::Lists) -> Pass<'a, X> {
         let (rows, predicting) = (chunk.tokens.len(), chunk.predicting.rows.len());
         Pass { p, lists, rows, predicting, picks: chunk.picks.len() }

@@ -78,13 +78,13 @@ impl Dtype {
     }
 }
 
-fn decode_each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) -> f32) {
+pub(crate) fn decode_each<const N: usize>(bytes: &[u8], out: &mut [f32], decode: impl Fn([u8; N]) -> f32) {
     for (x, b) in out.iter_mut().zip(bytes.as_chunks::<N>().0) {
         *x = decode(*b);
     }
 }
 
-fn encode_each<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; N]) {
+pub(crate) fn encode_each<const N: usize>(values: &[f32], out: &mut [u8], encode: impl Fn(f32) -> [u8; N]) {
     for (&x, bytes) in values.iter().zip(out.as_chunks_mut::<N>().0) {
         *bytes = encode(x);
     }

@@ -17,7 +17,7 @@ use std::path::Path;
 
 use rayon::prelude::*;
 
-use crate::backend::{Executors, GraphCounts, NormalFn, Store};
+use crate::backend::{Executors, GraphCounts, Store};
 use crate::config::Config;
 use crate::cpu::lora::add_update;
 use crate::decoder::Decoder;
@@ -191,25 +191,25 @@ impl Engine {
     }
 
     /// Initialises matrices with `std` times normal numbers, biases with 0, and norms with 1.
-    fn fill_fresh(&mut self, std: f32, normal: &NormalFn<'_>) -> Result<(), Error> {
+    fn fill_fresh(&mut self, std: f32, normal: &(dyn Fn(u64) -> f64 + Sync)) -> Result<(), Error> {
         let mut next = 0;
         for TensorLayout { span, shape, kind, .. } in &self.decoder.layout.tensors {
             match kind {
-                Kind::Matrix => {
+                Kind::Matrix | Kind::Filter => {
+                    let mut fill = |values: &mut [f32]| {
+                        let number = |i: usize| (normal(next + i as u64) * f64::from(std)) as f32;
+                        values.par_iter_mut().enumerate().for_each(|(i, value)| *value = number(i));
+                        Ok(())
+                    };
                     match self.decoder.layout.base {
                         Some(base) if span.is_separate() => {
-                            let number = |i| (normal(next + i as u64) * f64::from(std)) as f32;
-                            let values: Vec<f32> = (0..span.len).into_par_iter().map(number).collect();
-                            self.device
-                                .backend_mut()
-                                .put_quantized(*span, Quantized::new(base, shape[1], &values));
+                            let mut values = vec![0.0; span.len];
+                            fill(&mut values)?;
+                            let matrix = Quantized::new(base, shape[1], &values);
+                            self.device.backend_mut().put_quantized(*span, matrix);
                         }
-                        _ => self.device.backend_mut().normal(*span, std, normal, next),
+                        _ => self.device.backend_mut().fill(Store::Weights, *span, &mut fill)?,
                     }
-                    next += span.len as u64;
-                }
-                Kind::Filter => {
-                    self.device.backend_mut().normal(*span, std, normal, next);
                     next += span.len as u64;
                 }
                 Kind::Bias => {}

@@ -15,7 +15,7 @@ pub(crate) use operations::{
 
 use crate::error::Error;
 use crate::families::Theta;
-use crate::layout::{Linear, MixerLayout, Span};
+use crate::layout::{MixerLayout, Span};
 use crate::lora::Adapted;
 use crate::sampling::Draw;
 use crate::segments::Chunk;
@@ -51,12 +51,6 @@ pub(crate) struct HeadRows {
     pub(crate) stride: usize,
     pub(crate) count: usize,
     pub(crate) size: usize,
-}
-
-pub(crate) struct Map<'a, W: ?Sized> {
-    pub(crate) weights: &'a W,
-    pub(crate) linear: Linear,
-    pub(crate) rows: usize,
 }
 
 /// LoRA factors of a matrix, applied to rows.
@@ -172,8 +166,9 @@ pub(crate) enum Holds {
     Statistics,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) enum Rows {
+    #[default]
     All,
     /// The rows that predict; the last layer computes only these.
     Predicting,
@@ -230,7 +225,6 @@ impl DecodeChanges {
     }
 }
 
-/// Kind of pass.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Stage {
     Forward,
@@ -245,18 +239,15 @@ pub(crate) enum Stage {
 pub(crate) struct Place {
     pub(crate) stage: Stage,
     pub(crate) layer: Option<usize>,
-    /// Number of rows in the pass.
     pub(crate) rows: usize,
     /// Number of rows whose results are needed: all, or those that predict.
     pub(crate) needed: usize,
 }
 
-/// The memory of an executor.
 pub(crate) trait Memory: Send {
     /// A block of the executor's memory.
     type Buffer: Default + Send + Sync;
     type Weights: ?Sized + Sync;
-    /// Gradient of the weights.
     type Gradient: ?Sized;
     /// Keys and values of all layers, by slot, and recurrent states.
     type Cache: Default + Send + Sync;

@@ -4,9 +4,8 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 use crate::config::Config;
-use crate::cpu::product::{View, team_product};
+use crate::kernels::{self, Operands};
 use crate::layout::Layout;
-use crate::layout::Write;
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::numbers::Products;
 
@@ -137,15 +136,7 @@ impl Product {
     /// Multiplies, and returns the number of floating-point operations.
     fn multiply(&mut self) -> f64 {
         let [m, n, k] = Product::SIZES;
-        let rows = View::rows(0, k);
-        let (a, b) = (rows.of(&self.a), rows.transposed().of(&self.b));
-        team_product(
-            (None, self.products),
-            [m, n, k],
-            a,
-            b,
-            View::rows(0, n).to(Write::Replace, &mut self.c),
-        );
+        kernels::product(self.products, Operands::Forward, [m, n, k], &self.a, &self.b, &mut self.c);
         std::hint::black_box(&self.c);
         (2 * m * n * k) as f64
     }

@@ -548,7 +548,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let (node, cached) = self.tree.find_prefix(tokens, &mut self.changes.nodes)?;
         // Each node may have a partly used last page, and a state.
         let tokens = tokens.len();
-        let nodes = self.tree.depth(node) * (1 + self.tree.state_pages);
+        let nodes = self.tree.path(node).len() * (1 + self.tree.state_pages);
         let pages = self.prompt_pages(job) + nodes + self.pages_each(job);
         (4 * cached >= tokens - cached && pages <= self.room()).then_some((node, cached))
     }
@@ -720,15 +720,6 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         if stopped { Some(Finish::Stop) } else { (tokens.len() == max_new_tokens).then_some(Finish::Length) }
     }
 
-    /// Concatenates the lists of all nodes on the path from the prompt to `node`.
-    fn gather<T: Copy>(&self, node: usize, list: impl Fn(&Node) -> &Vec<T>) -> Vec<T> {
-        let mut chain = vec![node];
-        while let Some(parent) = self.tree.nodes[chain[chain.len() - 1]].parent {
-            chain.push(parent);
-        }
-        chain.into_iter().rev().flat_map(|node| list(&self.tree.nodes[node]).iter().copied()).collect()
-    }
-
     fn complete(&mut self, leaf: &Leaf, sample: usize, last: Drawn, finish: Finish) {
         if self.cancelled {
             return;
@@ -736,8 +727,9 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         let tokens = leaf.tokens.clone();
         self.finished = (self.finished.0 + 1, self.finished.1 + tokens.len());
         self.full = false;
-        let mut logp = self.gather(leaf.node, |node| &node.logp);
-        let mut entropy = self.gather(leaf.node, |node| &node.entropy);
+        let path = self.tree.path(leaf.node).into_iter().map(|node| &self.tree.nodes[node]);
+        let scores = path.flat_map(|node| node.logp.iter().zip(&node.entropy));
+        let (mut logp, mut entropy): (Vec<f32>, Vec<f32>) = scores.unzip();
         logp.push(last.logp);
         entropy.push(last.entropy);
         let (prompt, cached) = (self.jobs[leaf.job].prompt, self.cached[leaf.job]);

@@ -44,13 +44,11 @@ pub fn product(
     team_product((None, products), sizes, a, b, c);
 }
 
-/// Packs `w`, `[n, k]`, into panels. Returns `None` if the processor doesn't support them.
-pub fn panels(products: Products, n: usize, k: usize, w: &[f32]) -> Option<Vec<f32>> {
-    panels::available(products).then(|| {
-        let mut packed = vec![0.0; panels::len(products, n, k)];
-        panels::pack_weights(products, n, k, w, &mut packed);
-        packed
-    })
+/// Packs `w`, `[n, k]`, into panels.
+pub fn panels(products: Products, n: usize, k: usize, w: &[f32]) -> Vec<f32> {
+    let mut packed = vec![0.0; panels::len(products, n, k)];
+    panels::pack_weights(products, n, k, w, &mut packed);
+    packed
 }
 
 /// Computes `y = x wᵀ` with the [`panels()`] of `w`.

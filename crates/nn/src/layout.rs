@@ -119,7 +119,6 @@ pub(crate) enum Kind {
     Matrix,
     Bias,
     Norm,
-    /// Filter of a convolution.
     Filter,
     /// Logarithms of a mixer's decay rates.
     Rates,
@@ -210,7 +209,6 @@ impl Builder {
         linears
     }
 
-    /// Adds an aligned tensor.
     fn put_aligned(&mut self, name: String, shape: &[usize], kind: Kind) -> Span {
         self.align();
         self.put(name, shape, kind)

@@ -325,7 +325,6 @@ fn twin(module: &str) -> Option<&'static str> {
     }
 }
 
-/// Transposes a matrix with `columns` columns.
 fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
     (0..columns).flat_map(|column| matrix.iter().skip(column).step_by(columns).copied()).collect()
 }
@@ -558,13 +557,6 @@ mod tests {
             assert!(message.contains(part), "{message:?} lacks {part:?}");
         }
         LoraConfig::default().check().unwrap();
-    }
-
-    #[test]
-    fn factor_is_alpha_over_rank_or_its_root() {
-        let lora = LoraConfig { rank: 16, alpha: 8.0, ..LoraConfig::default() };
-        assert_eq!(lora.scale(), 0.5);
-        assert_eq!(LoraConfig { use_rslora: true, ..lora }.scale(), 2.0);
     }
 
     fn read(change: impl FnOnce(&mut Map<String, Value>)) -> Result<(LoraConfig, Option<String>), Error> {

@@ -3,8 +3,7 @@
 //! The sizes mirror what the engine allocates: weights and optimizer according to the parameters, and activations buffer by buffer for the largest chunk
 //! of an executor. The program itself, the batch, the tokenizer and the data are not counted.
 
-use crate::activations::Keep;
-use crate::activations::{activations, largest, prefill};
+use crate::activations::{Keep, activations, largest, prefill};
 use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::cpu::backend::executors;
@@ -209,7 +208,7 @@ impl Needs {
             } else {
                 buffers = largest(buffers, prefill(config, &rollout));
                 logits += rows_at_a_time(config.vocab_size).min(rollout.samples) * config.vocab_size;
-                if workload.decode_copies && panels::available(workload.products) {
+                if workload.decode_copies {
                     let linears = layout.layers.iter().flat_map(|layer| layer.linears());
                     let linears = linears.filter(|linear| !linear.weight.is_separate());
                     let len = |n: usize, k: usize| panels::len(workload.products, n, k);

@@ -120,14 +120,16 @@ pub(crate) fn dynamic_map() -> &'static [f32; 256] {
 /// Scales of NF4's blocks.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Scales {
-    /// f32 scales.
     Full(Vec<f32>),
     /// 8-bit codes, the scale of each block of codes, and the offset that is added.
-    Nested { codes: Vec<u8>, absmax: Vec<f32>, offset: f32 },
+    Nested {
+        codes: Vec<u8>,
+        absmax: Vec<f32>,
+        offset: f32,
+    },
 }
 
 impl Scales {
-    /// The scale of a block.
     fn at(&self, block: usize) -> f32 {
         match self {
             Scales::Full(scales) => scales[block],
@@ -404,19 +406,6 @@ mod tests {
                     equal(&bits(&out), &bits(expected), name);
                 }
             }
-        }
-    }
-
-    #[test]
-    fn the_error_of_each_format_is_within_its_bound() {
-        // NF4's error is at most half of its widest gap, 0.152; int8's is half a step.
-        let w: Vec<f32> = (0..6400).map(|i| ((i * 7919) % 1009) as f32 / 504.0 - 1.0).collect();
-        for (format, most) in
-            [(BaseFormat::Nf4, 0.156), (BaseFormat::Int8, 0.5 / 127.0 + 1e-6), (BaseFormat::Bf16, 0.002)]
-        {
-            let decoded = values(&Quantized::new(format, 100, &w));
-            let error = decoded.iter().zip(&w).map(|(f, w)| (f - w).abs()).fold(0.0, f32::max);
-            assert!(error <= most && error > 0.0, "{format:?}: error {error}");
         }
     }
 }

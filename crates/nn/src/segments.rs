@@ -79,18 +79,16 @@ impl Batch {
         // Completions that agree up to and including `token` at `depth` and continue after it. `segment` holds the tokens before `depth`.
         struct Fork {
             segment: usize,
-            row: usize,
             depth: usize,
             members: Vec<usize>,
             token: u32,
         }
         let mut forks: Vec<Fork> = Vec::new();
+        // Predicts the token at `depth` of the members after the last row, which ends `segment`.
         let branch = |batch: &mut Batch,
                       forks: &mut Vec<Fork>,
                       indices: &mut Vec<Vec<usize>>,
-                      segment: usize,
-                      row: usize,
-                      depth: usize,
+                      (segment, depth): (usize, usize),
                       members: &[usize]| {
             let mut parts: Vec<(u32, Vec<usize>)> = Vec::new();
             for &member in members {
@@ -101,27 +99,17 @@ impl Batch {
                 }
             }
             for (token, part) in &mut parts {
-                let prediction = batch.predict(row, *token);
-                for &member in part.iter() {
-                    indices[member].push(prediction);
-                }
+                let prediction = batch.predict(batch.tokens.len() - 1, *token);
+                part.iter().for_each(|&member| indices[member].push(prediction));
                 part.retain(|&member| completions[member].len() > depth + 1);
             }
             // Reversed, so that the stack yields them in order and a subtree's rows are contiguous.
-            forks.extend(
-                parts.into_iter().rev().filter(|part| !part.1.is_empty()).map(|(token, members)| Fork {
-                    segment,
-                    row,
-                    depth,
-                    members,
-                    token,
-                }),
-            );
+            let parts = parts.into_iter().rev().filter(|part| !part.1.is_empty());
+            forks.extend(parts.map(|(token, members)| Fork { segment, depth, members, token }));
         };
-        branch(self, &mut forks, &mut indices, root, self.tokens.len() - 1, 0, &members);
+        branch(self, &mut forks, &mut indices, (root, 0), &members);
         let mut tokens = Vec::new();
         while let Some(mut fork) = forks.pop() {
-            debug_assert!(fork.row < self.tokens.len());
             tokens.clear();
             tokens.push(fork.token);
             let first = self.tokens.len();
@@ -144,7 +132,7 @@ impl Batch {
             }
             let segment = self.push_segment(&tokens, Some(fork.segment));
             if !fork.members.is_empty() {
-                branch(self, &mut forks, &mut indices, segment, self.tokens.len() - 1, depth, &fork.members);
+                branch(self, &mut forks, &mut indices, (segment, depth), &fork.members);
             }
         }
         indices
@@ -444,41 +432,6 @@ mod tests {
             let tokens: Vec<u32> = indices.iter().map(|&index| batch.predictions[index].token).collect();
             assert_eq!(tokens, completion);
         }
-    }
-
-    #[test]
-    fn rows_of_a_chunk_are_depth_first_and_pieces_cover_ancestors_and_self() {
-        let mut batch = Batch::default();
-        let root = batch.push_segment(&[1, 2], None);
-        let other = batch.push_segment(&[3], None);
-        let left = batch.push_segment(&[4, 5], Some(root));
-        let right = batch.push_segment(&[6], Some(root));
-        let deep = batch.push_segment(&[7], Some(left));
-        assert_eq!((other, right, deep), (1, 3, 4));
-        batch.predict(6, 1);
-        batch.predict(1, 1);
-        batch.predict(1, 2);
-        let families = batch.families();
-        let mut chunk = Chunk::default();
-        chunk.lay_out(&batch, families.iter());
-        assert_eq!(chunk.tokens, [1, 2, 4, 5, 7, 6, 3]);
-        assert_eq!(chunk.positions, [0, 1, 2, 3, 4, 2, 0]);
-        assert_eq!(chunk.predicting.rows, [1, 4]);
-        assert_eq!(chunk.indices, [1, 2, 0]);
-        assert_eq!(chunk.picks.iter().map(|pick| pick.slot).collect::<Vec<_>>(), [0, 0, 1]);
-        let seen = |plan: &AttentionPlan, query: usize| -> Vec<usize> {
-            let row = plan.rows[query] as usize;
-            let pieces = plan.pieces.iter().filter(|piece| piece.queries.contains(&query));
-            pieces
-                .flat_map(|piece| piece.keys.clone().filter(move |&key| !piece.causal || key <= row))
-                .collect()
-        };
-        assert_eq!(seen(&chunk.all, 4), [0, 1, 2, 3, 4]);
-        assert_eq!(seen(&chunk.all, 5), [0, 1, 5]);
-        assert_eq!(seen(&chunk.all, 6), [6]);
-        assert_eq!(seen(&chunk.predicting, 1), [0, 1, 2, 3, 4]);
-        assert_eq!(seen(&chunk.predicting, 0), [0, 1]);
-        assert_eq!(families[0].pairs, 2 + 1 + 3 + 4 + 5 + 3);
     }
 
     #[test]

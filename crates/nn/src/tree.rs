@@ -81,7 +81,6 @@ impl Tree {
         }
     }
 
-    /// Adds a node.
     fn add(&mut self, node: Node) -> usize {
         match self.vacant.pop() {
             Some(index) => {
@@ -136,7 +135,6 @@ impl Tree {
         debug_assert_eq!(removed, index, "not sorted");
     }
 
-    /// Adds a node for a sampled token.
     pub(crate) fn sampled(&mut self, parent: usize, token: u32, logp: f32, entropy: f32) -> usize {
         self.hold(parent);
         let (logp, entropy) = (vec![logp], vec![entropy]);
@@ -144,7 +142,6 @@ impl Tree {
         self.add(Node { parent, holders: 1, tokens: vec![token], logp, entropy, ..Node::default() })
     }
 
-    /// Appends a sampled token to a node.
     pub(crate) fn extend(&mut self, node: usize, token: u32, logp: f32, entropy: f32) {
         let node = &mut self.nodes[node];
         node.tokens.push(token);
@@ -334,9 +331,12 @@ impl Tree {
         node.map(|node| (node, depth))
     }
 
-    /// Number of nodes on the path from the root to `node`, inclusive.
-    pub(crate) fn depth(&self, node: usize) -> usize {
-        std::iter::successors(Some(node), |&node| self.nodes[node].parent).count()
+    /// Nodes on the path from the root to `node`, inclusive.
+    pub(crate) fn path(&self, node: usize) -> Vec<usize> {
+        let mut path: Vec<usize> =
+            std::iter::successors(Some(node), |&node| self.nodes[node].parent).collect();
+        path.reverse();
+        path
     }
 
     /// Splits off the first `len` tokens of a node, which are whole pages, as its new parent. Returns the parent.
@@ -409,58 +409,18 @@ mod tests {
         }
 
         /// Tokens and slots on the path from the root to a node.
-        fn path(&self, node: usize) -> (Vec<u32>, Vec<usize>) {
-            let mut chain: Vec<usize> =
-                std::iter::successors(Some(node), |&node| self.nodes[node].parent).collect();
-            chain.reverse();
-            let tokens = chain.iter().flat_map(|&node| self.nodes[node].tokens.clone()).collect();
-            (tokens, chain.iter().flat_map(|&node| self.nodes[node].run.ranges().flatten()).collect())
+        fn content(&self, node: usize) -> (Vec<u32>, Vec<usize>) {
+            let path = self.path(node);
+            let tokens = path.iter().flat_map(|&node| self.nodes[node].tokens.clone()).collect();
+            (tokens, path.iter().flat_map(|&node| self.nodes[node].run.ranges().flatten()).collect())
         }
     }
 
     proptest! {
-        /// With random short prompts, a prefix that is found always has the tokens that were stored in its slots, within the page limit.
+        /// With random prompts and completions, with and without recurrent states, a prefix that is found has the tokens that were stored in its slots,
+        /// within the page limit. Every choice of a child, and of a node to evict (in `check`), is the choice of a search of all nodes.
         #[test]
-        fn prefixes_have_the_tokens_that_were_stored(
-            prompts in proptest::collection::vec((proptest::collection::vec(0u32..2, 1..5), 1usize..60, any::<bool>()), 1..40),
-        ) {
-            const LIMIT: usize = 20;
-            let mut tree = Tree { keep: true, ..Tree::default() };
-            // Token in each slot, as the executor would store it.
-            let mut stored = std::collections::HashMap::new();
-            let mut running: Option<usize> = None;
-            for (pattern, len, waits) in prompts {
-                let prompt: Vec<u32> = pattern.iter().copied().cycle().take(len).collect();
-                let mut changes = Vec::new();
-                let (parent, depth) = tree.find_prefix(&prompt, &mut changes).unzip();
-                let depth = depth.unwrap_or(0);
-                prop_assert!(depth < len);
-                let node = tree.prompt(parent, &prompt[depth..]);
-                for &token in &prompt[depth..] {
-                    stored.insert(tree.push_slot(node, LIMIT, &mut changes) as usize, token);
-                }
-                tree.check();
-                let (tokens, slots) = tree.path(node);
-                prop_assert_eq!(&tokens, &prompt);
-                prop_assert!(slots.iter().zip(&prompt).all(|(slot, token)| stored[slot] == *token));
-                prop_assert!(slots.iter().all(|&slot| slot < LIMIT * PAGE));
-                if let Some(before) = running.take() {
-                    tree.release(before);
-                }
-                if waits { running = Some(node) } else { tree.release(node) }
-                tree.check();
-            }
-            running.into_iter().for_each(|node| tree.release(node));
-            tree.check();
-            prop_assert_eq!(tree.used, 0);
-            tree.evict_all();
-            prop_assert!(tree.is_empty() && tree.kept == 0);
-        }
-
-        /// With random prompts and completions, with and without recurrent states, every choice of a child, and of a node to evict (in `check`), is
-        /// the choice of a search of all nodes.
-        #[test]
-        fn the_best_child_is_the_one_that_a_search_of_all_nodes_finds(
+        fn prefixes_have_the_tokens_that_were_stored_and_are_the_ones_that_a_search_of_all_nodes_finds(
             state_pages in 0usize..2,
             prompts in proptest::collection::vec(
                 (proptest::collection::vec(0u32..2, 1..5), 1usize..60, 0usize..5, any::<bool>()), 1..40),
@@ -468,6 +428,8 @@ mod tests {
             const LIMIT: usize = 40;
             let mut tree = Tree { keep: true, state_pages, ..Tree::default() };
             let mut running = Vec::new();
+            // Token in each slot, as the executor would store it.
+            let mut stored = std::collections::HashMap::new();
             for (pattern, len, sampled, waits) in prompts {
                 let prompt: Vec<u32> = pattern.iter().copied().cycle().take(len).collect();
                 for parent in std::iter::once(None).chain((0..tree.nodes.len()).map(Some)) {
@@ -478,10 +440,16 @@ mod tests {
                 }
                 let mut changes = Vec::new();
                 let (parent, depth) = tree.find_prefix(&prompt, &mut changes).unzip();
-                let mut node = tree.prompt(parent, &prompt[depth.unwrap_or(0)..]);
-                for _ in depth.unwrap_or(0)..len {
-                    tree.push_slot(node, LIMIT, &mut changes);
+                let depth = depth.unwrap_or(0);
+                prop_assert!(depth < len);
+                let mut node = tree.prompt(parent, &prompt[depth..]);
+                for &token in &prompt[depth..] {
+                    stored.insert(tree.push_slot(node, LIMIT, &mut changes) as usize, token);
                 }
+                let (tokens, slots) = tree.content(node);
+                prop_assert_eq!(&tokens, &prompt);
+                prop_assert!(slots.iter().zip(&prompt).all(|(slot, token)| stored[slot] == *token));
+                prop_assert!(slots.iter().all(|&slot| slot < LIMIT * PAGE));
                 // The last sampled token isn't stored yet, unless the step ran ahead.
                 for position in 0..sampled {
                     let token = pattern[position % pattern.len()];
@@ -490,7 +458,8 @@ mod tests {
                         tree.release(node);
                         node = first;
                     } else {
-                        tree.push_slot(node, LIMIT, &mut changes);
+                        let stores = pattern[(position - 1) % pattern.len()];
+                        stored.insert(tree.push_slot(node, LIMIT, &mut changes) as usize, stores);
                         tree.extend(node, token, 0.0, 0.0);
                     }
                 }
@@ -502,6 +471,7 @@ mod tests {
                 tree.check();
             }
             running.into_iter().for_each(|node| tree.release(node));
+            prop_assert_eq!(tree.used, 0);
             tree.evict_all();
             prop_assert!(tree.is_empty() && tree.kept == 0 && tree.roots.is_empty() && tree.evictable.is_empty());
         }

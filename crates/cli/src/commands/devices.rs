@@ -72,7 +72,7 @@ fn processor() -> Vec<String> {
     let sets = instruction_sets();
     known.push(if sets.is_empty() { "no vector instructions".to_owned() } else { sets.join(" ") });
     known.push(match Products::F32.unit() {
-        None | Some("plain") => "matrix products by the gemm crate".to_owned(),
+        None | Some("plain") => "matrix products by plain kernels".to_owned(),
         Some(level) => format!("matrix products by kernels for {level}"),
     });
     known.extend(machine::available().map(|n| format!("{} of memory free", bytes(n))));

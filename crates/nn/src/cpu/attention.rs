@@ -16,7 +16,6 @@ const QUERIES: usize = 32;
 /// Number of keys per block.
 const KEYS: usize = 256;
 
-/// A thread's scratch memory.
 #[derive(Default)]
 pub(crate) struct Scratch {
     scores: Vec<f32>,

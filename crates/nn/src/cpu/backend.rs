@@ -17,15 +17,14 @@ use super::simd;
 use super::team::Team;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Executors, FillFn, Lane, NormalFn, Store, Work};
+use crate::backend::{Backend, Executors, FillFn, Lane, Store, Work};
 use crate::cache::{numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
-use crate::numbers::Precision;
-use crate::numbers::Products;
+use crate::numbers::{Precision, Products};
 use crate::quantized::Quantized;
 use crate::rope::Rope;
 use crate::sampling::Rollout;
@@ -35,7 +34,6 @@ const BLOCK: usize = 1 << 16;
 /// Maximum size of packed weights that are retained during an update; larger ones are freed before it.
 const KEPT_PACKED_BYTES: usize = 64 << 20;
 
-/// Number of executors for `threads` threads.
 pub(crate) fn executors(threads: usize) -> usize {
     threads.min(2)
 }
@@ -181,15 +179,8 @@ impl CpuBackend {
             return made.map(Arc::new);
         }
         self.packed.fresh = true;
-        PackedWeights::new(
-            self.products,
-            &self.packed.layout,
-            self.packed.head,
-            &self.weights,
-            made,
-            &self.whole,
-        )
-        .map(Arc::new)
+        let Packed { layout, head, .. } = &self.packed;
+        Some(Arc::new(PackedWeights::new(self.products, layout, *head, &self.weights, made, &self.whole)))
     }
 }
 
@@ -290,16 +281,6 @@ impl Backend for CpuBackend {
 
     fn quantized(&self, span: Span) -> Cow<'_, Quantized> {
         Cow::Borrowed(self.weights.quantized.at(span))
-    }
-
-    fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {
-        let weights = &mut self.weights[span.offset..span.offset + span.len];
-        blocks(&self.whole, span.len, [weights], |block, [weights]| {
-            for (number, index) in weights.iter_mut().zip(block) {
-                *number = (normal(first + index as u64) * f64::from(std)) as f32;
-            }
-        });
-        self.packed.fresh = false;
     }
 
     fn forget_moments(&mut self) {

@@ -17,9 +17,9 @@ mod portable;
 use std::sync::OnceLock;
 
 use super::buffer::Buffer;
-use super::format::{Format, LEFT_SCRATCH, Operand};
+use super::format::{Format, LEFT_SCRATCH};
 use super::level::level;
-use super::microkernel::{Output, Rows};
+use super::microkernel::{Operand, Output, Rows};
 use crate::numbers::Products;
 
 /// Number of lines of a strip, and number of pairs of terms in a block.
@@ -36,11 +36,8 @@ const TILE: usize = SIDE * SIDE;
     expect(dead_code, reason = "other processors have only the portable unit")
 )]
 pub(crate) enum Unit {
-    /// AMX tiles.
     Amx,
-    /// AVX-512 with the bfloat16 extension.
     Avx512,
-    /// Loops in Rust.
     Portable,
 }
 

@@ -15,7 +15,6 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    /// Allocates `len` zeros.
     pub(crate) fn zeros(len: usize) -> Buffer {
         let numbers = vec![0.0f32; if len == 0 { 0 } else { len + LINE }];
         let start = if len == 0 { 0 } else { numbers.as_ptr().align_offset(4 * LINE) };

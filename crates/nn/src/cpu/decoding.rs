@@ -15,7 +15,6 @@ pub(crate) struct Decoding {
     /// Attention of the step to slots of the cache.
     pub(super) pieces: Vec<Piece>,
     pub(super) draws: Vec<Draw>,
-    /// Results of the draws.
     pub(super) drawn: Vec<Drawn>,
     /// First error of sampling, which the next read returns.
     pub(super) failed: Option<Error>,

@@ -25,6 +25,7 @@ use super::product::{By, Matrix, Target, View, packing_product, product_with_pan
 use super::team::{Columns, Rows, Shared, Team};
 use super::weights::Weights;
 use super::{sampler, simd};
+use crate::error::Error;
 use crate::executor::{Holds, Memory};
 use crate::layout::Span;
 use crate::numbers::Products;
@@ -37,6 +38,8 @@ struct Scratch {
     attention: AttentionScratch,
     sampler: sampler::Scratch,
     drawn: Vec<Drawn>,
+    /// Error of sampling.
+    failed: Option<Error>,
     /// States of a recurrent mixer's head.
     states: Buffer,
     rule: DeltaRule,
@@ -118,7 +121,6 @@ impl CpuExecutor {
         (Some(&self.team), self.products)
     }
 
-    /// Computes a product on the team.
     fn product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
         team_product(self.by(), sizes, a, b, to);
     }

@@ -1,7 +1,7 @@
 //! Memory layout of operands, and the interface between panels and the number formats' kernels.
 
 use super::buffer::Buffer;
-use super::microkernel::{self, Output, Rows};
+use super::microkernel::{self, Operand, Output, Rows};
 
 /// Products are divided at multiples of this number of columns, which the number of columns of every format's panels divides.
 pub(crate) const CUT: usize = 64;
@@ -13,32 +13,6 @@ pub(super) const BAND: usize = 32 * microkernel::TALL;
 pub(super) const LEFT: usize = BAND + 16;
 /// Size of a thread's buffer for a packed left operand, in values.
 pub(crate) const LEFT_SCRATCH: usize = LEFT * DEEP;
-
-/// An operand in memory. Its lines (rows on the left, columns on the right) are `line` values apart, and the terms of a line `term` values
-/// apart. One of the two is 1.
-#[derive(Clone, Copy)]
-pub(crate) struct Operand {
-    pub(crate) first: *const f32,
-    pub(crate) line: usize,
-    pub(crate) term: usize,
-}
-
-impl Operand {
-    /// The operand from a line and a term on. This only computes an address, which may be out of bounds.
-    pub(crate) fn at(self, line: usize, term: usize) -> Operand {
-        Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
-    }
-
-    /// The operand's lines as rows. Each line must be contiguous: its stride `term` must be 1.
-    pub(super) fn lines(self) -> Rows {
-        Rows { first: self.first, stride: self.line }
-    }
-
-    /// The operand as rows of contiguous terms; `line` must be 1.
-    pub(super) fn terms(self) -> Rows {
-        Rows { first: self.first, stride: self.term }
-    }
-}
 
 /// The packing of operands, and the kernel that multiplies packed operands.
 pub(crate) trait Format {

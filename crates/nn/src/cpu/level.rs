@@ -10,7 +10,6 @@ const VARIABLE: &str = "FGRPO_SIMD";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Level {
-    /// The architecture's baseline; the `gemm` crate computes products.
     Plain = 1,
     /// AVX2 with fused multiply-add.
     Avx2 = 2,
@@ -35,7 +34,6 @@ impl Level {
     }
 }
 
-/// The best level of this processor.
 fn best() -> Level {
     #[cfg(target_arch = "x86_64")]
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {

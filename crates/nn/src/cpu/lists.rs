@@ -26,7 +26,6 @@ impl Lists {
         if rows == Rows::All { &self.all } else { &self.predicting }
     }
 
-    /// Position of each query.
     pub(super) fn positions(&self, rows: Rows) -> &[u32] {
         if rows == Rows::All { &self.positions } else { &self.query_positions }
     }

@@ -19,7 +19,6 @@ struct Packed {
     weight: usize,
     outputs: usize,
     inputs: usize,
-    /// Offset of the panels.
     panels: usize,
     len: usize,
 }
@@ -31,7 +30,7 @@ pub(crate) struct PackedWeights {
 }
 
 impl PackedWeights {
-    /// Packs `weights`, reusing the memory of `old`. Returns `None` if the processor doesn't support panels.
+    /// Packs `weights`, reusing the memory of `old`.
     pub(crate) fn new(
         products: Products,
         layout: &Layout,
@@ -39,10 +38,7 @@ impl PackedWeights {
         weights: &[f32],
         old: Option<PackedWeights>,
         team: &Team,
-    ) -> Option<PackedWeights> {
-        if !panels::available(products) {
-            return None;
-        }
+    ) -> PackedWeights {
         let linears = layout.layers.iter().flat_map(|layer| layer.linears());
         let sizes = linears
             .filter(|linear| !linear.weight.is_separate())
@@ -72,7 +68,7 @@ impl PackedWeights {
         });
         drop(parts);
         matrices.sort_unstable_by_key(|matrix| matrix.weight);
-        Some(PackedWeights { matrices, panels })
+        PackedWeights { matrices, panels }
     }
 
     /// The panels of the matrix at offset `weight`.

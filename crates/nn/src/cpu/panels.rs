@@ -11,8 +11,8 @@ use std::cell::RefCell;
 
 use super::bf16::Bf16;
 use super::buffer::Buffer;
-use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH, Operand};
-use super::microkernel::{self, Output, Rows};
+use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH};
+use super::microkernel::{self, Operand, Output, Rows};
 use crate::numbers::Products;
 
 /// Number of columns that are packed at a time.
@@ -43,11 +43,6 @@ macro_rules! in_format {
     };
 }
 
-/// Whether this processor supports panels for these products.
-pub(crate) fn available(products: Products) -> bool {
-    products != Products::F32 || microkernel::available()
-}
-
 /// Number of values in the panels of a right operand `[k, n]`.
 pub(crate) fn len(products: Products, n: usize, k: usize) -> usize {
     fn len<F: Format>(n: usize, k: usize) -> usize {
@@ -59,17 +54,16 @@ pub(crate) fn len(products: Products, n: usize, k: usize) -> usize {
 /// Packs the transpose of `w`: `[n, k]`, which is how the weights of a linear map are stored.
 ///
 /// # Panics
-/// If the processor doesn't support the panels, or the length of a slice doesn't match the sizes.
+/// If the length of a slice doesn't match the sizes.
 pub(crate) fn pack_weights(products: Products, n: usize, k: usize, w: &[f32], to: &mut [f32]) {
     unsafe fn pack<F: Format>(n: usize, k: usize, b: Operand, to: *mut f32) {
         // SAFETY: the caller guarantees it.
         unsafe { F::pack_right(n, k, b, to) }
     }
-    assert!(available(products), "this processor doesn't support panels");
     let len = len(products, n, k);
     assert!(w.len() == n * k && to.len() == len, "[{n}, {k}]: {} into {}", w.len(), to.len());
     let w = Operand { first: w.as_ptr(), line: k, term: 1 };
-    // SAFETY: the processor supports the panels, and the lengths match.
+    // SAFETY: the lengths match.
     unsafe { in_format!(products, pack(n, k, w, to.as_mut_ptr())) }
 }
 
@@ -82,7 +76,6 @@ pub(crate) struct Columns {
 }
 
 impl Columns {
-    /// All of the `n` columns.
     pub(crate) fn all(n: usize) -> Columns {
         Columns { first: 0, n, total: n }
     }
@@ -91,7 +84,7 @@ impl Columns {
 /// `c = a b` for a range of columns of `b`, over `m` rows and `k` terms. `c` starts at the first column of the range.
 ///
 /// # Safety
-/// [`available`] must be true, the operands readable, and `m` rows of `n` values of `c` writable and disjoint from the operands.
+/// The operands must be readable, and `m` rows of `n` values of `c` writable and disjoint from the operands.
 pub(crate) unsafe fn product(
     products: Products,
     [m, k]: [usize; 2],
@@ -149,7 +142,6 @@ unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: Columns, a: Operand, b:
     });
 }
 
-/// Panels of f32 values.
 struct F32;
 
 impl F32 {
@@ -245,12 +237,13 @@ impl Format for F32 {
 
     unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32) {
         // SAFETY: the caller guarantees it.
-        unsafe { microkernel::outer([m, n, k], a.lines(), a.term, b, c, ahead) }
+        unsafe { microkernel::outer([m, n, k], a, b, c, ahead) }
     }
 }
 
 #[cfg(test)]
 pub(super) mod tests {
+    use super::super::level::{Level, level};
     use super::*;
     use proptest::prelude::*;
 
@@ -264,7 +257,6 @@ pub(super) mod tests {
             .collect()
     }
 
-    /// Transposes a `[rows, columns]` matrix.
     fn transposed(rows: usize, columns: usize, x: &[f32]) -> Vec<f32> {
         (0..rows * columns).map(|i| x[i % rows * columns + i / rows]).collect()
     }
@@ -280,9 +272,6 @@ pub(super) mod tests {
             let (x, w, before) = (numbers(m * k, seed), numbers(n * k, seed + 1), numbers(m * n, seed + 2));
             let (xt, wt) = (transposed(m, k, &x), transposed(n, k, &w));
             let products = [Products::F32, Products::Bf16x3, Products::Bf16][which];
-            if !available(products) {
-                return Ok(());
-            }
             let mut panels = vec![f32::NAN; len(products, n, k)];
             pack_weights(products, n, k, &w, &mut panels);
             let lefts = [Operand { first: x.as_ptr(), line: k, term: 1 }, Operand { first: xt.as_ptr(), line: 1, term: m }];
@@ -299,7 +288,7 @@ pub(super) mod tests {
                     let start = if add { before[row * n + column] } else { 0.0 };
                     let (x, w) = (&x[row * k..][..k], &w[column * k..][..k]);
                     if products == Products::F32 {
-                        let chain = |(x, w): (&[f32], &[f32])| x.iter().zip(w).fold(0.0, |sum, (x, w)| x.mul_add(*w, sum));
+                        let chain = |(x, w): (&[f32], &[f32])| x.iter().zip(w).fold(0.0, |sum, (x, w)| if level() == Level::Plain { x * w + sum } else { x.mul_add(*w, sum) });
                         let chains = x.chunks(DEEP).zip(w.chunks(DEEP)).map(chain);
                         let sum = if add { chains.fold(start, |sum, chain| sum + chain) } else { chains.reduce(|sum, chain| sum + chain).unwrap() };
                         prop_assert_eq!(computed, sum);

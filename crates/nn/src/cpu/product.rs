@@ -1,14 +1,11 @@
-//! Matrix products on one thread or by a team. With AVX-512, AVX2 or NEON they use our kernels, with panels or, for few rows, without packing;
-//! otherwise the `gemm` crate.
+//! Matrix products on one thread or by a team, with panels or, for few rows, without packing.
 //!
 //! Products in bfloat16 always use panels, whatever the sizes, because sampling and scoring must round identically.
 
 use std::ops::Range;
 
-use gemm_common::Parallelism;
-
-use super::format::{self, Operand};
-use super::microkernel::{self, Output, Rows};
+use super::format;
+use super::microkernel::{self, Operand, Output};
 use super::panels::{self, Columns, Right};
 use super::team::{Shared, Team};
 use crate::layout::Write;
@@ -66,7 +63,6 @@ impl Matrix<'_> {
     }
 }
 
-/// Destination of a product.
 pub(crate) struct Target<'a> {
     numbers: &'a mut [f32],
     view: View,
@@ -100,13 +96,12 @@ fn count(m: usize, n: usize, k: usize) {
 
 /// Method of a product. It is chosen from the sizes of the whole product, so that every part is computed in the same way.
 #[derive(Clone, Copy)]
-enum Kernel<'a> {
+enum Kernel {
     Dot,
     Outer,
     Packing,
     /// Uses the right operand's panels, which have this number of columns in total.
-    Panels(&'a [f32], usize),
-    General,
+    Panels(usize),
 }
 
 /// Operands of a product, and its method.
@@ -116,26 +111,19 @@ struct Operands<'a> {
     a: Matrix<'a>,
     b: Matrix<'a>,
     products: Products,
-    kernel: Kernel<'a>,
+    kernel: Kernel,
 }
 
-impl Kernel<'_> {
-    fn choose(products: Products, [m, n, k]: [usize; 3], views: [View; 3]) -> Kernel<'static> {
-        let [av, bv, cv] = views;
-        let packable = (av.column == 1 || av.row == 1) && (bv.column == 1 || bv.row == 1);
+impl Kernel {
+    fn choose(products: Products, [m, n, k]: [usize; 3], av: View, bv: View) -> Kernel {
         if products != Products::F32 {
-            assert!(packable && cv.column == 1, "an operand is contiguous neither in rows nor in columns");
             Kernel::Packing
-        } else if !microkernel::available() || cv.column != 1 {
-            Kernel::General
         } else if av.column == 1 && bv.row == 1 && (m <= FEW_ROWS || k <= FEW_TERMS && n <= 512) {
             Kernel::Dot
         } else if bv.column == 1 && (n <= 2 * FEW_TERMS && k <= 512 || m <= FEW_READS) {
             Kernel::Outer
-        } else if packable {
-            Kernel::Packing
         } else {
-            Kernel::General
+            Kernel::Packing
         }
     }
 }
@@ -154,37 +142,23 @@ impl Operands<'_> {
             ..
         } = *self;
         let (m, n) = (rows.len(), columns.len());
-        let bv_offset = bv.offset + columns.start * bv.column;
         // SAFETY: the part is inside the whole, which the caller has checked.
         unsafe {
-            let a = a.as_ptr().add(av.offset + rows.start * av.row);
+            let first = a.as_ptr().add(av.offset + rows.start * av.row);
+            let left = Operand { first, line: av.row, term: av.column };
+            let first = b.as_ptr().add(bv.offset + columns.start * bv.column);
+            let right = Operand { first, line: bv.column, term: bv.row };
             let first = c.add(cv.offset + rows.start * cv.row + columns.start * cv.column);
             let to = Output { first, stride: cv.row, add: write == Write::Add };
-            let left = Rows { first: a, stride: av.row };
-            let operand = Operand { first: a, line: av.row, term: av.column };
             match self.kernel {
-                Kernel::Dot => {
-                    let right = Rows { first: b.as_ptr().add(bv_offset), stride: bv.column };
-                    microkernel::dot(m, n, k, left, right, to);
-                }
-                Kernel::Outer => {
-                    let right = Rows { first: b.as_ptr().add(bv_offset), stride: bv.row };
-                    microkernel::outer([m, n, k], left, av.column, right, to, right.first);
-                }
+                Kernel::Dot => microkernel::dot(m, n, k, left.lines(), right.lines(), to),
+                Kernel::Outer => microkernel::outer([m, n, k], left, right.terms(), to, right.first),
                 Kernel::Packing => {
-                    let first = b.as_ptr().add(bv_offset);
-                    let right = Right::Operand(Operand { first, line: bv.column, term: bv.row });
-                    panels::product(products, [m, k], Columns::all(n), operand, right, to);
+                    panels::product(products, [m, k], Columns::all(n), left, Right::Operand(right), to);
                 }
-                Kernel::Panels(packed, total) => {
-                    let right = Right::Panels(packed);
+                Kernel::Panels(total) => {
                     let columns = Columns { first: columns.start, n, total };
-                    panels::product(products, [m, k], columns, operand, right, to);
-                }
-                Kernel::General => {
-                    let a = Strided { first: a, view: av };
-                    let b = Strided { first: b.as_ptr().add(bv_offset), view: bv };
-                    general([m, n, k], a, b, to.add, Strided { first: to.first, view: cv });
+                    panels::product(products, [m, k], columns, left, Right::Panels(b), to);
                 }
             }
         }
@@ -242,24 +216,19 @@ pub(crate) fn product(sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Targe
 /// # Panics
 /// See [`product`].
 pub(crate) fn team_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    let kernel = Kernel::choose(by.1, sizes, [a.view, b.view, to.view]);
+    let kernel = Kernel::choose(by.1, sizes, a.view, b.view);
     product_by(kernel, by, sizes, a, b, to);
 }
 
-fn product_by(
-    kernel: Kernel<'_>,
-    by: By<'_>,
-    sizes: [usize; 3],
-    a: Matrix<'_>,
-    b: Matrix<'_>,
-    to: Target<'_>,
-) {
+fn product_by(kernel: Kernel, by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
     let ((team, products), [m, n, k]) = (by, sizes);
     if m == 0 || n == 0 {
         return;
     }
     count(m, n, k);
     assert!(k > 0, "the product has no terms");
+    let contiguous = [a.view, b.view].iter().all(|view| view.row.min(view.column) <= 1);
+    assert!(contiguous && to.view.column == 1, "a matrix is contiguous neither in rows nor in columns");
     let ends = |name: &str, view: View, rows: usize, columns: usize, len: usize| {
         let end = view.end(rows, columns);
         assert!(end <= len, "{name} [{rows}, {columns}] ends at {end} of {len}");
@@ -271,100 +240,24 @@ fn product_by(
     unsafe { Operands { k, a, b, products, kernel }.run(team, m, n, to) }
 }
 
-/// Like [`team_product`], but always packs if the processor supports it, whatever the sizes. An element has the same bits as in a product with
+/// Like [`team_product`], but always packs, whatever the sizes. An element has the same bits as in a product with
 /// panels, so it depends neither on the number of rows nor on how the columns are divided into products.
 ///
 /// # Panics
 /// See [`product`].
 pub(crate) fn packing_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    let kernel = if microkernel::available() || by.1 != Products::F32 {
-        Kernel::Packing
-    } else {
-        Kernel::choose(by.1, sizes, [a.view, b.view, to.view])
-    };
-    product_by(kernel, by, sizes, a, b, to);
+    product_by(Kernel::Packing, by, sizes, a, b, to);
 }
 
-/// `y = x wᵀ` or `y += x wᵀ` with `w`'s panels. Rows of `x` have `k` values.
+/// `y = x wᵀ` or `y += x wᵀ` with `w`'s panels, which take the place of the right operand. Rows of `x` have `k` values.
 ///
 /// # Panics
-/// If a slice is too short, or the processor doesn't support panels.
-pub(crate) fn product_with_panels(
-    (team, products): By<'_>,
-    [m, n, k]: [usize; 3],
-    x: &[f32],
-    panels: &[f32],
-    y: Target<'_>,
-) {
-    if m == 0 || n == 0 {
-        return;
-    }
-    count(m, n, k);
-    assert!(
-        panels::available(products) && k > 0,
-        "this processor doesn't support panels, or the product has no terms"
-    );
-    assert!(panels.len() == panels::len(products, n, k), "panels of [{n}, {k}]: {}", panels.len());
-    let (x_len, y_len) = (x.len(), y.numbers.len());
-    assert!(x_len >= m * k && y_len >= y.view.end(m, n), "[{m}, {k}] of {x_len}, [{m}, {n}] of {y_len}");
-    let (a, b) = (View::rows(0, k).of(x), View::rows(0, 0).of(&[]));
-    // SAFETY: asserted above, and `y` is borrowed uniquely.
-    unsafe { Operands { k, a, b, products, kernel: Kernel::Panels(panels, n) }.run(team, m, n, y) }
-}
-
-/// A matrix in memory: its first element and its strides.
-#[derive(Clone, Copy)]
-struct Strided<T> {
-    first: T,
-    view: View,
-}
-
-impl<T> Strided<T> {
-    fn transposed(self) -> Strided<T> {
-        Strided { view: self.view.transposed(), ..self }
-    }
-}
-
-/// [`product`] with the `gemm-f32` crate.
-///
-/// # Safety
-/// All three matrices must be in bounds, and the result must not overlap the others.
-unsafe fn general(
-    [m, n, k]: [usize; 3],
-    a: Strided<*const f32>,
-    b: Strided<*const f32>,
-    add: bool,
-    c: Strided<*mut f32>,
-) {
-    // The crate's kernels compute column-major results. For row-major results, compute the transposed product.
-    if c.view.column < c.view.row {
-        // SAFETY: the caller guarantees it.
-        return unsafe { general([n, m, k], b.transposed(), a.transposed(), add, c.transposed()) };
-    }
-    // SAFETY: the caller guarantees it.
-    unsafe {
-        gemm_f32::gemm::f32::get_gemm_fn()(
-            m,
-            n,
-            k,
-            c.first,
-            c.view.column as isize,
-            c.view.row as isize,
-            add,
-            a.first,
-            a.view.column as isize,
-            a.view.row as isize,
-            b.first,
-            b.view.column as isize,
-            b.view.row as isize,
-            1.0,
-            1.0,
-            false,
-            false,
-            false,
-            Parallelism::None,
-        );
-    }
+/// If a slice is too short.
+pub(crate) fn product_with_panels(by: By<'_>, sizes: [usize; 3], x: &[f32], panels: &[f32], y: Target<'_>) {
+    let [_, n, k] = sizes;
+    assert!(panels.len() == panels::len(by.1, n, k), "panels of [{n}, {k}]: {}", panels.len());
+    let b = View { offset: 0, row: 0, column: 0 }.of(panels);
+    product_by(Kernel::Panels(n), by, sizes, View::rows(0, k).of(x), b, y);
 }
 
 #[cfg(test)]
@@ -417,10 +310,8 @@ mod tests {
             y
         };
         let all = rows(0, 60);
-        if microkernel::available() {
-            for (first, m) in [(0, 1), (7, 2), (13, 11), (59, 1)] {
-                assert_eq!(rows(first, m), all[first * n..(first + m) * n]);
-            }
+        for (first, m) in [(0, 1), (7, 2), (13, 11), (59, 1)] {
+            assert_eq!(rows(first, m), all[first * n..(first + m) * n]);
         }
     }
 }

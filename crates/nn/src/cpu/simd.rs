@@ -75,14 +75,13 @@ fn exp<const FMA: bool>(x: f32) -> f32 {
     e * power
 }
 
-/// Sum of the lanes, always in the same order.
+/// Combines the lanes, always in the same order.
 #[inline(always)]
-fn fold(lanes: &[f32; LANES]) -> f32 {
-    let mut lanes = *lanes;
-    let mut width = LANES / 2;
+fn fold<T: Copy, const N: usize>(mut lanes: [T; N], combine: impl Fn(T, T) -> T) -> T {
+    let mut width = N / 2;
     while width > 0 {
         for i in 0..width {
-            lanes[i] += lanes[i + width];
+            lanes[i] = combine(lanes[i], lanes[i + width]);
         }
         width /= 2;
     }
@@ -107,7 +106,7 @@ macro_rules! lanes {
             let $i = whole + lane;
             sums[lane] += $term;
         }
-        fold(&sums)
+        fold(sums, |a, b| a + b)
     }};
 }
 
@@ -166,38 +165,23 @@ vectorised! {
             }
         }
         let rest: f64 = chunks.remainder().iter().map(|&value| f64::from(value) * f64::from(value)).sum();
-        let mut width = 8;
-        while width > 0 {
-            for i in 0..width {
-                sums[i] += sums[i + width];
-            }
-            width /= 2;
-        }
-        sums[0] + rest
+        fold(sums, |a, b| a + b) + rest
     }
 
     /// Largest element, ignoring NaN; `-inf` if `x` is empty.
     fn max(x: &[f32]) -> f32 {
+        let larger = |a: f32, b: f32| if b > a { b } else { a };
         let mut lanes = [f32::NEG_INFINITY; LANES];
         let mut chunks = x.chunks_exact(LANES);
         for chunk in &mut chunks {
             for lane in 0..LANES {
-                lanes[lane] = if chunk[lane] > lanes[lane] { chunk[lane] } else { lanes[lane] };
+                lanes[lane] = larger(lanes[lane], chunk[lane]);
             }
         }
-        let mut rest = [f32::NEG_INFINITY; LANES];
-        rest[..chunks.remainder().len()].copy_from_slice(chunks.remainder());
-        for lane in 0..LANES {
-            lanes[lane] = if rest[lane] > lanes[lane] { rest[lane] } else { lanes[lane] };
+        for (lane, &value) in lanes.iter_mut().zip(chunks.remainder()) {
+            *lane = larger(*lane, value);
         }
-        let mut width = LANES / 2;
-        while width > 0 {
-            for lane in 0..width {
-                lanes[lane] = if lanes[lane + width] > lanes[lane] { lanes[lane + width] } else { lanes[lane] };
-            }
-            width /= 2;
-        }
-        lanes[0]
+        fold(lanes, larger)
     }
 
     /// RMSNorm of one row. Returns `1 / rms`.
@@ -405,7 +389,7 @@ vectorised! {
             }
             rest.copy_from_slice(&full[..rest.len()]);
         }
-        fold(&sums)
+        fold(sums, |a, b| a + b)
     }
 
     /// Attention's backward pass for a row: replaces the scores `s` by the probabilities, and `dp` by the derivatives of the scores.
@@ -454,7 +438,7 @@ vectorised! {
             sums[lane] += e;
             weighted[lane] = fma::<FMA>(e, z, weighted[lane]);
         }
-        [fold(&sums), fold(&weighted)]
+        [fold(sums, |a, b| a + b), fold(weighted, |a, b| a + b)]
     }
 
     /// Replaces logits by their derivatives, without the term of the picked token: `-p (a + b (log p + entropy)) * factor`.

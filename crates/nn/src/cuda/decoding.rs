@@ -17,8 +17,7 @@ use crate::sampling::{Draw, Drawn};
 /// State of an executor between decoding steps.
 #[derive(Default)]
 pub(crate) struct Decoding {
-    step: Step,
-    /// Bucket of the current step.
+    pub(super) step: Step,
     pub(super) bucket: Bucket,
     /// Lists of the step, or of draws outside of a step.
     pub(super) lists: Lists,
@@ -79,11 +78,6 @@ impl Decoding {
             stream.launch("gather_f32", Shape::of(sampled.len, row_threads(1), 0), arguments);
         }
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
-    }
-
-    /// Whether a row of the step attends to the new key of another row.
-    pub(super) fn reads_its_own(&self) -> bool {
-        self.step.reads_its_own()
     }
 
     /// Transfers draws outside of a decoding step.

@@ -33,7 +33,6 @@ use crate::segments::Chunk;
 /// A stream and its memory.
 pub(crate) struct CudaExecutor {
     pub(super) stream: Arc<Stream>,
-    /// Number type of activations.
     pub(super) precision: Precision,
     /// Whether decoding and passes compute a row with the same bits.
     exact: bool,
@@ -69,30 +68,6 @@ pub(crate) struct CudaExecutor {
 /// Number type of a product whose operands and result have this precision.
 pub(super) fn numbers(precision: Precision) -> Numbers {
     if precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16 }
-}
-
-/// Rows whose columns are summed for the gradient of a norm's weight, a linear map's bias or a convolution's filter.
-#[derive(Clone, Copy)]
-enum Columns<'a> {
-    /// Rows of activations.
-    Activations(&'a Buffer),
-    /// Rows in f32.
-    Full(Address),
-    /// `dy x scale`.
-    Norm { x: &'a Buffer, scale: &'a Buffer, dy: &'a Buffer },
-    /// Rows of a convolution's derivative along paths. `sizes` are the channels, the kernel size, and the width of a row of `x`.
-    Filter { x: &'a Buffer, previous: Address, dy: &'a Buffer, sizes: [usize; 3] },
-}
-
-/// `c = alpha a b`, or `c += alpha a b`.
-struct MatrixProduct {
-    /// Rows and columns of `c`, and number of terms.
-    sizes: [usize; 3],
-    a: Matrix,
-    b: Matrix,
-    c: Matrix,
-    alpha: f32,
-    write: Write,
 }
 
 impl CudaExecutor {
@@ -184,57 +159,44 @@ impl CudaExecutor {
 
     /// `c = alpha a b` or `c += alpha a b` in a backward pass, where all operands are activations or weights.
     fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
-        self.product_of(self.numbers(), false, MatrixProduct { sizes, a, b, c, alpha, write });
+        self.submit(Product { alpha, ..Product::new(sizes, a, b, c, self.numbers()) }, write);
     }
 
-    /// `c = a b` or `c += a b` in a backward pass, with `c` in f32.
-    fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, write: Write) {
-        self.product_of(self.full_numbers(), false, MatrixProduct { sizes, a, b, c, alpha: 1.0, write });
+    /// `c += a b` in a backward pass, with `c` in f32.
+    fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix) {
+        self.submit(Product::new(sizes, a, b, c, self.full_numbers()), Write::Add);
     }
 
-    fn product_of(&self, numbers: Numbers, exact: bool, product: MatrixProduct) {
-        let MatrixProduct { sizes: [m, n, k], a, b, c, alpha, write } = product;
-        let onto = (write == Write::Add).then_some(c.at);
-        if m > 0 {
-            let (c, c_stride) = (c.at, c.stride);
-            let bias = None;
-            self.stream.product(&Product { m, n, k, a, b, c, c_stride, alpha, onto, bias, numbers, exact });
+    /// Submits a product that has rows. With [`Write::Add`], it is added to `c`.
+    fn submit(&self, product: Product, write: Write) {
+        let onto = if write == Write::Add { Some(product.c) } else { product.onto };
+        if product.m > 0 {
+            self.stream.product(&Product { onto, ..product });
         }
     }
 
-    /// Adds the column sums of `rows` rows to `to`.
-    fn sum_columns(&mut self, columns: Columns<'_>, rows: usize, width: usize, to: Argument) {
+    /// Adds the column sums of rows, given as their number and width, to `to`. `kernel` sums blocks of rows, which it computes from `inputs`; `sizes`
+    /// are its arguments.
+    fn sum_columns(
+        &mut self,
+        kernel: &'static str,
+        inputs: &[Argument],
+        sizes: &[usize],
+        [rows, width]: [usize; 2],
+        to: Address,
+    ) {
         if rows == 0 {
             return;
         }
         let blocks = rows.div_ceil(SUMMED_ROWS);
         self.partials.reserve(&self.stream, FULL, blocks * width, Purpose::Pass);
         let grid = [width.div_ceil(32) as u32, blocks as u32, 1];
-        let shape = Shape { grid, threads: 256, shared: 1024 };
-        let (count, each) = (rows, SUMMED_ROWS);
-        match columns {
-            Columns::Activations(x) => {
-                let kernel = kernel!(self.precision, "column_partials");
-                self.stream.launch(kernel, shape, args![x, &self.partials, count, width, each]);
-            }
-            Columns::Full(x) => {
-                self.stream.launch(
-                    "column_partials_f32",
-                    shape,
-                    args![x, &self.partials, count, width, each],
-                );
-            }
-            Columns::Norm { x, scale, dy } => {
-                let arguments = args![x, scale, dy, &self.partials, count, width, each];
-                self.stream.launch(kernel!(self.precision, "rms_norm_weight"), shape, arguments);
-            }
-            Columns::Filter { x, previous, dy, sizes: [channels, taps, stride] } => {
-                let arguments = args![x, previous, dy, &self.partials, channels, taps, stride, count, each];
-                self.stream.launch(kernel!(self.precision, "convolve_weight"), shape, arguments);
-            }
-        }
-        let shape = Shape::covering(width, 128);
-        self.stream.launch("add_partials", shape, args![&self.partials, to, blocks, width]);
+        let sizes = sizes.iter().chain([&SUMMED_ROWS]).map(|&size| Argument::from(size));
+        let arguments: Vec<_> =
+            inputs.iter().copied().chain([(&self.partials).into()]).chain(sizes).collect();
+        self.stream.launch(kernel, Shape { grid, threads: 256, shared: 1024 }, &arguments);
+        let arguments = args![&self.partials, to, blocks, width];
+        self.stream.launch("add_partials", Shape::covering(width, 128), arguments);
     }
 
     /// Launches a kernel that copies rows of `width` values by index.

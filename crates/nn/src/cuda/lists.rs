@@ -124,7 +124,6 @@ fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize,
 /// A range of a pass's rows whose attention decoding's kernels compute. All of their parts are in memory at the same time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PassItems {
-    /// The first row.
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) parts: usize,
@@ -274,7 +273,6 @@ fn tiles(
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bucket {
     pub(super) rows: usize,
-    /// Number of attention items.
     items: usize,
     /// Number of parts, one for each row of an item.
     pub(super) parts: usize,

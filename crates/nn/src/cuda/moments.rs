@@ -1,12 +1,11 @@
 //! AdamW's two moments, in f32 or bf16, on the device or in page-locked host memory. From host memory, a step streams them in parts through two
 //! device buffers: while one part is updated, the next one is uploaded and the previous one downloaded.
 
-use std::borrow::Cow;
 use std::ops::Range;
 
 use fgrpo_cuda::{Address, Pinned, Queue};
 
-use super::buffer::{Buffer, round, widen};
+use super::buffer::{Buffer, decode, encode};
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
@@ -28,62 +27,48 @@ pub(crate) fn staged_len(trained: usize) -> usize {
 }
 
 /// A moment in host memory.
-enum Host {
-    Full(Pinned<f32>),
-    Half(Pinned<u16>),
+struct Host {
+    pinned: Pinned<u8>,
+    precision: Precision,
 }
 
 impl Host {
-    /// Allocates `len` zeros.
     fn zeros(stream: &Stream, precision: Precision, len: usize) -> Option<Host> {
-        match precision {
-            Precision::F32 => stream.allocate_host(len).map(Host::Full),
-            Precision::Bf16 => stream.allocate_host(len).map(Host::Half),
-        }
+        Some(Host { pinned: stream.allocate_host(len * precision.bytes())?, precision })
     }
 
     fn len(&self) -> usize {
-        match self {
-            Host::Full(pinned) => pinned.len(),
-            Host::Half(pinned) => pinned.len(),
-        }
+        self.pinned.len() / self.precision.bytes()
     }
 
     fn write(&mut self, stream: &Stream, first: usize, values: &[f32]) {
-        stream.run(|| match self {
-            Host::Full(pinned) => pinned.write(first, values),
-            Host::Half(pinned) => pinned.write(first, &round(values)),
-        });
+        let (first, bytes) = (first * self.precision.bytes(), encode(self.precision, values));
+        stream.run(|| self.pinned.write(first, &bytes));
     }
 
-    /// Returns an empty slice if something has failed.
-    fn read(&self, stream: &Stream, span: Range<usize>) -> Cow<'_, [f32]> {
-        fn part<'a, T: Copy>(stream: &Stream, pinned: &'a Pinned<T>, span: Range<usize>) -> &'a [T] {
-            let mut values: &[T] = &[];
-            stream.run(|| {
-                values = pinned.read()?;
-                Ok(())
-            });
-            values.get(span).unwrap_or_default()
-        }
-        match self {
-            Host::Full(pinned) => Cow::Borrowed(part(stream, pinned, span)),
-            Host::Half(pinned) => part(stream, pinned, span).iter().map(|&bits| widen(bits)).collect(),
-        }
+    /// Returns zeros if something has failed.
+    fn read(&self, stream: &Stream, span: Range<usize>) -> Vec<f32> {
+        let (mut values, bytes) = (vec![0.0; span.len()], self.precision.bytes());
+        stream.run(|| {
+            decode(self.precision, &self.pinned.read()?[span.start * bytes..span.end * bytes], &mut values);
+            Ok(())
+        });
+        values
+    }
+
+    /// Offset and length of a part in bytes.
+    fn bytes(&self, part: &Range<usize>) -> [usize; 2] {
+        [part.start, part.len()].map(|values| values * self.precision.bytes())
     }
 
     fn upload(&mut self, stream: &Stream, part: &Range<usize>, to: Address) {
-        stream.run(|| match self {
-            Host::Full(pinned) => pinned.upload(part.start, part.len(), to),
-            Host::Half(pinned) => pinned.upload(part.start, part.len(), to),
-        });
+        let [first, len] = self.bytes(part);
+        stream.run(|| self.pinned.upload(first, len, to));
     }
 
     fn download(&mut self, stream: &Stream, from: Address, part: &Range<usize>) {
-        stream.run(|| match self {
-            Host::Full(pinned) => pinned.download(from, part.start, part.len()),
-            Host::Half(pinned) => pinned.download(from, part.start, part.len()),
-        });
+        let [first, len] = self.bytes(part);
+        stream.run(|| self.pinned.download(from, first, len));
     }
 }
 
@@ -113,7 +98,7 @@ impl Moments {
         for moment in 0..2 {
             let len = before.len(moment);
             if len > 0 {
-                let values = before.read(stream, moment, 0..len).into_owned();
+                let values = before.read(stream, moment, 0..len);
                 self.make(stream, moment, len);
                 self.write(stream, moment, 0, &values);
             }
@@ -159,13 +144,13 @@ impl Moments {
     }
 
     /// Reads values, waiting for the device. Returns zeros if the moment isn't allocated, and unspecified values if something has failed.
-    pub(super) fn read(&self, stream: &Stream, moment: usize, span: Range<usize>) -> Cow<'_, [f32]> {
+    pub(super) fn read(&self, stream: &Stream, moment: usize, span: Range<usize>) -> Vec<f32> {
         if let Some(host) = &self.host[moment] {
             return host.read(stream, span);
         }
         let mut values = vec![0.0; span.len()];
         self.device[moment].read(stream, span.start, &mut values);
-        Cow::Owned(values)
+        values
     }
 
     /// Calls `update` for all values, part by part, with the device address of the part in each moment.

@@ -1,8 +1,7 @@
 //! GPU memory requirements of the kinds of work, in bytes.
 
 use super::lists::{ITEM_KEYS, PASS_PARTS, bucket};
-use crate::activations::Keep;
-use crate::activations::{activations, largest, prefill};
+use crate::activations::{Keep, activations, largest, prefill};
 use crate::cache::{PAGE, numbers_per_token, pages_of_keys, state_pages};
 use crate::config::Config;
 use crate::families::Theta;

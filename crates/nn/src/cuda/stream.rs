@@ -93,7 +93,7 @@ impl Stream {
     }
 
     pub(super) fn submit(&self, nodes: &[Node]) {
-        nodes.iter().for_each(|node| self.run(|| node.submit(&*self.driver)));
+        nodes.iter().for_each(|node| self.run(|| self.driver.submit(node)));
     }
 
     /// Captures a graph. Returns `None` if the driver refuses or the device has failed.
@@ -162,7 +162,7 @@ impl Stream {
     }
 
     fn node(&self, node: Node) {
-        self.record_or_run(|other| *other == node, || node.clone(), || node.submit(&*self.driver));
+        self.record_or_run(|other| *other == node, || node.clone(), || self.driver.submit(&node));
     }
 
     pub(super) fn product(&self, product: &Product) {

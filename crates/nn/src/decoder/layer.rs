@@ -113,11 +113,11 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     ) {
         let (rows, d) = (self.needed, linear.outputs);
         let Some(norm) = after else {
-            return self.p.linear(self.e, linear, rows.count, x, Some(residual), y);
+            return self.p.linear(self.e, &[linear], rows.count, x, Some(residual), y);
         };
         keep.raw.reserve(self.e, rows, d);
         keep.scale.reserve_statistics(self.e, rows, 1);
-        self.p.linear(self.e, linear, rows.count, x, None, &mut keep.raw);
+        self.p.linear(self.e, &[linear], rows.count, x, None, &mut keep.raw);
         self.e.rms_norm(self.p.norm(norm, rows.count), &keep.raw, y, &mut keep.scale);
         self.e.add(rows.count * d, residual, y);
     }
@@ -131,7 +131,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         y: &mut X::Buffer,
     ) {
         let input = self.needed_rows(x, gathered);
-        self.p.linear(self.e, linear, self.needed.count, input, None, y);
+        self.p.linear(self.e, &[linear], self.needed.count, input, None, y);
     }
 
     /// The rows of `x` whose results are needed: gathered in `to`, or `x` itself if all are.
@@ -161,7 +161,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             (Mixing::Attention(AttentionLayout { queries, keys_values, .. }), Over::Pass(cache)) => {
                 let saved = mixed.attention();
                 saved.kv.reserve(self.e, all, keys_values.outputs);
-                self.p.linear(self.e, keys_values, all.count, input, None, &mut saved.kv);
+                self.p.linear(self.e, &[keys_values], all.count, input, None, &mut saved.kv);
                 if layer.spec.output_gate {
                     self.e.reserve(halves, Holds::Activations, needed.count * queries.outputs);
                     self.linear_of_needed(queries, input, normed_rows, halves);
@@ -179,7 +179,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             (Mixing::Recurrent(layout), over) => {
                 let saved = mixed.recurrent();
                 saved.inputs.reserve(self.e, all, layout.inputs.outputs);
-                self.p.linear(self.e, layout.inputs, all.count, input, None, &mut saved.inputs);
+                self.p.linear(self.e, &[layout.inputs], all.count, input, None, &mut saved.inputs);
                 saved.gate.reserve(self.e, needed, layout.gate.outputs);
                 self.linear_of_needed(layout.gate, input, normed_rows, &mut saved.gate);
                 self.mix(layout, over, saved, result, convolved);
@@ -275,7 +275,6 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.e.attention(self.attention(), q, kv, result, lse);
     }
 
-    /// Spans of the norms of queries and of keys.
     pub(super) fn qk_norms(&self) -> [Option<Span>; 2] {
         match self.layer.mixing {
             Mixing::Attention(AttentionLayout { q_norm, k_norm, .. }) => [q_norm, k_norm],
@@ -295,7 +294,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let Saved { middle, mlp_scale, gate_up, transformed, .. } = saved;
         let input = self.norm_before(layer.mlp.before, needed, middle, mlp_scale, normed);
         gate_up.reserve(self.e, needed, 2 * f);
-        self.p.linear(self.e, layer.gate_up, m, input, None, gate_up);
+        self.p.linear(self.e, &[layer.gate_up], m, input, None, gate_up);
         if output.is_none() && layer.mlp.after.is_none() {
             return;
         }
@@ -391,7 +390,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let predicting = self.needed.which == Rows::Predicting;
         if predicting {
             self.e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
-            self.e.scatter(d, lists, &w.dx, n, &mut w.dx_rows);
+            self.e.zero(n * d, &mut w.dx_rows);
+            self.e.scatter_add(d, lists, &w.dx, &mut w.dx_rows);
             std::mem::swap(&mut w.dx, &mut w.dx_rows);
         }
         // Without a norm, the derivative through the projections is added to the residual's.

@@ -41,7 +41,7 @@ impl<X: Executor> LayerPass<'_, X> {
         self.e.reserve(qkv, Holds::Activations, rows.count * width);
         let to = if layer.spec.output_gate { &mut *halves } else { &mut *qkv };
         self.e.reserve(to, Holds::Activations, rows.count * stride);
-        self.p.linears(self.e, &[queries, keys_values], rows.count, input, to);
+        self.p.linear(self.e, &[queries, keys_values], rows.count, input, None, to);
         if layer.spec.output_gate {
             saved.gate.reserve(self.e, rows, layer.o.inputs);
             let (count, size) = (self.heads.queries, self.heads.size);

@@ -12,17 +12,11 @@ pub(super) struct RowSet {
 }
 
 /// Rows that the forward pass saves for the backward pass.
+#[derive(Default)]
 pub(super) struct Kept<B> {
     buffer: B,
-    /// Number of values in a row.
     width: usize,
     which: Rows,
-}
-
-impl<B: Default> Default for Kept<B> {
-    fn default() -> Self {
-        Kept { buffer: B::default(), width: 0, which: Rows::All }
-    }
 }
 
 impl<B> Deref for Kept<B> {
@@ -112,11 +106,17 @@ pub(super) enum Mixed<B: Default> {
     Recurrent(SavedMixer<B>),
 }
 
+impl<B: Default> Default for Mixed<B> {
+    fn default() -> Self {
+        Mixed::Attention(SavedAttention::default())
+    }
+}
+
 impl<B: Default> Mixed<B> {
     /// Buffers for attention; replaces buffers for a mixer.
     pub(super) fn attention(&mut self) -> &mut SavedAttention<B> {
         if let Mixed::Recurrent(_) = self {
-            *self = Mixed::Attention(SavedAttention::default());
+            *self = Mixed::default();
         }
         match self {
             Mixed::Attention(saved) => saved,
@@ -143,7 +143,7 @@ impl<B: Default> Mixed<B> {
     }
 }
 
-/// Saved activations of one layer.
+#[derive(Default)]
 pub(super) struct Saved<B: Default> {
     /// `1 / rms` of the norm before attention.
     pub(super) scale: Kept<B>,
@@ -159,21 +159,6 @@ pub(super) struct Saved<B: Default> {
     pub(super) gate_up: Kept<B>,
     /// Norm after the MLP.
     pub(super) transformed: Normed<B>,
-}
-
-impl<B: Default> Default for Saved<B> {
-    fn default() -> Self {
-        Saved {
-            scale: Kept::default(),
-            mixed: Mixed::Attention(SavedAttention::default()),
-            result: Kept::default(),
-            attended: Normed::default(),
-            middle: Kept::default(),
-            mlp_scale: Kept::default(),
-            gate_up: Kept::default(),
-            transformed: Normed::default(),
-        }
-    }
 }
 
 impl<B: Default> Saved<B> {

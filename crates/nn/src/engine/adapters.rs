@@ -16,7 +16,6 @@ use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConf
 use crate::quantized::BaseFormat;
 use crate::weights::{Dtype, TensorFile, TensorWriter, write_json};
 
-/// Adapter state of an engine.
 pub(crate) struct Adapters {
     config: LoraConfig,
     pub(super) layout: AdapterLayout,

@@ -10,7 +10,6 @@ use crate::lora::LoraConfig;
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingState {
     lora: Option<LoraConfig>,
-    /// Names of the trained tensors.
     names: Vec<String>,
     /// For each tensor: parameters; gradient, empty if it is 0; first and second moments, empty before the first update.
     values: [Vec<Vec<f32>>; 4],

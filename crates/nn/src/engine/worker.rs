@@ -5,7 +5,6 @@ use crate::executor::Executor;
 use crate::segments::Chunk;
 use crate::tree::Tree;
 
-/// Buffers of an executor.
 pub(super) struct Worker<X: Executor> {
     pub(super) workspace: Workspace<X>,
     pub(super) chunk: Chunk,

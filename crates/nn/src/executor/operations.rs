@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::checks::Checked;
 use super::{
     Attention, AttentionInputs, DecodeChanges, Gate, Head, HeadInputs, HeadPass, HeadRows, Heads, LowRank,
-    Map, Memory, Mixer, Norm, Rotation, Rows, StepAttention,
+    Memory, Mixer, Norm, Rotation, Rows, StepAttention,
 };
 use crate::error::Error;
 use crate::families::Activation;
@@ -57,9 +57,6 @@ operations! {
 
         /// Adds the rows of `x` to the predicting rows of `y`.
         fn scatter_add(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
-
-        /// Replaces `count` rows of `y`: predicting rows by the rows of `x`, other rows by zeros.
-        fn scatter(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, count: usize, y: &mut Self::Buffer);
 
         /// `y[..len] = 0`.
         fn zero(self, len: usize, y: &mut Self::Buffer);
@@ -122,17 +119,14 @@ operations! {
 operations! {
     /// Linear maps, and LoRA updates.
     trait LinearOps {
-        /// `y = x Wᵀ + b`, plus `onto` if given, which is another buffer than `y`.
-        fn linear(self, map: Map<'_, Self::Weights>, x: &Self::Buffer, onto: Option<&Self::Buffer>, y: &mut Self::Buffer)
-            => y: self.tensors([map.linear.weight], map.rows, if onto.is_some() { " (with the residual)" } else { "" });
-
-        /// Computes several maps of `x`, and concatenates their results in the rows of `y`.
-        fn linears(self, weights: &Self::Weights, linears: &[Linear], rows: usize, x: &Self::Buffer, y: &mut Self::Buffer)
-            => y: self.tensors(linears.iter().map(|linear| linear.weight), rows, "");
+        /// Computes maps of `x`, and concatenates their results in the rows of `y`: `y = x Wᵀ + b`, plus `onto` if given, which is another buffer
+        /// than `y`.
+        fn linear(self, weights: &Self::Weights, linears: &[Linear], rows: usize, x: &Self::Buffer, onto: Option<&Self::Buffer>, y: &mut Self::Buffer)
+            => y: self.tensors(linears.iter().map(|linear| linear.weight), rows, if onto.is_some() { " (with the residual)" } else { "" });
 
         /// `dx = dy W`, or `dx += dy W`, depending on `write`.
-        fn linear_backward_input(self, map: Map<'_, Self::Weights>, dy: &Self::Buffer, write: Write, dx: &mut Self::Buffer)
-            => dx: self.tensor(map.linear.weight, map.rows, map.linear.inputs);
+        fn linear_backward_input(self, weights: &Self::Weights, linear: Linear, rows: usize, dy: &Self::Buffer, write: Write, dx: &mut Self::Buffer)
+            => dx: self.tensor(linear.weight, rows, linear.inputs);
 
         /// `dW += dyᵀ x` and `db += Σ dy`.
         fn linear_backward_weight(self, gradient: &mut Self::Gradient, linear: Linear, rows: usize, dy: &Self::Buffer, x: &Self::Buffer);
@@ -290,7 +284,6 @@ operations! {
         /// Number of rows that the step computes, including padding that a device adds.
         fn step_rows(decoding: &Self::Decoding) -> usize;
 
-        /// Lists of the step.
         fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
 
         /// Waits for the sampled tokens and reads them. Call it once for each [`DecodeOps::end_step`], in the same order.

@@ -2,8 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::format::Operand;
-use super::super::microkernel::{self, Output, Rows};
+use super::super::microkernel::{self, Operand, Output, Rows};
 use super::{Hand, SIDE, TILE, part_products};
 
 /// Converts two registers of f32 values to one register of bfloat16 values, rounding to nearest even.

@@ -2,8 +2,7 @@
 
 use half::bf16;
 
-use super::super::format::Operand;
-use super::super::microkernel::Output;
+use super::super::microkernel::{Operand, Output};
 use super::super::simd;
 use super::{BLOCK, Hand, SIDE, TILE, part_products};
 

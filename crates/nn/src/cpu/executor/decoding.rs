@@ -1,7 +1,6 @@
 //! Decoding steps: attention to the cache, and sampling.
 
 use std::borrow::Cow;
-use std::sync::Mutex;
 
 use super::super::attention::{Keys, Plan};
 use super::super::sampler;
@@ -99,32 +98,27 @@ impl DecodeOps for CpuExecutor {
         logits.resize(chunk.min(rows.max(1)) * v, 0.0);
         let Decoding { draws, drawn: all, failed: failure, .. } = decoding;
         all.clear();
+        *failure = None;
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
             let to = View::rows(0, v).to(Write::Replace, &mut logits);
             self.product_with_weight([m, v, d], &x[first * d..], weights, head.weight.offset, to);
-            let failed = Mutex::new(None);
             let at = |row: usize| draws.partition_point(|draw| draw.row < first + row);
-            let parts = Mutex::new(0);
             self.team.split(m, 1, 8 * m * v, |part, range| {
-                let scratch = &mut *self.scratch(part);
-                scratch.drawn.clear();
+                let Scratch { drawn, sampler, failed, .. } = &mut *self.scratch(part);
                 for row in range {
                     let (logits, draws) = (&logits[row * v..][..v], &draws[at(row)..at(row + 1)]);
-                    let Scratch { drawn, sampler, .. } = scratch;
                     if let Err(error) = sampler::draw(logits, first + row, sampling, draws, drawn, sampler) {
-                        failed.lock().expect("no panic").get_or_insert(error);
+                        *failed = Some(error);
                         break;
                     }
                 }
-                *parts.lock().expect("no panic") += 1;
             });
-            for part in 0..parts.into_inner().expect("no panic") {
-                let drawn = std::mem::take(&mut self.scratch(part).drawn);
-                all.extend_from_slice(&drawn);
-                self.scratch(part).drawn = drawn;
+            for part in 0..self.scratch.len() {
+                let Scratch { drawn, failed, .. } = &mut *self.scratch(part);
+                all.append(drawn);
+                *failure = failure.take().or(failed.take());
             }
-            *failure = failed.into_inner().expect("no panic");
             if failure.is_some() {
                 break;
             }

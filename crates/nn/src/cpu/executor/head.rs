@@ -40,7 +40,6 @@ struct Tile<'a> {
     stride: usize,
 }
 
-/// Source of the logits.
 enum Logits<'a> {
     /// Compute them, and store them for the backward pass.
     Keep(&'a mut [f32]),

@@ -3,7 +3,7 @@
 use super::super::product::Matrix;
 use super::{Buffer, CpuExecutor, View, Weights, part, part_mut, simd};
 use crate::cpu::format::CUT;
-use crate::executor::{LinearOps, LowRank, Map};
+use crate::executor::{LinearOps, LowRank};
 use crate::layout::{Linear, Span, Write};
 use crate::lora::Adapted;
 
@@ -46,62 +46,62 @@ impl CpuExecutor {
         }
         self.tile = tile;
     }
-
-    /// Computes the map into columns `first..` of rows of `stride` values.
-    fn linear_into(
-        &mut self,
-        Map { weights, linear, rows }: Map<'_, Weights>,
-        x: &Buffer,
-        onto: Option<&Buffer>,
-        y: &mut Buffer,
-        (first, stride): (usize, usize),
-    ) {
-        let Linear { inputs, outputs, .. } = linear;
-        let mut write = Write::Replace;
-        if linear.bias.is_some() || onto.is_some() {
-            let bias = linear.bias.map(|bias| part(weights, bias));
-            self.rows(rows, outputs, [(&mut y[..rows * stride], stride)], |range, [y]| {
-                for (row, y) in range.zip(y.chunks_exact_mut(stride)) {
-                    let y = &mut y[first..first + outputs];
-                    match (onto, bias) {
-                        (Some(onto), bias) => {
-                            y.copy_from_slice(&onto[row * outputs..][..outputs]);
-                            bias.into_iter().for_each(|bias| simd::add(bias, y));
-                        }
-                        (None, bias) => bias.into_iter().for_each(|bias| y.copy_from_slice(bias)),
-                    }
-                }
-            });
-            write = Write::Add;
-        }
-        if linear.weight.is_separate() {
-            let x_rows = View::rows(0, inputs);
-            return self.tiles(weights, linear, |e, part, tile| {
-                let (w, to) = (x_rows.transposed().of(tile), View::rows(first + part, stride).to(write, y));
-                e.packing_product([rows, tile.len() / inputs, inputs], x_rows.of(x), w, to);
-            });
-        }
-        let y = View::rows(first, stride).to(write, y);
-        self.product_with_weight([rows, outputs, inputs], x, weights, linear.weight.offset, y);
-    }
 }
 
 impl LinearOps for CpuExecutor {
-    fn linear(&mut self, map: Map<'_, Weights>, x: &Buffer, onto: Option<&Buffer>, y: &mut Buffer) {
-        let at = (0, map.linear.outputs);
-        self.linear_into(map, x, onto, y, at)
-    }
-
-    fn linears(&mut self, weights: &Weights, linears: &[Linear], rows: usize, x: &Buffer, y: &mut Buffer) {
+    fn linear(
+        &mut self,
+        weights: &Weights,
+        linears: &[Linear],
+        rows: usize,
+        x: &Buffer,
+        onto: Option<&Buffer>,
+        y: &mut Buffer,
+    ) {
         let (stride, mut first) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
         for &linear in linears {
-            self.linear_into(Map { weights, linear, rows }, x, None, y, (first, stride));
-            first += linear.outputs;
+            let Linear { inputs, outputs, weight, bias } = linear;
+            let mut write = Write::Replace;
+            if bias.is_some() || onto.is_some() {
+                let bias = bias.map(|bias| part(weights, bias));
+                self.rows(rows, outputs, [(&mut y[..rows * stride], stride)], |range, [y]| {
+                    for (row, y) in range.zip(y.chunks_exact_mut(stride)) {
+                        let y = &mut y[first..first + outputs];
+                        match (onto, bias) {
+                            (Some(onto), bias) => {
+                                y.copy_from_slice(&onto[row * stride + first..][..outputs]);
+                                bias.into_iter().for_each(|bias| simd::add(bias, y));
+                            }
+                            (None, bias) => bias.into_iter().for_each(|bias| y.copy_from_slice(bias)),
+                        }
+                    }
+                });
+                write = Write::Add;
+            }
+            if weight.is_separate() {
+                let x_rows = View::rows(0, inputs);
+                self.tiles(weights, linear, |e, part, tile| {
+                    let w = x_rows.transposed().of(tile);
+                    let to = View::rows(first + part, stride).to(write, y);
+                    e.packing_product([rows, tile.len() / inputs, inputs], x_rows.of(x), w, to);
+                });
+            } else {
+                let to = View::rows(first, stride).to(write, y);
+                self.product_with_weight([rows, outputs, inputs], x, weights, weight.offset, to);
+            }
+            first += outputs;
         }
     }
 
-    fn linear_backward_input(&mut self, map: Map<'_, Weights>, dy: &Buffer, write: Write, dx: &mut Buffer) {
-        let Map { weights, linear, rows } = map;
+    fn linear_backward_input(
+        &mut self,
+        weights: &Weights,
+        linear: Linear,
+        rows: usize,
+        dy: &Buffer,
+        write: Write,
+        dx: &mut Buffer,
+    ) {
         let Linear { inputs, outputs, .. } = linear;
         let to = View::rows(0, inputs);
         if linear.weight.is_separate() {

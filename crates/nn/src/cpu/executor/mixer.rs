@@ -56,7 +56,6 @@ impl<'a> Inputs<'a> {
         Token { q, k, v, write: gates[head], keep: gates[heads + head] }
     }
 
-    /// Sizes of a key and of a value.
     fn head_sizes(&self) -> [usize; 2] {
         [self.sizes.linear_key_head_dim, self.sizes.linear_value_head_dim]
     }

@@ -7,28 +7,6 @@ use crate::executor::{HeadRows, Rotation, RowOps, Rows};
 use crate::families::Activation;
 use crate::layout::Span;
 
-impl CpuExecutor {
-    /// Calls `put` with each row of `x` and the corresponding predicting row of `y`. Predicting rows are among the first `count` rows.
-    fn to_predicting(
-        &self,
-        count: usize,
-        width: usize,
-        lists: &Lists,
-        x: &[f32],
-        y: &mut [f32],
-        put: impl Fn(&[f32], &mut [f32]) + Sync,
-    ) {
-        let rows = &lists.predicting.rows;
-        self.rows(count, width, [(y, width)], |range, [y]| {
-            let [first, end] =
-                [range.start, range.end].map(|row| rows.partition_point(|&r| (r as usize) < row));
-            for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..end]) {
-                put(x, &mut y[(row as usize - range.start) * width..][..width]);
-            }
-        });
-    }
-}
-
 impl RowOps for CpuExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
         let rows = &lists.predicting.rows;
@@ -44,13 +22,15 @@ impl RowOps for CpuExecutor {
     }
 
     fn scatter_add(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
-        let count = lists.predicting.rows.last().map_or(0, |&last| last as usize + 1);
-        self.to_predicting(count, width, lists, x, y, simd::add);
-    }
-
-    fn scatter(&mut self, width: usize, lists: &Lists, x: &Buffer, count: usize, y: &mut Buffer) {
-        self.zero(count * width, y);
-        self.to_predicting(count, width, lists, x, y, |x, y| y.copy_from_slice(x));
+        let rows = &lists.predicting.rows;
+        let count = rows.last().map_or(0, |&last| last as usize + 1);
+        self.rows(count, width, [(y, width)], |range, [y]| {
+            let [first, end] =
+                [range.start, range.end].map(|row| rows.partition_point(|&r| (r as usize) < row));
+            for (x, &row) in x[first * width..].chunks_exact(width).zip(&rows[first..end]) {
+                simd::add(x, &mut y[(row as usize - range.start) * width..][..width]);
+            }
+        });
     }
 
     fn zero(&mut self, len: usize, y: &mut Buffer) {

@@ -67,21 +67,9 @@ impl CudaExecutor {
             let [list, first_part, ranges, starts] =
                 [items.items, items.first_part, items.ranges, items.starts].map(|list| words.at(list, 0));
             let (positions, q) = (words.at(plan.positions, first), q.at(first * heads.query_width()));
-            let (h, k, e) = (queries, keys, size);
+            let to = &self.parts;
             let arguments = args![
-                list,
-                first_part,
-                ranges,
-                positions,
-                starts,
-                window,
-                q,
-                kv,
-                &self.parts,
-                h,
-                k,
-                e,
-                scale
+                list, first_part, ranges, positions, starts, window, q, kv, to, queries, keys, size, scale
             ];
             self.stream.launch(kernel, shape, arguments);
             let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));

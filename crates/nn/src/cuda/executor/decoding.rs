@@ -116,7 +116,7 @@ impl DecodeOps for CudaExecutor {
             normed, offset, eps, qkv, cache, to, queries, keys, size, scale
         ];
         // Blocks run in any order. If rows attend to keys that other rows of the step store, launch again when all keys are stored.
-        for _ in 0..if decoding.reads_its_own() { 2 } else { 1 } {
+        for _ in 0..if decoding.step.reads_its_own() { 2 } else { 1 } {
             self.stream.launch(parts, shape, arguments);
         }
         let rows = decoding.bucket.rows;

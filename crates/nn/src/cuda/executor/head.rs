@@ -1,7 +1,7 @@
 //! The vocabulary head: logits, log-probabilities, entropies and their derivatives.
 
 use super::{
-    Buffer, CudaExecutor, FULL, LOGITS, Lists, MatrixProduct, Purpose, Shape, THREADS, Weights, Write, args,
+    Buffer, CudaExecutor, FULL, LOGITS, Lists, Product, Purpose, Shape, THREADS, Weights, Write, args,
     kernel, row_shape, row_threads,
 };
 use crate::error::Error;
@@ -27,9 +27,8 @@ impl CudaExecutor {
         let Head { weight, vocabulary: v, width: d } = head;
         to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
         let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
-        let (sizes, c, write) = ([m, v, d], to.rows(0, v), Write::Replace);
-        let product = MatrixProduct { sizes, a: x, b: w, c, alpha: 1.0, write };
-        self.product_of(self.full_numbers(), self.exact, product);
+        let product = Product::new([m, v, d], x, w, to.rows(0, v), self.full_numbers());
+        self.submit(Product { exact: self.exact, ..product }, Write::Replace);
     }
 
     /// Number of rows of a pass whose logits are computed at a time.
@@ -124,7 +123,7 @@ impl HeadOps for CudaExecutor {
             self.product([m, d, v], dz, w, dx.rows(first * d, d), 1.0, Write::Replace);
             if let Some(gradient) = &mut gradient {
                 let (x, dw) = (x.rows(first * d, d), gradient.rows(weight.offset, d));
-                self.product_full([v, d, m], dz.transposed(), x, dw, Write::Add);
+                self.product_full([v, d, m], dz.transposed(), x, dw);
             }
         }
     }

@@ -2,8 +2,8 @@
 
 use super::super::needs::mixer_heads;
 use super::{
-    Address, Argument, Buffer, Cache, Columns, CudaExecutor, Decoding, FULL, Lists, Purpose, Shape, THREADS,
-    Weights, args, kernel, warp_shape,
+    Address, Argument, Buffer, Cache, CudaExecutor, Decoding, FULL, Lists, Purpose, Shape, THREADS, Weights,
+    args, kernel, warp_shape,
 };
 use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Rows};
@@ -22,7 +22,6 @@ const COLUMNS: usize = 32;
 pub(super) struct MixerScratch {
     /// For each row, the write strength of each head, then the logarithm of the decay of each head's state.
     gates: Buffer,
-    /// Derivatives of the gates.
     dgates: Buffer,
     /// For each row, the factors that normalise each head's query and key.
     lengths: Buffer,
@@ -171,9 +170,10 @@ impl MixerOps for CudaExecutor {
         let arguments = args![filter, &*dy, first, later, &*dx, channels, taps, stride, count];
         self.stream.launch(kernel!(self.precision, "convolve_backward"), shape, arguments);
         if let Some(gradient) = gradient {
-            let (to, width) = (gradient.at(mixer.layout.filter.offset).into(), mixer.layout.filter.len);
-            let columns = Columns::Filter { x, previous, dy, sizes: [channels, taps, stride] };
-            self.sum_columns(columns, rows, width, to);
+            let (to, width) = (gradient.at(mixer.layout.filter.offset), mixer.layout.filter.len);
+            let (kernel, sizes) =
+                (kernel!(self.precision, "convolve_weight"), [channels, taps, stride, rows]);
+            self.sum_columns(kernel, args![x, previous, &*dy], &sizes, [rows, width], to);
         }
     }
 
@@ -279,8 +279,8 @@ impl MixerOps for CudaExecutor {
         std::mem::swap(mixed, derivative);
         if let Some(gradient) = gradient {
             for (index, span) in [mixer.layout.a_log, mixer.layout.dt_bias].into_iter().enumerate() {
-                let columns = Columns::Full(shares.at(index * count * all));
-                self.sum_columns(columns, count, all, gradient.at(span.offset).into());
+                let (from, to) = (shares.at(index * count * all), gradient.at(span.offset));
+                self.sum_columns("column_partials_f32", args![from], &[count, all], [count, all], to);
             }
         }
         self.shares = shares;

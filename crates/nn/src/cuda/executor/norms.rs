@@ -1,6 +1,6 @@
 //! RMSNorm of rows and of heads, and its derivatives.
 
-use super::{Buffer, Columns, CudaExecutor, FULL, Purpose, Weights, args, kernel, row_shape, warp_shape};
+use super::{Buffer, CudaExecutor, FULL, Purpose, Weights, args, kernel, row_shape, warp_shape};
 use crate::executor::{HeadRows, Norm, NormOps};
 
 impl NormOps for CudaExecutor {
@@ -29,8 +29,9 @@ impl NormOps for CudaExecutor {
     ) {
         let Norm { weights, weight, offset, rows, .. } = norm;
         if let Some(gradient) = gradient {
-            let to = gradient.at(weight.offset).into();
-            self.sum_columns(Columns::Norm { x, scale, dy }, rows, weight.len, to);
+            let (kernel, to) = (kernel!(self.precision, "rms_norm_weight"), gradient.at(weight.offset));
+            let sizes = [rows, weight.len];
+            self.sum_columns(kernel, args![x, scale, dy], &sizes, sizes, to);
         }
         let arguments = args![x, weights.at(weight.offset), offset, scale, dy, &*dx, weight.len];
         let shape = row_shape(rows, self.lines(weight.len));
@@ -66,21 +67,12 @@ impl NormOps for CudaExecutor {
         let each = rows * count;
         let mut shares = std::mem::take(&mut self.shares);
         shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
-        let arguments = args![
-            weights.at(weight.offset),
-            offset,
-            raw,
-            scale,
-            dx.at(first),
-            &shares,
-            count,
-            stride,
-            size,
-            each
-        ];
+        let (at, to) = (weights.at(weight.offset), dx.at(first));
+        let arguments = args![at, offset, raw, scale, to, &shares, count, stride, size, each];
         self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(each), arguments);
         if let Some(gradient) = gradient {
-            self.sum_columns(Columns::Full(shares.at(0)), each, size, gradient.at(weight.offset).into());
+            let to = gradient.at(weight.offset);
+            self.sum_columns("column_partials_f32", args![shares.at(0)], &[each, size], [each, size], to);
         }
         self.shares = shares;
     }

@@ -29,12 +29,6 @@ impl RowOps for CudaExecutor {
         self.rows(kernel!(self.precision, "scatter_add"), width, lists, rows, x.into(), (&*y).into());
     }
 
-    fn scatter(&mut self, width: usize, lists: &Lists, x: &Buffer, count: usize, y: &mut Buffer) {
-        self.stream.zero(y.at(0), y.bytes(count * width));
-        let rows = lists.plan(Rows::Predicting).rows;
-        self.rows(kernel!(self.precision, "scatter"), width, lists, rows, x.into(), (&*y).into());
-    }
-
     fn zero(&mut self, len: usize, y: &mut Buffer) {
         self.stream.zero(y.at(0), y.bytes(len));
     }

@@ -83,6 +83,8 @@ pub struct Engine {
     chunk_tokens: usize,
     checkpointing: bool,
     adapters: Option<Adapters>,
+    /// Whether the weights came from the text part of a multimodal model.
+    inner: bool,
 }
 
 impl std::fmt::Debug for Engine {
@@ -109,6 +111,7 @@ impl Engine {
             chunk_tokens: DEFAULT_CHUNK_TOKENS,
             checkpointing: false,
             adapters: None,
+            inner: false,
         }
     }
 

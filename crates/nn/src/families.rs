@@ -11,10 +11,11 @@ mod qwen3;
 mod qwen3_5_text;
 mod smollm3;
 
-use serde_json::Value;
+use serde::Deserialize;
+use serde_json::{Value, json};
 
 use crate::config::fields::Fields;
-use crate::config::{Architecture, Config, GatedDeltaNet};
+use crate::config::{Architecture, Config, GatedDeltaNet, LayerType};
 use crate::error::Error;
 
 /// A model family. Families that differ little from Llama override some fields of `llama::FAMILY`.
@@ -52,6 +53,12 @@ pub(crate) struct Whole {
     pub(crate) model_type: &'static str,
     /// Name prefixes of the tensors outside the text model. Files of the text model may contain them too.
     pub(crate) left_out: &'static [&'static str],
+}
+
+/// Whether a tensor or module belongs to a multimodal model, but not to its text part.
+pub(crate) fn is_left_out(name: &str) -> bool {
+    let mut wholes = Architecture::ALL.into_iter().filter_map(|architecture| architecture.family().whole);
+    wholes.any(|whole| whole.left_out.iter().any(|part| name.starts_with(part)))
 }
 
 /// Order of the rows of queries and keys in a GGUF file.
@@ -138,6 +145,53 @@ impl Weight {
 /// Whether a checkpoint's tensor is a matrix of a layer.
 pub(crate) fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
     name.starts_with("model.layers.") && shape.len() == 2
+}
+
+/// Types of the layers that a file lists, or `None` if it lists none. Returns an error for a type that isn't `allowed`.
+fn listed_types(
+    fields: &Fields<'_>,
+    config: &Config,
+    allowed: &[LayerType],
+) -> Result<Option<Vec<LayerType>>, Error> {
+    #[derive(Deserialize)]
+    struct Layers {
+        layer_types: Option<Vec<LayerType>>,
+    }
+    let Some(types) = fields.read::<Layers>()?.layer_types else { return Ok(None) };
+    if let Some(other) = types.iter().find(|kind| !allowed.contains(kind)) {
+        let wanted = format!("only {}", json!(allowed));
+        return fields.refuse_found("layer_types", json!(other).to_string(), wanted);
+    }
+    let (found, layers) = (types.len(), config.num_hidden_layers);
+    if found != layers {
+        return fields.refuse_found(
+            "layer_types",
+            format!("{found} entries"),
+            format!("{layers}, one per layer"),
+        );
+    }
+    Ok(Some(types))
+}
+
+/// Types of the layers: those that a file lists, or full attention in the last of each `interval` layers and `other` before it.
+fn alternating_types(
+    fields: &Fields<'_>,
+    config: &Config,
+    other: LayerType,
+    interval: &str,
+) -> Result<Vec<LayerType>, Error> {
+    let full = last_of(fields, interval)?;
+    let kind = |layer| if full(layer) { LayerType::FullAttention } else { other };
+    let listed = listed_types(fields, config, &[LayerType::FullAttention, other])?;
+    Ok(listed.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect()))
+}
+
+/// Whether a layer is the last of as many as the field says. Returns an error if the field isn't a positive number.
+fn last_of(fields: &Fields<'_>, field: &str) -> Result<impl Fn(usize) -> bool + use<>, Error> {
+    match fields.get(field).and_then(Value::as_u64) {
+        Some(count @ 1..) => Ok(move |layer: usize| (layer as u64 + 1).is_multiple_of(count)),
+        _ => fields.refuse(field, "a positive number"),
+    }
 }
 
 impl Architecture {

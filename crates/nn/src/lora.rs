@@ -7,16 +7,17 @@
 //! outside of the layers' matrices (whole modules, factors of embedding and head) are read for sampling, scoring and merging, but can't be trained further.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use serde_json::{Map, Value, json};
 
 use crate::config::Config;
 use crate::config::fields::read_object;
 use crate::error::Error;
+use crate::families::is_left_out;
 use crate::layout::{Kind, Layout, Linear, Span, TensorLayout};
 use crate::quantized::BaseFormat;
-use crate::weights::TensorFile;
+use crate::weights::{TensorFile, text_name};
 
 /// File names of an adapter in PEFT.
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
@@ -24,13 +25,15 @@ pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 /// Metadata key of an adapter's weights for the format of its base. PEFT's settings have no field for it.
 pub(crate) const BASE: &str = "fgrpo.base";
 
-/// Path of the weights in an adapter folder.
+/// Opens the weights in an adapter folder. Names of a multimodal model's text part become those of the text model.
 /// Returns an error if there are none. For weights in PyTorch's format, the error contains the command that converts them.
-pub(crate) fn weights_of(dir: &Path) -> Result<PathBuf, Error> {
+pub(crate) fn open_weights(dir: &Path) -> Result<TensorFile, Error> {
     let path = dir.join(ADAPTER_WEIGHTS);
     let pickled = dir.join("adapter_model.bin");
     if path.exists() {
-        return Ok(path);
+        let mut file = TensorFile::open(&path)?;
+        file.rename(|name| Some(format!("{PEFT}{}", text_name(name.strip_prefix(PEFT)?)?)));
+        return Ok(file);
     }
     if pickled.exists() {
         let (from, to) = (pickled.display(), path.display());
@@ -165,11 +168,12 @@ impl LoraConfig {
     /// Format of the base that an adapter was trained on, from the metadata of its weights, or `None` if it isn't recorded, as in PEFT's files.
     /// Returns an error if there are no weights or the format is unknown.
     pub fn trained_on(dir: &Path) -> Result<Option<BaseFormat>, Error> {
-        let path = weights_of(dir)?;
-        let Some(name) = TensorFile::open(&path)?.metadata().remove(BASE) else { return Ok(None) };
+        let file = open_weights(dir)?;
+        let Some(name) = file.metadata().remove(BASE) else { return Ok(None) };
         let formats = BaseFormat::ALL.map(BaseFormat::name).join(", ");
-        let unknown =
-            || Error::file(path, format!("{BASE} {name:?} in its metadata"), format!("one of {formats}"));
+        let unknown = || {
+            Error::file(file.path(), format!("{BASE} {name:?} in its metadata"), format!("one of {formats}"))
+        };
         BaseFormat::named(&name).map(Some).ok_or_else(unknown)
     }
 
@@ -225,7 +229,16 @@ impl Adapter {
     /// Reads the settings and the base model's name from a folder in PEFT's layout.
     pub(crate) fn read(dir: &Path) -> Result<(Adapter, Option<String>), Error> {
         let path = dir.join(ADAPTER_CONFIG);
-        from_fields(&read_object(&path)?, &path.display().to_string())
+        let mut fields = read_object(&path)?;
+        // If the targets are a pattern, the file has the modules that matched it.
+        if fields.get("target_modules").is_some_and(|targets| targets.is_string() && targets != "all-linear")
+        {
+            let file = open_weights(dir)?;
+            let factors =
+                file.names().filter_map(|name| name.strip_prefix(PEFT)?.strip_suffix(".lora_A.weight"));
+            fields.insert("target_modules".into(), factors.collect());
+        }
+        from_fields(&fields, &path.display().to_string())
     }
 
     /// Whether embedding and head differ in a model that ties them.
@@ -330,7 +343,12 @@ fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
 }
 
 /// Prefix of the names in an adapter's file.
-const PEFT: &str = "base_model.model.";
+pub(crate) const PEFT: &str = "base_model.model.";
+
+/// Name of a factor in the adapter of a multimodal model, whose text part has the model with these layers.
+pub(crate) fn name_in_whole(factor: &str) -> String {
+    factor.replacen("model.layers.", "model.language_model.layers.", 1)
+}
 
 /// Settings of PEFT that are read elsewhere or don't affect the values.
 const FREE: [&str; 15] = [
@@ -389,7 +407,9 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
         Some(Value::String(all)) if all == "all-linear" => LoraConfig::default().targets,
         Some(Value::Array(list)) => list
             .iter()
-            .map(|target| target.as_str().map(module))
+            .map(|target| target.as_str())
+            .filter(|target| !target.is_some_and(is_left_out))
+            .map(|target| target.map(module))
             .collect::<Option<BTreeSet<String>>>()
             .ok_or_else(|| refuse("target_modules", "a list of names"))?
             .into_iter()
@@ -441,6 +461,8 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
 
 /// Last part of a target that is a full path, as PEFT writes them for `all-linear`. Reading the factors checks that all layers are listed.
 fn module(target: &str) -> String {
+    let inner = text_name(target);
+    let target = inner.as_deref().unwrap_or(target);
     if target == EMBEDDING {
         return OUTSIDE[0].into();
     }

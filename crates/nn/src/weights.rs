@@ -26,8 +26,13 @@ use crate::quantized::{BaseFormat, Quantized};
 
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
-/// Prefixes of the text part's tensor names in multimodal models.
-const INNER: [&str; 2] = ["model.language_model.", "language_model.model."];
+
+/// Name in the text model of a tensor of a multimodal model, or `None` if its name doesn't change: in transformers the text model is
+/// `model.language_model`, and in some files `language_model` with its head.
+pub(crate) fn text_name(name: &str) -> Option<String> {
+    let inner = name.strip_prefix("model.language_model.").map(|rest| format!("model.{rest}"));
+    inner.or_else(|| name.strip_prefix("language_model.").map(str::to_string))
+}
 
 /// An opened checkpoint. All tensors exist, with the right shape and a supported type.
 #[derive(Debug)]
@@ -37,6 +42,8 @@ pub struct Checkpoint {
     source: Source,
     /// Whether `lm_head.weight` is read from the embedding.
     untied: bool,
+    /// Whether the tensors are named as the text part of a multimodal model.
+    pub(crate) inner: bool,
 }
 
 /// Location of the tensors.
@@ -60,26 +67,30 @@ impl Checkpoint {
             let gguf = Gguf::open(dir)?;
             let config = Config::from_json(&gguf.config()?, &dir.display().to_string())?;
             gguf.check(&config)?;
-            return Ok(Checkpoint { path: dir.into(), config, source: Source::Gguf(gguf), untied: false });
+            return Ok(Checkpoint {
+                path: dir.into(),
+                config,
+                source: Source::Gguf(gguf),
+                untied: false,
+                inner: false,
+            });
         }
         check_folder(dir)?;
         let mut config = Config::read(&dir.join("config.json"))?;
         if let Some(ids) = end_tokens(&dir.join("generation_config.json"))? {
             config.eos_token_id = ids;
         }
-        let (mut files, file_of) = open_files(dir)?;
-        let begins = |inner: &&str| file_of.keys().any(|name| name.starts_with(inner));
-        let whole = config.architecture.family().whole;
-        let file_of = match whole.and_then(|_| INNER.into_iter().find(begins)) {
-            None => file_of,
-            Some(inner) => {
-                files.iter_mut().for_each(|file| file.rename(inner));
-                let files = files.iter().enumerate();
-                files.flat_map(|(i, file)| file.names().map(move |name| (name.to_string(), i))).collect()
+        let (mut files, mut file_of) = open_files(dir)?;
+        let mut inner = false;
+        if config.architecture.family().whole.is_some() {
+            file_of.clear();
+            for (i, file) in files.iter_mut().enumerate() {
+                inner |= file.rename(text_name);
+                file_of.extend(file.names().map(|name| (name.to_string(), i)));
             }
-        };
+        }
         let source = Source::Folder { files, file_of };
-        let checkpoint = Checkpoint { path: dir.into(), config, source, untied: false };
+        let checkpoint = Checkpoint { path: dir.into(), config, source, untied: false, inner };
         checkpoint.check_tensors()?;
         Ok(checkpoint)
     }

@@ -1,14 +1,16 @@
 //! Checkpoint folders: written folders are read back, and every kind of damage is reported.
 
+mod device;
 mod golden;
 
 use std::borrow::Cow;
 use std::fs;
 use std::path::Path;
 
-use fgrpo_nn::Error;
+use device::device;
 use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, RopeScaling};
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, TensorWriter, write_checkpoint};
+use fgrpo_nn::{Engine, Error, LoraConfig};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -74,47 +76,48 @@ fn message(dir: &Path) -> String {
     Checkpoint::open(dir).unwrap_err().to_string()
 }
 
-/// A folder of a whole multimodal model: it contains the text part's settings and tensors, and those of a vision tower and of a head for several tokens.
+/// Names of the parts of multimodal models besides the text model.
+const LEFT_OUT: [[&str; 2]; 2] = [
+    ["model.visual.patch_embed.proj.weight", "mtp.fc.weight"],
+    ["vision_tower.post_layernorm.weight", "multi_modal_projector.mm_input_projection_weight"],
+];
+
 #[test]
 fn the_text_part_of_a_whole_model_is_read_and_the_rest_left_out() {
-    let qwen = ["model.language_model.", "model.visual.patch_embed.proj.weight", "mtp.fc.weight"];
-    let gemma = [
-        "language_model.model.",
-        "vision_tower.post_layernorm.weight",
-        "multi_modal_projector.mm_input_projection_weight",
-    ];
-    for (architecture, tied, whole, class, [inner, left_out @ ..]) in [
+    let [qwen, llava] = LEFT_OUT;
+    for (architecture, tied, whole, class, left_out) in [
         (Architecture::Qwen3_5Text, false, "qwen3_5", "Qwen3_5ForConditionalGeneration", qwen),
-        (Architecture::Gemma3Text, true, "gemma3", "Gemma3ForConditionalGeneration", gemma),
+        (Architecture::Gemma3Text, true, "gemma3", "Gemma3ForConditionalGeneration", llava),
+        (Architecture::Mistral, false, "mistral3", "Mistral3ForConditionalGeneration", llava),
     ] {
-        read_of_a_whole_model(&config(architecture, tied), (whole, class), inner, left_out);
+        let (dir, config) = (tempfile::tempdir().unwrap(), config(architecture, tied));
+        write(dir.path(), &config, &tensors(&config), Dtype::F32, 1 << 20).unwrap();
+        let plain = Checkpoint::open(dir.path()).unwrap();
+        let text = fs::read(dir.path().join("config.json")).unwrap();
+        let mut text: Value = serde_json::from_slice(&text).unwrap();
+        if architecture == Architecture::Mistral {
+            // transformers' default for a text part without a type.
+            text.as_object_mut().unwrap().retain(|key, _| key != "model_type" && key != "architectures");
+        }
+        let settings = json!({"model_type": whole, "architectures": [class], "text_config": text});
+        equals_as_a_whole(&plain, &settings, left_out);
     }
 }
 
-fn read_of_a_whole_model(
-    config: &Config,
-    (model_type, class): (&str, &str),
-    inner: &str,
-    left_out: [&str; 2],
-) {
-    let (dir, tensors) = (tempfile::tempdir().unwrap(), tensors(config));
-    write(dir.path(), config, &tensors, Dtype::F32, 1 << 20).unwrap();
-    let plain = Checkpoint::open(dir.path()).unwrap();
-    let whole = tempfile::tempdir().unwrap();
-    edit_into(
-        &dir.path().join("config.json"),
-        &whole.path().join("config.json"),
-        |text| json!({"model_type": model_type, "architectures": [class], "text_config": text}),
+#[test]
+fn ministral_3_inside_of_mistral_3_is_the_model_that_transformers_computes_alone() {
+    let settings = fs::read(golden::folder().join("mistral3/config.json")).unwrap();
+    equals_as_a_whole(
+        &golden::checkpoint("ministral3"),
+        &serde_json::from_slice(&settings).unwrap(),
+        LEFT_OUT[1],
     );
-    let renamed = |name: &str| match name.strip_prefix("model.") {
-        Some(rest) => format!("{inner}{rest}"),
-        None => name.to_string(),
-    };
-    let mut all: Vec<Tensor> =
-        tensors.iter().map(|(name, s, v)| (renamed(name), s.clone(), v.clone())).collect();
-    for name in left_out {
-        all.push((name.into(), vec![2], vec![1.0, 2.0]));
-    }
+}
+
+/// Checks that a multimodal model with the tensors of `plain` has the same text model, whichever way transformers names it.
+fn equals_as_a_whole(plain: &Checkpoint, settings: &Value, left_out: [&str; 2]) {
+    let whole = tempfile::tempdir().unwrap();
+    fs::write(whole.path().join("config.json"), settings.to_string()).unwrap();
     let save = |all: &[Tensor]| {
         let declared: Vec<(String, Vec<usize>)> =
             all.iter().map(|(n, s, _)| (n.clone(), s.clone())).collect();
@@ -123,16 +126,89 @@ fn read_of_a_whole_model(
         all.iter().for_each(|(name, shape, values)| writer.put(name, shape, values).unwrap());
         writer.finish().unwrap();
     };
-    save(&all);
-    let opened = Checkpoint::open(whole.path()).unwrap();
-    assert_eq!(opened.config(), plain.config());
-    for name in plain.names() {
-        assert_eq!(opened.tensor(&name).unwrap(), plain.tensor(&name).unwrap(), "{name}");
+    // In the model, and in most files, where the head is inside too.
+    for (inner, head) in [("model.language_model.", ""), ("language_model.model.", "language_model.")] {
+        let renamed = |name: &str| match name.strip_prefix("model.") {
+            Some(rest) => format!("{inner}{rest}"),
+            None => format!("{head}{name}"),
+        };
+        let tensors = plain.config().tensors().into_iter();
+        let mut all: Vec<Tensor> =
+            tensors.map(|(name, shape)| (renamed(&name), shape, plain.tensor(&name).unwrap())).collect();
+        all.extend(left_out.map(|name| (name.to_string(), vec![2], vec![1.0, 2.0])));
+        save(&all);
+        let opened = Checkpoint::open(whole.path()).unwrap();
+        assert_eq!(opened.config(), plain.config());
+        for name in plain.names() {
+            assert_eq!(opened.tensor(&name).unwrap(), plain.tensor(&name).unwrap(), "{name}");
+        }
+        // Any other is a part that nobody accounts for.
+        all.push((format!("{inner}layers.0.mlp.experts.weight"), vec![1], vec![1.0]));
+        save(&all);
+        assert_names(&message(whole.path()), &["mlp.experts.weight", "does not account for"]);
+        all.pop();
+        save(&all);
     }
-    // Any other tensor is an unexpected part.
-    all.push((format!("{inner}layers.0.mlp.experts.weight"), vec![1], vec![1.0]));
-    save(&all);
-    assert_names(&message(whole.path()), &["mlp.experts.weight", "does not account for"]);
+    adapters_have_the_names_of_the_whole(plain, whole.path(), left_out[0]);
+}
+
+/// Checks that an adapter of the multimodal model is named as PEFT names it there, and that adapters are read with any of the names.
+fn adapters_have_the_names_of_the_whole(plain: &Checkpoint, whole: &Path, left_out: &str) {
+    let lora =
+        LoraConfig { rank: 2, targets: vec!["k_proj".into(), "up_proj".into()], ..LoraConfig::default() };
+    let factors = |engine: &Engine| -> Vec<Tensor> {
+        engine
+            .adapter_tensors()
+            .map(|(name, shape, data)| (name.into(), shape.into(), data.into_owned()))
+            .collect()
+    };
+    let mut engine = Engine::open(&Checkpoint::open(whole).unwrap(), &device(1)).unwrap();
+    engine.adapt(&lora, &mut || 0.75).unwrap();
+    let expected = factors(&engine);
+    let dir = tempfile::tempdir().unwrap();
+    engine.write_adapter(dir.path(), "base").unwrap();
+    let written = TensorFile::open(&dir.path().join("adapter_model.safetensors")).unwrap();
+    let settings = fs::read(dir.path().join("adapter_config.json")).unwrap();
+    let settings: Value = serde_json::from_slice(&settings).unwrap();
+    let targets = settings["target_modules"].as_array().unwrap();
+    assert_eq!(targets.len() * 2, expected.len());
+    for (name, _, _) in &expected {
+        let inner = name.strip_prefix("base_model.model.model.").unwrap();
+        assert!(written.shape(&format!("base_model.model.model.language_model.{inner}")).is_some(), "{name}");
+        let module = format!("model.language_model.{}", inner.split(".lora_").next().unwrap());
+        assert!(targets.contains(&json!(module)), "{module}");
+    }
+    // Written for the text model, and by several versions of transformers; with all targets in full, as names or as a pattern.
+    let tower = format!("{left_out}.layers.0.k_proj");
+    let full = Value::Array([&targets[..], &[json!(tower)]].concat());
+    for (inner, targets) in [
+        ("model.", json!(["up_proj", "k_proj"])),
+        ("model.language_model.", full),
+        ("language_model.model.", json!("language_model.*(k_proj|up_proj)")),
+    ] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut settings = settings.clone();
+        settings["target_modules"] = targets;
+        fs::write(dir.path().join("adapter_config.json"), settings.to_string()).unwrap();
+        let mut all: Vec<Tensor> = expected.clone();
+        for (name, _, _) in &mut all {
+            *name = name.replacen("model.layers.", &format!("{inner}layers."), 1);
+        }
+        let image = |factor: &str| {
+            (format!("base_model.model.{tower}.lora_{factor}.weight"), vec![2, 2], vec![1.0; 4])
+        };
+        all.extend(["A", "B"].map(image));
+        let declared: Vec<(String, Vec<usize>)> =
+            all.iter().map(|(n, s, _)| (n.clone(), s.clone())).collect();
+        let path = dir.path().join("adapter_model.safetensors");
+        let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &[]).unwrap();
+        all.iter().for_each(|(name, shape, values)| writer.put(name, shape, values).unwrap());
+        writer.finish().unwrap();
+        let mut engine = Engine::open(plain, &device(1)).unwrap();
+        engine.read_adapter(dir.path()).unwrap();
+        assert_eq!(engine.lora(), Some(&lora), "{inner}");
+        assert_eq!(factors(&engine), expected, "{inner}");
+    }
 }
 
 #[track_caller]
@@ -140,11 +216,6 @@ fn assert_names(message: &str, parts: &[&str]) {
     for part in parts {
         assert!(message.contains(part), "{message:?} lacks {part:?}");
     }
-}
-
-fn edit_into(from: &Path, to: &Path, change: impl FnOnce(Value) -> Value) {
-    let value: Value = serde_json::from_slice(&fs::read(from).unwrap()).unwrap();
-    fs::write(to, change(value).to_string()).unwrap();
 }
 
 fn edit(path: &Path, change: impl FnOnce(&mut Value)) {

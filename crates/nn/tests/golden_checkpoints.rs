@@ -2,10 +2,12 @@
 
 mod golden;
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use fgrpo_nn::config::{LayerType, RopeScaling};
+use fgrpo_nn::Error;
+use fgrpo_nn::config::{Config, LayerType, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use serde_json::{Value, json};
 
@@ -113,6 +115,157 @@ fn written_checkpoints_give_pytorchs_logits_in_transformers() {
                 found.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
             let (worst, at) = golden::distance(&found, wanted);
             assert!(worst < 1e-5, "{case}: logit {at} is off by {worst}");
+        }
+    }
+}
+
+fn parse(value: Value) -> Result<Config, Error> {
+    Config::from_json(value.as_object().unwrap(), "config.json")
+}
+
+fn with(mut value: Value, field: &str, to: Value) -> Value {
+    value[field] = to;
+    value
+}
+
+/// Keys of transformers' classes that change no result: types of models ("*" for all), keys, and the reason.
+const WITHOUT_EFFECT: [(&str, &str, &str); 11] = [
+    (
+        "*",
+        "_name_or_path dtype finetuning_task prefix task_specific_params tokenizer_class transformers_version \
+         bad_words_ids begin_suppress_tokens decoder_start_token_id diversity_penalty do_sample early_stopping \
+         encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_id forced_eos_token_id \
+         length_penalty max_length min_length no_repeat_ngram_size num_beam_groups num_beams num_return_sequences \
+         output_scores remove_invalid_values repetition_penalty return_dict_in_generate sep_token_id \
+         suppress_tokens temperature top_k top_p typical_p",
+        "names, stored types, and settings of samplers, which a run sets itself",
+    ),
+    (
+        "*",
+        "chunk_size_feed_forward output_attentions output_hidden_states return_dict tf_legacy_loss torchscript \
+         use_bfloat16 use_cache pretraining_tp",
+        "how a pass is computed and what it returns, not its logits",
+    ),
+    (
+        "*",
+        "initializer_range attention_dropout",
+        "new models, and dropout, which policies are trained without",
+    ),
+    ("*", "id2label label2id problem_type", "classifiers, which `architectures` excludes"),
+    (
+        "*",
+        "add_cross_attention cross_attention_hidden_size is_decoder is_encoder_decoder pruned_heads tie_encoder_decoder",
+        "an encoder's or other tensors, which the checkpoint's names and shapes exclude",
+    ),
+    (
+        "gemma3 mistral3 qwen3_5",
+        "boi_token_index eoi_token_index image_token_index image_token_id video_token_id vision_start_token_id \
+         vision_end_token_id mm_tokens_per_image multimodal_projector_bias projector_hidden_act spatial_merge_size \
+         vision_config vision_feature_layer",
+        "the parts for images",
+    ),
+    ("gemma3 mistral3 qwen3_5", "architectures", "the types of the whole and of its text part decide"),
+    ("qwen2 qwen3 smollm3", "sliding_window max_window_layers", "a layer that has a window is refused"),
+    ("qwen2 qwen3", "use_sliding_window", "`layer_types` lists the layers"),
+    ("smollm3", "no_rope_layer_interval", "`no_rope_layers` lists the layers"),
+    (
+        "gemma3_text",
+        "_sliding_window_pattern rope_local_base_freq",
+        "`layer_types` and `rope_parameters` have it",
+    ),
+];
+
+/// A value of the same type that differs from `value`.
+fn other(value: &Value) -> Value {
+    match value {
+        Value::Null => json!(3),
+        Value::Bool(on) => json!(!on),
+        Value::Number(number) => match number.as_i64() {
+            Some(number) => json!(number * 2 + 2),
+            None => json!(number.as_f64().unwrap() * 2.0 + 1.0),
+        },
+        Value::String(_) => json!("other"),
+        Value::Array(list) => {
+            let first = match list[0].as_i64() {
+                Some(number) => json!(1 - number),
+                None if list[0] == "full_attention" => json!("sliding_attention"),
+                None => json!("full_attention"),
+            };
+            Value::Array([&[first], &list[1..]].concat())
+        }
+        Value::Object(_) => json!({"model_type": "other", "rope_type": "dynamic", "factor": 2.0}),
+    }
+}
+
+#[test]
+fn every_key_of_transformers_changes_the_result_or_is_refused_or_has_a_reason_to_be_ignored() {
+    let file: Value = serde_json::from_str(include_str!("golden/config_keys.json")).unwrap();
+    let mut reasons = BTreeSet::new();
+    let mut wrong = Vec::new();
+    for (kind, defaults) in file["keys"].as_object().unwrap() {
+        let mut base = defaults.clone();
+        // transformers 4 has it there, with another default for OLMo 3; 5 has it in `rope_parameters`.
+        base.as_object_mut().unwrap().remove("rope_theta");
+        match base.get_mut("text_config") {
+            Some(text) => {
+                let inside = if kind == "mistral3" { "mistral".into() } else { format!("{kind}_text") };
+                *text = json!({"model_type": inside});
+            }
+            None => assert_eq!(
+                parse(json!({"model_type": kind})).unwrap(),
+                parse(base.clone()).unwrap(),
+                "the defaults of {kind}"
+            ),
+        }
+        let expected = parse(base.clone()).unwrap();
+        for (key, value) in defaults.as_object().unwrap() {
+            let ignored = parse(with(base.clone(), key, other(value))).is_ok_and(|found| found == expected);
+            let lists = |names: &str, name: &str| names.split(' ').any(|known| known == name);
+            let row = WITHOUT_EFFECT
+                .iter()
+                .position(|(types, keys, _)| lists(keys, key) && (*types == "*" || lists(types, kind)));
+            if ignored != row.is_some() {
+                wrong.push(format!("{kind}.{key} ignored: {ignored}"));
+            }
+            reasons.extend(row.map(|row| (row, key.clone())));
+        }
+    }
+    assert_eq!(wrong, Vec::<String>::new());
+    let listed = WITHOUT_EFFECT.iter().flat_map(|(_, keys, _)| keys.split(' ')).count();
+    assert_eq!(reasons.len(), listed, "a listed key that no class has");
+}
+
+#[test]
+fn a_key_of_the_rotary_scaling_has_an_effect_if_transformers_reads_it_for_this_type() {
+    let all = json!({
+        "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 64, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "attention_factor": 1.5, "beta_fast": 16.0, "beta_slow": 2.0, "truncate": false,
+        // Read only in longrope, without attention_factor, or for images.
+        "short_factor": [1.0], "long_factor": [1.0], "mscale": 1.0, "mscale_all_dim": 0.5, "mrope_section": [8, 8],
+    });
+    for (kind, read) in [
+        ("default", "rope_theta"),
+        ("linear", "rope_theta factor"),
+        ("llama3", "rope_theta factor original_max_position_embeddings low_freq_factor high_freq_factor"),
+        (
+            "yarn",
+            "rope_theta factor original_max_position_embeddings attention_factor beta_fast beta_slow truncate",
+        ),
+    ] {
+        let config = |rope: Value| {
+            parse(json!({"model_type": "llama", "rope_parameters": with(rope, "rope_type", json!(kind))}))
+        };
+        let expected = config(all.clone()).unwrap();
+        for (key, value) in all.as_object().unwrap() {
+            let has_effect = config(with(all.clone(), key, other(value))).unwrap() != expected;
+            assert_eq!(has_effect, read.split(' ').any(|known| known == key), "{kind}: {key}");
+        }
+        for (key, value) in [("partial_rotary_factor", 0.5), ("llama_4_scaling_beta", 0.1)] {
+            let other = config(with(all.clone(), key, json!(value)));
+            assert!(
+                other.is_err_and(|error| error.to_string().contains(key))
+                    || (kind, key) == ("yarn", "llama_4_scaling_beta")
+            );
         }
     }
 }

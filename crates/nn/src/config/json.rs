@@ -1,6 +1,6 @@
 //! `config.json` in the formats of transformers 4 (`rope_theta`, `rope_scaling`, `torch_dtype`) and 5 (`rope_parameters`, `dtype`, and always
-//! `head_dim`). The family determines the defaults. Unsupported settings are errors, and fields that don't affect the computation (dropout,
-//! cache, initializer) are ignored.
+//! `head_dim`). The family determines the defaults. A field that would change the result in a way that isn't supported is an error. Other
+//! fields that nothing reads are ignored, as in transformers; a test walks all keys of transformers' classes and says why each is ignored.
 
 use std::path::Path;
 
@@ -64,9 +64,8 @@ impl Config {
         let family = architecture.family();
         let mut all = object((family.defaults)());
         let partial = all.contains_key(PARTIAL);
-        // Settings with a single supported value, which the family may override.
-        let mut supported = object(json!({"hidden_act": "silu", "mlp_bias": false, "is_causal": true}));
-        supported.extend((!partial).then(|| (PARTIAL.to_string(), json!(1.0))));
+        let mut supported = object(neutral());
+        supported.retain(|field, _| !all.contains_key(field));
         supported.extend(object((family.supported)()));
         fields.only(&supported)?;
         refuse_quantized(&fields)?;
@@ -147,17 +146,33 @@ impl Config {
 /// Fraction of a head that the rotary embedding rotates: a setting of the families that have a default for it.
 const PARTIAL: &str = "partial_rotary_factor";
 
+/// Settings that change the result but not the tensors, so that nothing else would refuse them, and the value that leaves the result unchanged.
+/// A family that has a default for one reads it. In other families transformers ignores it, but a file that sets it describes another model.
+fn neutral() -> Value {
+    json!({
+        "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "use_bidirectional_attention": false,
+        // Gemma's and Qwen3.5's; Granite's; MiniCPM's.
+        "attn_logit_softcapping": null, "final_logit_softcapping": null, "query_pre_attn_scalar": null, "attn_output_gate": false,
+        "attention_multiplier": null, "embedding_multiplier": 1, "logits_scaling": 1, "residual_multiplier": 1,
+        "scale_emb": 1, "scale_depth": null, "dim_model_base": null,
+        PARTIAL: 1, "no_rope_layers": null, "layer_rope_theta": null, "rope_interleave": false, "rope_interleaved": false,
+        "per_layer_config": null,
+    })
+}
+
 /// Settings of the text part if the file describes a multimodal model, otherwise `None`.
 fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
-    let mut wholes = Architecture::ALL.into_iter().filter_map(|a| a.family().whole);
     let Some(name) = fields.get("model_type").and_then(Value::as_str) else { return Ok(None) };
-    if !wholes.any(|whole| whole.model_type == name) {
+    let mut families = Architecture::ALL.into_iter().map(Architecture::family);
+    let Some(family) = families.find(|family| family.whole.is_some_and(|whole| whole.model_type == name))
+    else {
         return Ok(None);
-    }
+    };
     let Some(Value::Object(text)) = fields.get("text_config") else {
         return fields.refuse("text_config", "the text model's settings");
     };
     let mut text = text.clone();
+    text.entry("model_type").or_insert_with(|| family.model_type.into());
     // transformers takes these from the multimodal model.
     for field in ["tie_word_embeddings", "quantization_config", "compression_config"] {
         text.extend(fields.get(field).map(|value| (field.to_string(), value.clone())));
@@ -243,7 +258,7 @@ fn rope(
         let place = format!("{}: {name}", fields.place);
         let inner = Fields { place: &place, map };
         if !partial {
-            inner.only(&object(json!({PARTIAL: 1.0})))?;
+            inner.only(&object(json!({PARTIAL: 1})))?;
         }
         let rope: Rope = inner.read()?;
         if let (Some(other), Some(fraction)) = (rotated, rope.partial_rotary_factor)
@@ -275,7 +290,11 @@ fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScalin
     let original = file.original_max_position_embeddings.or(rope.original_max_position_embeddings);
     let factor = || needed("factor", rope.factor);
     let name = if rope.rope_type.is_some() { "rope_type" } else { "type" };
-    match rope.rope_type.as_deref().or(rope.r#type.as_deref()) {
+    let kind = rope.rope_type.as_deref().or(rope.r#type.as_deref());
+    if kind != Some("yarn") {
+        inner.only(&object(json!({"llama_4_scaling_beta": 0})))?;
+    }
+    match kind {
         None | Some("default") => Ok(RopeScaling::Default),
         Some("linear") => Ok(RopeScaling::Linear { factor: factor()? }),
         Some("llama3") => Ok(RopeScaling::Llama3 {
@@ -407,22 +426,30 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_those_of_transformers() {
-        let llama = parse(json!({"model_type": "llama"})).unwrap();
-        assert_eq!(
-            (llama.vocab_size, llama.intermediate_size, llama.max_position_embeddings),
-            (32000, 11008, 2048)
-        );
-        assert_eq!((llama.num_key_value_heads, llama.bos_token_id), (32, Some(1)));
-        assert_eq!(llama.eos_token_id, [2]);
-        assert_eq!(llama.rope_theta, 10_000.0);
-        let qwen3 = parse(json!({"model_type": "qwen3"})).unwrap();
-        assert_eq!((qwen3.head_dim, qwen3.vocab_size, qwen3.bos_token_id), (128, 151_936, None));
+    fn heads_that_a_file_omits_follow_from_the_others() {
         let qwen2 = parse(json!({"model_type": "qwen2", "num_attention_heads": 64})).unwrap();
         assert_eq!((qwen2.num_key_value_heads, qwen2.head_dim), (32, 64));
         let all_heads =
             json!({"model_type": "qwen2", "num_attention_heads": 64, "num_key_value_heads": null});
         assert_eq!(parse(all_heads).unwrap().num_key_value_heads, 64);
+    }
+
+    #[test]
+    fn a_setting_of_another_family_is_refused_unless_it_has_no_effect() {
+        for (key, value) in object(neutral()) {
+            for family in Architecture::ALL.map(Architecture::family) {
+                let reads = object((family.defaults)()).contains_key(&key)
+                    || object((family.supported)()).contains_key(&key);
+                if reads {
+                    continue;
+                }
+                let base = json!({"model_type": family.model_type});
+                let expected = parse(base.clone()).unwrap();
+                assert_eq!(parse(with(base.clone(), &key, value.clone())).unwrap(), expected, "{key}");
+                let message = parse(with(base, &key, json!(3))).unwrap_err().to_string();
+                assert!(message.contains(&key), "{message:?} lacks {key:?}");
+            }
+        }
     }
 
     #[test]
@@ -460,6 +487,13 @@ mod tests {
             ["gemma3_text", {"layer_types": ["linear_attention"]}, "layer_types, linear_attention, sliding_attention"],
             ["qwen3_5_text", {"layer_types": ["sliding_attention"]}, "layer_types, sliding_attention, linear_attention"],
             ["qwen3_5_text", {"layer_types": ["full_attention"]}, "layer_types, 1 entries, 32"],
+            ["mistral", {"layer_types": ["full_attention"]}, "layer_types, full_attention, sliding_attention"],
+            ["mistral", {"layer_types": ["sliding_attention"], "sliding_window": null}, "layer_types, sliding_attention, full_attention"],
+            ["llama", {"layer_types": ["sliding_attention"]}, "layer_types, sliding_attention, full_attention"],
+            ["llama", {"use_sliding_window": true, "max_window_layers": 0, "sliding_window": 7}, "use_sliding_window, 0 to 27"],
+            ["gemma3_text", {"rope_parameters": {"rope_type": "linear", "factor": 2.0}}, "rope_parameters, full_attention"],
+            ["gemma3_text", {"rope_parameters": {"sliding_attention": {"type": "linear"}}}, "type, linear, default"],
+            ["ministral3", {"rope_parameters": {"llama_4_scaling_beta": 0.1}}, "llama_4_scaling_beta, 0.1"],
             ["qwen3_5_text", {"full_attention_interval": 0}, "full_attention_interval, 0"],
             ["qwen3_5_text", {"attn_output_gate": false}, "attn_output_gate, false, true"],
             ["qwen3_5_text", {"hidden_act": "gelu"}, "hidden_act, gelu, silu"],
@@ -469,12 +503,15 @@ mod tests {
             ["qwen3_5_text", {"model_type": "qwen3_5"}, "text_config, nothing"],
             ["qwen3_5_text", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_text", "head_dim": 3}}, "text_config, head_dim, 3"],
             ["qwen3_5_text", {"model_type": "qwen3_5", "text_config": {"model_type": "qwen3_5_moe_text"}}, "model_type, qwen3_5_moe_text, qwen3_5_text"],
+            ["llama", {"model_type": "mistral3"}, "text_config, nothing"],
             ["qwen3_5_text", {"model_type": "qwen3_5_moe", "text_config": {}}, "model_type, qwen3_5_moe"],
         ]);
         for case in cases.as_array().unwrap() {
             let mut value = match case[0].as_str().unwrap() {
                 "llama" => llama_3_2_3b(),
-                name @ ("gemma3_text" | "qwen3_5_text" | "smollm3") => json!({"model_type": name}),
+                name @ ("gemma3_text" | "qwen3_5_text" | "smollm3" | "mistral" | "ministral3") => {
+                    json!({"model_type": name})
+                }
                 name => with(
                     with(qwen2_5_7b(), "model_type", json!(name)),
                     "architectures",

@@ -12,9 +12,12 @@ use std::path::Path;
 use super::{Engine, NamedTensor, find};
 use crate::backend::Store;
 use crate::error::Error;
-use crate::lora::{ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConfig, weights_of};
+use crate::families::is_left_out;
+use crate::lora::{
+    ADAPTER_CONFIG, ADAPTER_WEIGHTS, AdapterLayout, BASE, LoraConfig, PEFT, name_in_whole, open_weights,
+};
 use crate::quantized::BaseFormat;
-use crate::weights::{Dtype, TensorFile, TensorWriter, write_json};
+use crate::weights::{Dtype, TensorWriter, write_json};
 
 pub(crate) struct Adapters {
     config: LoraConfig,
@@ -88,18 +91,30 @@ impl Engine {
                 return Err(Error::file(path, "an adapter", wanted));
             }
         }
+        // As the base's tensors are named, because PEFT and vLLM skip factors of modules that they don't find.
+        let names = adapters.layout.tensors.iter().map(|tensor| &tensor.name);
+        let names: Vec<String> =
+            names.map(|name| if self.inner { name_in_whole(name) } else { name.clone() }).collect();
+        let mut settings = adapters.config.to_json(base);
+        if self.inner {
+            // In full, because the tower for images has modules of the same names.
+            let factors =
+                names.iter().filter_map(|name| name.strip_prefix(PEFT)?.strip_suffix(".lora_A.weight"));
+            settings["target_modules"] = factors.collect();
+        }
+        let tensors = || names.iter().zip(&adapters.layout.tensors);
         let declared: Vec<(String, Vec<usize>)> =
-            adapters.layout.tensors.iter().map(|t| (t.name.clone(), t.shape.clone())).collect();
+            tensors().map(|(name, tensor)| (name.clone(), tensor.shape.clone())).collect();
         let path = dir.join(ADAPTER_WEIGHTS);
         let base_format = self.decoder.layout.base.map(|format| (BASE, format.name()));
         let metadata: Vec<(&str, &str)> = [("format", "pt")].into_iter().chain(base_format).collect();
         let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &metadata)?;
-        for tensor in &adapters.layout.tensors {
+        for (name, tensor) in tensors() {
             let values = self.device.backend().read(Store::Factors, tensor.span);
-            writer.put(&tensor.name, &tensor.shape, &values)?;
+            writer.put(name, &tensor.shape, &values)?;
         }
         writer.finish()?;
-        write_json(&dir.join(ADAPTER_CONFIG), &adapters.config.to_json(base))
+        write_json(&dir.join(ADAPTER_CONFIG), &settings)
     }
 
     /// Loads an adapter in PEFT's layout. An engine without adapters takes the folder's settings; otherwise they must be equal to the engine's.
@@ -126,26 +141,28 @@ impl Engine {
         used: &BTreeSet<String>,
     ) -> Result<(), Error> {
         let layout = AdapterLayout::new(&self.decoder.layout, lora);
-        let path = weights_of(dir)?;
+        let file = open_weights(dir)?;
         // If the file names no format, it may be PEFT's, trained on any.
         let (trained, base) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
         if trained.is_some() && trained != base {
             let name = |format: Option<BaseFormat>| format.map_or("none", BaseFormat::name);
             return Err(Error::file(
-                path,
+                file.path(),
                 format!("an adapter trained on a base in the format {}", name(trained)),
                 format!("one for {}, the format of this base", name(base)),
             ));
         }
-        let file = TensorFile::open(&path)?;
         for tensor in &layout.tensors {
             file.check(&tensor.name, &tensor.shape)?;
         }
-        let unknown =
-            |name: &&str| !used.contains(*name) && layout.tensors.iter().all(|tensor| tensor.name != **name);
+        let unknown = |name: &&str| {
+            !used.contains(*name)
+                && !name.strip_prefix(PEFT).is_some_and(is_left_out)
+                && layout.tensors.iter().all(|tensor| tensor.name != **name)
+        };
         if let Some(name) = file.names().find(unknown) {
             return Err(Error::tensor(
-                path.clone(),
+                file.path(),
                 name,
                 "a tensor that adapter_config.json doesn't account for",
                 format!("the factors of {}", lora.targets.join(", ")),

@@ -14,11 +14,11 @@ use crate::device::{Device, NO_GPU};
 use crate::error::Error;
 use crate::executor::checks::CHECK_LAYERS;
 use crate::layout::TensorLayout;
-use crate::lora::{ADAPTER_CONFIG, Adapter, Trained, Update, weights_of};
+use crate::lora::{ADAPTER_CONFIG, Adapter, Trained, Update, open_weights};
 use crate::numbers::Precision;
 use crate::quantized::BaseFormat;
 use crate::switch;
-use crate::weights::{Checkpoint, TensorFile};
+use crate::weights::Checkpoint;
 
 /// Minimum number of parameters for which products dominate the time of a step.
 const LARGE: usize = 100_000_000;
@@ -89,6 +89,7 @@ impl Engine {
             ));
         }
         let mut engine = Engine::zeros(checkpoint.config(), base, device)?;
+        engine.inner = checkpoint.inner;
         let mut read = |tensor: &TensorLayout, out: &mut [f32]| checkpoint.read_into(&tensor.name, out);
         let stored = |tensor: &TensorLayout| checkpoint.quantized(&tensor.name);
         engine.fill_with(&mut read, &stored)?;
@@ -108,7 +109,7 @@ impl Engine {
         device: &Device,
     ) -> Result<Engine, Error> {
         let (adapter, _) = Adapter::read(dir)?;
-        let file = TensorFile::open(&weights_of(dir)?)?;
+        let file = open_weights(dir)?;
         let refuse = |found: &str, wanted: &str| {
             let place = dir.join(ADAPTER_CONFIG).display().to_string();
             Error::Config {

@@ -2,10 +2,10 @@
 //! and on each head's query and key; sliding windows with separate rotary frequencies in most layers; GELU; a scaled embedding.
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use super::{Activation, Family, Layer, Norms, QkNorm, Theta, Whole, llama};
-use crate::config::fields::Fields;
+use super::{Activation, Family, Layer, Norms, QkNorm, Theta, Whole, alternating_types, llama};
+use crate::config::fields::{Fields, object};
 use crate::config::{Config, LayerType, RopeScaling};
 use crate::error::Error;
 
@@ -43,15 +43,7 @@ pub(super) const FAMILY: Family = Family {
         settings["rope_local_base_freq"] = json!(config.rope_local_base_freq.unwrap_or(config.rope_theta));
         settings
     },
-    whole: Some(Whole {
-        model_type: "gemma3",
-        left_out: &[
-            "vision_tower.",
-            "multi_modal_projector.",
-            "model.vision_tower.",
-            "model.multi_modal_projector.",
-        ],
-    }),
+    whole: Some(Whole { model_type: "gemma3", left_out: &LLAVA }),
     norm_offset: 1.0,
     embedding_scale: |config| (config.hidden_size as f64).sqrt() as f32,
     layer: |config, layer| Layer {
@@ -64,45 +56,46 @@ pub(super) const FAMILY: Family = Family {
     ..llama::FAMILY
 };
 
+/// Prefixes of the tensors for images in models that transformers writes in LLaVA's form.
+pub(super) const LLAVA: [&str; 4] =
+    ["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
+
 /// Reads the sliding window, the layers that have it, and their rotary frequencies.
 pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Windows {
-        layer_types: Option<Vec<LayerType>>,
         sliding_window: Option<usize>,
-        sliding_window_pattern: usize,
         rope_local_base_freq: Option<f64>,
-        rope_parameters: Option<ByType>,
-    }
-    #[derive(Deserialize)]
-    struct ByType {
-        sliding_attention: Option<Local>,
+        rope_parameters: Option<Map<String, Value>>,
     }
     #[derive(Deserialize)]
     struct Local {
-        rope_type: Option<String>,
         rope_theta: Option<f64>,
     }
     let windows = fields.read::<Windows>()?;
-    let local = windows.rope_parameters.and_then(|types| types.sliding_attention);
-    if let Some(other) = local.as_ref().and_then(|l| l.rope_type.as_ref()).filter(|kind| *kind != "default") {
-        let wanted = "default (others are not supported)";
-        return fields.refuse_found("rope_parameters.sliding_attention.rope_type", other, wanted);
+    let by_type = windows.rope_parameters.unwrap_or_default();
+    if !by_type.is_empty()
+        && !["full_attention", "sliding_attention"].iter().any(|kind| by_type.contains_key(*kind))
+    {
+        return fields.refuse(
+            "rope_parameters",
+            "an object for each type of layer, full_attention and sliding_attention",
+        );
     }
-    if windows.sliding_window_pattern == 0 {
-        return fields.refuse("sliding_window_pattern", "a positive number");
-    }
-    let full = |layer: usize| (layer + 1).is_multiple_of(windows.sliding_window_pattern);
-    let kind = |layer| if full(layer) { LayerType::FullAttention } else { LayerType::SlidingAttention };
+    let local = match by_type.get("sliding_attention") {
+        Some(Value::Object(map)) => {
+            let place = format!("{}: rope_parameters.sliding_attention", fields.place);
+            let local = Fields { place: &place, map };
+            let unscaled = json!({"rope_type": "default", "type": "default", "partial_rotary_factor": 1});
+            local.only(&object(unscaled))?;
+            local.read::<Local>()?.rope_theta
+        }
+        _ => None,
+    };
     config.layer_types =
-        windows.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
-    if config.layer_types.contains(&LayerType::LinearAttention) {
-        let wanted = "full_attention or sliding_attention";
-        return fields.refuse_found("layer_types", "linear_attention", wanted);
-    }
+        alternating_types(fields, config, LayerType::SlidingAttention, "sliding_window_pattern")?;
     config.sliding_window = windows.sliding_window;
-    let theta = local.and_then(|local| local.rope_theta).or(windows.rope_local_base_freq);
-    config.rope_local_base_freq = Some(theta.unwrap_or(config.rope_theta));
+    config.rope_local_base_freq = Some(local.or(windows.rope_local_base_freq).unwrap_or(config.rope_theta));
     Ok(())
 }
 

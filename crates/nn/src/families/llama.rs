@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Activation, Family, GgufRows, Layer, Norms, Theta};
+use super::{Activation, Family, GgufRows, Layer, Norms, Theta, qwen2};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "LlamaForCausalLM",
@@ -18,7 +18,7 @@ pub(super) const FAMILY: Family = Family {
     gguf: Some(GgufRows::Interleaved),
     // An attention bias would also apply to `o_proj`, which isn't supported.
     supported: || json!({"attention_bias": false, "mlp_bias": false}),
-    read: |_, _| Ok(()),
+    read: qwen2::no_window,
     write: |_| json!({}),
     // transformers can't load such a checkpoint.
     refused: |config| {

@@ -3,7 +3,9 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, Layer, llama};
+use super::gemma3_text::LLAVA;
+use super::{Family, Layer, Whole, listed_types, llama};
+use crate::config::LayerType;
 
 pub(super) const FAMILY: Family = Family {
     class_name: "MistralForCausalLM",
@@ -23,11 +25,16 @@ pub(super) const FAMILY: Family = Family {
         struct Window {
             sliding_window: Option<usize>,
         }
-        config.sliding_window = fields.read::<Window>()?.sliding_window;
+        let Window { sliding_window } = fields.read()?;
+        // transformers ignores the list.
+        let kind = sliding_window.map_or(LayerType::FullAttention, |_| LayerType::SlidingAttention);
+        listed_types(fields, config, &[kind])?;
+        config.sliding_window = sliding_window;
         Ok(())
     },
     write: |config| json!({"sliding_window": config.sliding_window}),
     refused: |_| None,
+    whole: Some(Whole { model_type: "mistral3", left_out: &LLAVA }),
     layer: |config, layer| Layer { window: config.sliding_window, ..(llama::FAMILY.layer)(config, layer) },
     ..llama::FAMILY
 };

@@ -3,9 +3,9 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::{Family, GgufRows, Layer, llama};
-use crate::config::Config;
+use super::{Family, GgufRows, Layer, listed_types, llama};
 use crate::config::fields::Fields;
+use crate::config::{Config, LayerType};
 use crate::error::Error;
 
 pub(super) const FAMILY: Family = Family {
@@ -20,7 +20,6 @@ pub(super) const FAMILY: Family = Family {
     },
     gguf: Some(GgufRows::Plain),
     supported: || json!({}),
-    read: no_window,
     write: without_window,
     refused: |_| None,
     layer: |config, layer| Layer { qkv_bias: true, ..(llama::FAMILY.layer)(config, layer) },
@@ -31,22 +30,13 @@ pub(super) const FAMILY: Family = Family {
 pub(super) fn no_window(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {
     #[derive(Deserialize)]
     struct Windows {
-        layer_types: Option<Vec<String>>,
         use_sliding_window: Option<bool>,
         max_window_layers: Option<usize>,
     }
-    let (layers, windows) = (config.num_hidden_layers, fields.read::<Windows>()?);
-    if let Some(types) = windows.layer_types {
-        if let Some(other) = types.iter().find(|&kind| kind != "full_attention") {
-            let wanted = "full_attention in every layer (others are not supported)";
-            return fields.refuse_found("layer_types", json!(other).to_string(), wanted);
-        }
-        if types.len() != layers {
-            let wanted = format!("{layers}, one per layer");
-            return fields.refuse_found("layer_types", format!("{} entries", types.len()), wanted);
-        }
+    if listed_types(fields, config, &[LayerType::FullAttention])?.is_some() {
         return Ok(());
     }
+    let (layers, windows) = (config.num_hidden_layers, fields.read::<Windows>()?);
     let first = windows.max_window_layers.unwrap_or(28);
     let windowed = windows.use_sliding_window.unwrap_or(false) && first < layers;
     if windowed && (!fields.map.contains_key("sliding_window") || fields.get("sliding_window").is_some()) {

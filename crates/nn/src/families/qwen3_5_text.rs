@@ -2,10 +2,9 @@
 //! norms of each head's query and key, and rotary embedding of a quarter of each head. Norms scale by `1 + weight`, except the mixer's. The
 //! checkpoint's vision tower and multi-token prediction head are ignored.
 
-use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, Layer, QkNorm, Whole, llama};
+use super::{Family, Layer, QkNorm, Whole, alternating_types, llama};
 use crate::config::fields::object;
 use crate::config::{GatedDeltaNet, LayerType};
 
@@ -25,23 +24,8 @@ pub(super) const FAMILY: Family = Family {
     gguf: None,
     supported: || json!({"attention_bias": false, "attn_output_gate": true}),
     read: |fields, config| {
-        #[derive(Deserialize)]
-        struct Layers {
-            layer_types: Option<Vec<LayerType>>,
-            full_attention_interval: usize,
-        }
-        let layers = fields.read::<Layers>()?;
-        if layers.full_attention_interval == 0 {
-            return fields.refuse("full_attention_interval", "a positive number");
-        }
-        let full = |layer: usize| (layer + 1).is_multiple_of(layers.full_attention_interval);
-        let kind = |layer| if full(layer) { LayerType::FullAttention } else { LayerType::LinearAttention };
-        let types = layers.layer_types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect());
-        if types.contains(&LayerType::SlidingAttention) {
-            let wanted = "full_attention or linear_attention";
-            return fields.refuse_found("layer_types", "sliding_attention", wanted);
-        }
-        config.layer_types = types;
+        let other = LayerType::LinearAttention;
+        config.layer_types = alternating_types(fields, config, other, "full_attention_interval")?;
         config.linear_attention = Some(fields.read::<GatedDeltaNet>()?);
         Ok(())
     },

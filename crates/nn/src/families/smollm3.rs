@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, Layer, Theta, llama, qwen2};
+use super::{Family, Layer, Theta, last_of, llama, qwen2};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "SmolLM3ForCausalLM",
@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family {
             "num_attention_heads": 16, "num_key_value_heads": 4, "max_position_embeddings": 32_768,
             "rms_norm_eps": 1e-6, "tie_word_embeddings": true, "bos_token_id": 128_000,
             "eos_token_id": 128_001, "pad_token_id": 128_004,
-            "no_rope_layer_interval": 4,
+            "no_rope_layers": null, "no_rope_layer_interval": 4,
         })
     },
     default_theta: 2e6,
@@ -26,13 +26,10 @@ pub(super) const FAMILY: Family = Family {
         #[derive(Deserialize)]
         struct NoRope {
             no_rope_layers: Option<Vec<usize>>,
-            no_rope_layer_interval: usize,
         }
         let no_rope = fields.read::<NoRope>()?;
-        if no_rope.no_rope_layer_interval == 0 {
-            return fields.refuse("no_rope_layer_interval", "a positive number");
-        }
-        let rotates = |layer: usize| usize::from(!(layer + 1).is_multiple_of(no_rope.no_rope_layer_interval));
+        let last = last_of(fields, "no_rope_layer_interval")?;
+        let rotates = |layer| usize::from(!last(layer));
         let layers =
             no_rope.no_rope_layers.unwrap_or_else(|| (0..config.num_hidden_layers).map(rotates).collect());
         if layers.len() != config.num_hidden_layers || layers.contains(&0) {

@@ -21,8 +21,8 @@ pub struct TensorFile {
     metadata: Metadata,
     /// Names in file order.
     names: Vec<String>,
-    /// Prefix in the file that stands for `model.` in names, if it differs.
-    prefix: Option<&'static str>,
+    /// Names in the file of the tensors that have another name here.
+    stored: HashMap<String, String>,
 }
 
 impl TensorFile {
@@ -42,7 +42,7 @@ impl TensorFile {
         let (header, metadata) =
             SafeTensors::read_metadata(&map).map_err(|error| header_error(path, &map, error))?;
         let names = metadata.offset_keys();
-        Ok(TensorFile { path: path.into(), map, start: 8 + header, metadata, names, prefix: None })
+        Ok(TensorFile { path: path.into(), map, start: 8 + header, metadata, names, stored: HashMap::new() })
     }
 
     /// Path of the file.
@@ -50,20 +50,18 @@ impl TensorFile {
         &self.path
     }
 
-    /// Renames tensors: `prefix` at the beginning of a name becomes `model.`.
-    pub(super) fn rename(&mut self, prefix: &'static str) {
-        self.prefix = Some(prefix);
+    /// Renames the tensors for which `renamed` returns a name. Returns whether there are any.
+    pub(crate) fn rename(&mut self, renamed: impl Fn(&str) -> Option<String>) -> bool {
         for name in &mut self.names {
-            if let Some(rest) = name.strip_prefix(prefix) {
-                *name = format!("model.{rest}");
+            if let Some(new) = renamed(name) {
+                self.stored.insert(new.clone(), std::mem::replace(name, new));
             }
         }
+        !self.stored.is_empty()
     }
 
     fn find(&self, name: &str) -> Option<&TensorInfo> {
-        let renamed = self.prefix.zip(name.strip_prefix("model."));
-        let renamed = renamed.and_then(|(prefix, rest)| self.metadata.info(&format!("{prefix}{rest}")));
-        renamed.or_else(|| self.metadata.info(name))
+        self.metadata.info(self.stored.get(name).map_or(name, String::as_str))
     }
 
     /// Names of the tensors, in file order.

@@ -39,6 +39,7 @@ pub(crate) fn gradient_tolerance(case: &str, f32: f32) -> f32 {
 }
 
 /// Whether the device is the CPU, which can use different instruction sets.
+#[allow(dead_code, reason = "not every test program calls it")]
 pub(crate) fn on_cpu() -> bool {
     matches!(device(1), Device::Cpu { .. })
 }

@@ -142,12 +142,8 @@ fn write_ends(drawing: &Drawing<'_>, keys: &[Key]) -> String {
         highest = *y - ROW;
     }
     let text = |(y, key): &(f64, &Key)| {
-        let (x, y) = (drawing.frame.right + 6.0, y + 4.0);
-        format!(
-            "<text class=\"direct\" {} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
-            paint(key.colour),
-            escape(&key.name)
-        )
+        let at = (drawing.frame.right + 6.0, y + 4.0);
+        super::text(&drawing.class("direct", key.colour), at, &key.name)
     };
     ends.iter().map(text).collect()
 }
@@ -203,21 +199,16 @@ fn write_points(drawing: &Drawing<'_>) -> String {
         let Some(place) = placed.min_by_key(cost) else { continue };
         taken.push(place);
         ink.extend(place.line(at));
-        let colour = paint(curve.colour);
         if let Some((x, y)) = place.line(at).last() {
             let _ = write!(
                 svg,
-                "<path class=\"curve\" {colour} style=\"stroke-width:0.7\" d=\"M{:.1} {:.1}L{x:.1} {y:.1}\"/>",
-                at.0, at.1
+                "<path{} style=\"stroke-width:0.7\" d=\"M{:.1} {:.1}L{x:.1} {y:.1}\"/>",
+                drawing.class("curve", curve.colour),
+                at.0,
+                at.1
             );
         }
-        let _ = write!(
-            svg,
-            "<text class=\"direct\" {colour} x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            place.from,
-            place.y + 4.0,
-            escape(name)
-        );
+        svg += &super::text(&drawing.class("direct", curve.colour), (place.from, place.y + 4.0), name);
     }
     svg
 }
@@ -270,12 +261,10 @@ fn legend(drawing: &Drawing<'_>) -> String {
         let class = if key.dashed { "curve dash" } else { "curve" };
         let _ = write!(
             svg,
-            "<path class=\"{class}\" {} d=\"M{:.1} {middle:.1}h{SAMPLE}\"/><text x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-            paint(key.colour),
+            "<path{} d=\"M{:.1} {middle:.1}h{SAMPLE}\"/>{}",
+            drawing.class(class, key.colour),
             x + 6.0,
-            x + SAMPLE + 12.0,
-            middle + 4.0,
-            escape(&key.name)
+            super::text("", (x + SAMPLE + 12.0, middle + 4.0), &key.name)
         );
     }
     svg

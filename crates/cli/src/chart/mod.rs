@@ -98,52 +98,37 @@ impl Drawing<'_> {
                 bottom - top
             );
             for (name, (a, b)) in zone.names.iter().zip([(left, from), (from, to), (to, right)]) {
-                let (x, y) = ((a + b) / 2.0, top + 14.0);
-                let _ =
-                    write!(svg, "<text class=\"tick mid\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(name));
+                svg += &text(r#" class="tick mid""#, ((a + b) / 2.0, top + 14.0), name);
             }
         }
         for (value, label) in axis::ticks(&panel.y, bottom - top, axis::Along::Height) {
             let y = self.at((panel.x.range.0, value)).1;
             let _ = write!(
                 svg,
-                "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/><text class=\"tick end\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
-                left - 7.0,
-                y + 4.0,
+                "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{y:.1}\" y2=\"{y:.1}\"/>{}",
+                text(r#" class="tick end""#, (left - 7.0, y + 4.0), &label)
             );
         }
         for (value, label) in axis::ticks(&panel.x, right - left, axis::Along::Width) {
             let x = self.at((value, panel.y.range.0)).0;
             let _ = write!(
                 svg,
-                "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/><text class=\"tick mid\" x=\"{x:.1}\" y=\"{:.1}\">{label}</text>",
+                "<line class=\"mark\" x1=\"{x:.1}\" x2=\"{x:.1}\" y1=\"{bottom}\" y2=\"{:.1}\"/>{}",
                 bottom + 4.0,
-                bottom + 17.0,
+                text(r#" class="tick mid""#, (x, bottom + 17.0), &label)
             );
         }
         for (i, name) in panel.x.bins.iter().enumerate() {
             let x = self.at((i as f64 + 0.5, panel.y.range.0)).0;
-            let y = bottom + 17.0;
-            let _ = write!(
-                svg,
-                "<text class=\"tick mid label\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>",
-                escape(name)
-            );
+            svg += &text(r#" class="tick mid label""#, (x, bottom + 17.0), name);
         }
         for (i, name) in panel.y.bins.iter().enumerate() {
-            let (x, y) = (left - 7.0, self.at((panel.x.range.0, i as f64 + 0.5)).1 + 4.0);
-            let _ = write!(svg, "<text class=\"tick end\" x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(name));
+            let y = self.at((panel.x.range.0, i as f64 + 0.5)).1;
+            svg += &text(r#" class="tick end""#, (left - 7.0, y + 4.0), name);
         }
-        let _ = write!(
-            svg,
-            "<text class=\"axis mid\" x=\"{:.1}\" y=\"{:.1}\">{}</text><text class=\"axis\" x=\"2\" y=\"{:.1}\">{}</text>",
-            (left + right) / 2.0,
-            bottom + 38.0,
-            escape(&panel.x.label),
-            top - 11.0,
-            escape(&panel.y.label),
-        );
-        svg
+        svg += &text(r#" class="axis mid""#, ((left + right) / 2.0, bottom + 38.0), &panel.x.label);
+        let above = escape(&panel.y.label);
+        svg + &format!("<text class=\"axis\" x=\"2\" y=\"{:.1}\">{above}</text>", top - 11.0)
     }
 
     /// Whether a point can be drawn; 0 can't on a logarithmic axis.
@@ -204,6 +189,10 @@ impl Drawing<'_> {
             }
         }
     }
+}
+
+fn text(attributes: &str, (x, y): (f64, f64), text: &str) -> String {
+    format!("<text{attributes} x=\"{x:.1}\" y=\"{y:.1}\">{}</text>", escape(text))
 }
 
 /// Returns the path of a five-pointed star.

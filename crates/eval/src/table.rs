@@ -42,12 +42,7 @@ pub struct Table {
 impl Table {
     /// A table with this header and no rows.
     pub fn new<S: Into<String>>(header: impl IntoIterator<Item = S>) -> Self {
-        Self {
-            header: header.into_iter().map(Into::into).collect(),
-            rows: Vec::new(),
-            names: 1,
-            words: false,
-        }
+        Self { header: header.into_iter().map(Into::into).collect(), names: 1, ..Self::default() }
     }
 
     /// Sets the number of columns that name a row.

@@ -12,7 +12,7 @@ mod task;
 use crate::args::places::Loading;
 use crate::chart::alone;
 use crate::commands::runs::{Jobs, stopped, train_unfinished};
-use crate::output::table::{Format, Render};
+use crate::output::table::{Format, FormatArgs, Render};
 use catalogue::{Method, add, catalogue};
 use clap::Subcommand;
 use fgrpo_eval::table::Table;
@@ -126,12 +126,8 @@ pub(crate) struct MapArgs {
     device: DeviceName,
     #[command(flatten)]
     jobs: Jobs,
-    /// Print one JSON value, with intervals and differences from GRPO's pair, and with fractions instead of percentages.
-    #[arg(long)]
-    json: bool,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Draw the map to this .svg file.
     #[arg(long, value_name = "FILE")]
     plot: Option<PathBuf>,
@@ -236,10 +232,10 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.plot {
         alone::write(&grid.figure(standings), path)?;
     }
-    if args.json || args.format == Format::Json {
+    if args.format.chosen() == Format::Json {
         outln!("{}", serde_json::to_string(&grid.rows(standings))?);
     } else {
-        grid.print(standings, args.format);
+        grid.print(standings, args.format.chosen());
     }
     Ok(())
 }

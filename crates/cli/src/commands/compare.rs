@@ -4,7 +4,7 @@
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
 use crate::args::places;
-use crate::output::table::{Format, Render};
+use crate::output::table::{Format, FormatArgs, Render};
 use crate::report::sampled::{Set, samples_page};
 use fgrpo_core::stats::measure::Measure;
 use fgrpo_eval::benchmarks;
@@ -58,15 +58,11 @@ pub(crate) struct Args {
     /// Field of the sample lines that groups problems into clusters. Intervals and the bootstrap draw whole clusters.
     #[arg(long, value_name = "FIELD")]
     cluster: Option<String>,
-    /// Print one JSON value, with fractions instead of percentages.
-    #[arg(long)]
-    json: bool,
     /// Mode in which the responses of a dump are graded [default: the mode of the job, or else parity].
     #[arg(long, value_parser = named::<Mode>())]
     mode: Option<Mode>,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
     #[command(flatten)]
     averages: AverageArgs,
     /// Allow problems with different numbers of samples.
@@ -130,18 +126,19 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     if let Some(path) = &args.html {
         write_whole(path, page(args, &pairs, &comparisons, [a, b])?.as_bytes())?;
     }
-    if args.json || args.format == Format::Json {
+    let format = args.format.chosen();
+    if format == Format::Json {
         outln!("{}", serde_json::to_string(&comparisons)?);
         return Ok(());
     }
     let several = pairs.len() > 1;
-    let table = table(args.format, several, &comparisons);
-    out!("{}", table.render(args.format));
-    if args.format != Format::Text {
+    let table = table(format, several, &comparisons);
+    out!("{}", table.render(format));
+    if format != Format::Text {
         return Ok(());
     }
     let significant = "p < 0.05 by the subsampling test";
-    outln!("{}", table.legend(args.format, "the better of the two", significant));
+    outln!("{}", table.legend(format, "the better of the two", significant));
     let sizes: BTreeSet<u64> = comparisons.iter().map(|c| c.m).collect();
     let sizes: Vec<String> = sizes.iter().map(u64::to_string).collect();
     outln!("p: paired subsampling test, m = {}", sizes.join(" and "));
@@ -196,7 +193,7 @@ fn page<'a>(
                 .into(),
             notes: Vec::new(),
             lead: own.iter().map(|c| c.verdict.clone()).collect(),
-            table: table(args.format, pairs.len() > 1, own),
+            table: table(args.format.chosen(), pairs.len() > 1, own),
             by_problem: None,
             examples: Vec::new(),
         }

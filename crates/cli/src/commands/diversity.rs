@@ -3,7 +3,7 @@
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
 use crate::args::places;
-use crate::output::table::{Format, Render};
+use crate::output::table::{Format, FormatArgs, Render};
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::diversity::{Measure, Settings, measure, statements};
 use fgrpo_eval::io::server::sampling::ServerApi;
@@ -63,12 +63,8 @@ pub(crate) struct Args {
     /// Environment variable with the API key [default: OPENAI_API_KEY, if it is set].
     #[arg(long, value_name = "VARIABLE")]
     key_env: Option<String>,
-    /// Print one JSON value.
-    #[arg(long)]
-    json: bool,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 impl Args {
@@ -100,7 +96,7 @@ impl Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let found = measure(&args.settings()?)?;
-    if args.json || args.format == Format::Json {
+    if args.format.chosen() == Format::Json {
         outln!("{}", serde_json::to_string(&found)?);
         return Ok(());
     }
@@ -110,7 +106,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let cells = row.values.iter().map(|v| format!("{v:.4}"));
         table.push([row.benchmark, row.problems.to_string()].into_iter().chain(cells));
     }
-    out!("{}", table.render(args.format));
+    out!("{}", table.render(args.format.chosen()));
     if args.by == Measure::Ngram {
         say!("distances of character {}-grams measure wording, not ideas", args.ngram);
     }

@@ -3,7 +3,7 @@
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
 use crate::args::places;
-use crate::output::table::{Format, Render};
+use crate::output::table::{Format, FormatArgs, Render};
 use fgrpo_core::stats::measure::Measure;
 use fgrpo_eval::clusters;
 use fgrpo_eval::dumps;
@@ -27,15 +27,11 @@ pub(crate) struct Args {
     /// Values of k [default: 1, 2, 4, ... up to 256 and the number of samples].
     #[arg(short = 'k', long = "k", value_name = "K,...", value_delimiter = ',')]
     ks: Vec<u64>,
-    /// Print one JSON value, with fractions instead of percentages.
-    #[arg(long)]
-    json: bool,
     /// Mode in which the responses of a dump are graded [default: the mode of the job, or else parity].
     #[arg(long, value_parser = named::<Mode>())]
     mode: Option<Mode>,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
     /// Also print a row for each subject, if the samples have subjects.
     #[arg(long)]
     by_subject: bool,
@@ -86,7 +82,8 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     if !args.by_problem {
         found.benchmarks.iter_mut().for_each(|b| b.by_problem.clear());
     }
-    if args.json || args.format == Format::Json {
+    let format = args.format.chosen();
+    if format == Format::Json {
         let json = match found.benchmarks.as_slice() {
             [only] => serde_json::to_string(only)?,
             _ => serde_json::to_string(&found)?,
@@ -94,11 +91,11 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         outln!("{json}");
         return Ok(());
     }
-    if args.format == Format::Csv {
-        out!("{}", csv(args, &found).render(args.format));
+    if format == Format::Csv {
+        out!("{}", csv(args, &found).render(format));
         return Ok(());
     }
-    out!("{}", table(args, &found).render(args.format));
+    out!("{}", table(args, &found).render(format));
     Ok(())
 }
 
@@ -133,7 +130,7 @@ fn csv(args: &Args, found: &PassAtK) -> Table {
 }
 
 fn table(args: &Args, found: &PassAtK) -> Table {
-    let intervals = args.format != Format::Latex;
+    let intervals = args.format.chosen() != Format::Latex;
     let mut table = header("benchmark", "pass@", found.benchmarks[0].all.points.keys(), &args.cover);
     for r in &found.benchmarks {
         table.push(row_with_cover(r.benchmark.clone(), r, intervals));

@@ -1,7 +1,7 @@
 //! `fgrpo plan`: suggests a group size for a model and problems, and computes which differences a comparison can detect.
 
 use crate::args::places;
-use crate::output::table::{Format, Render};
+use crate::output::table::{Format, FormatArgs, Render};
 use fgrpo_eval::dumps;
 use fgrpo_eval::group_size;
 use fgrpo_eval::power::{Power, power};
@@ -29,12 +29,8 @@ pub(crate) struct Args {
     /// Also print how many problems and samples are needed to detect this difference of pass@1, in percentage points.
     #[arg(long, value_name = "POINTS")]
     detect: Option<f64>,
-    /// Print one JSON value.
-    #[arg(long)]
-    json: bool,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 /// Numbers of samples per problem in the table of `--detect`. The test needs at least two.
@@ -47,7 +43,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let samples = dumps::read_all(&samples, false, None)?;
     let power = args.detect.map(|points| power(&samples, points / 100.0, &SAMPLES)).transpose()?;
     let found = group_size::compare(&samples, &args.group_sizes, args.tail)?;
-    if args.json || args.format == Format::Json {
+    let format = args.format.chosen();
+    if format == Format::Json {
         let mut value = serde_json::to_value(&found)?;
         if let Some(power) = &power {
             value["power"] = serde_json::to_value(power)?;
@@ -64,8 +61,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             percent(o.missing_share),
         ]);
     }
-    out!("{}", table.render(args.format));
-    if args.format != Format::Text {
+    out!("{}", table.render(format));
+    if format != Format::Text {
         return Ok(());
     }
     outln!(

@@ -1,7 +1,7 @@
 //! `fgrpo select`: chooses the checkpoints to compare, by the paper's rule.
 
 use crate::args::named::named;
-use crate::output::table::{Format, Render};
+use crate::output::table::{Format, FormatArgs, Render};
 use fgrpo_eval::table::{Table, percent};
 use fgrpo_train::evaluation::select::{self, Chosen, Compute, Settings};
 use std::path::PathBuf;
@@ -36,12 +36,8 @@ pub(crate) struct Args {
     /// upwards.
     #[arg(long, conflicts_with = "evals")]
     any_step: bool,
-    /// Print one JSON value.
-    #[arg(long)]
-    json: bool,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -57,7 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         say!("note: chosen among all evaluations; the best of many noisy values is biased upwards");
     }
     found.chosen.iter().filter_map(Chosen::warning).for_each(|warning| say!("{warning}"));
-    if args.json || args.format == Format::Json {
+    if args.format.chosen() == Format::Json {
         outln!("{}", serde_json::to_string(&found)?);
         return Ok(());
     }
@@ -75,6 +71,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             c.checkpoint.as_ref().map_or("gone".to_owned(), |p| p.display().to_string()),
         ]);
     }
-    out!("{}", table.render(args.format));
+    out!("{}", table.render(args.format.chosen()));
     Ok(())
 }

@@ -12,24 +12,16 @@ use fgrpo_eval::table::Table;
 use fgrpo_paper::theory as figures;
 pub(crate) use mass::PolicyArgs;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Evaluate the paper's formulas: tail misses, mass, advantages.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     #[command(subcommand)]
     formula: Formula,
-}
-
-/// Output of a formula's values.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Output {
     /// Print one JSON value.
-    #[arg(long)]
+    #[arg(long, global = true)]
     json: bool,
-    /// Draw a figure to this .svg file.
-    #[arg(long, value_name = "FILE")]
-    plot: Option<PathBuf>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -57,8 +49,9 @@ pub(crate) enum Formula {
             conflicts_with = "tau"
         )]
         rho: Vec<f64>,
-        #[command(flatten)]
-        output: Output,
+        /// Draw a figure to this .svg file.
+        #[arg(long, value_name = "FILE")]
+        plot: Option<PathBuf>,
     },
     /// Probability that a group has both correct and wrong completions.
     #[command(after_help = "Example:\n  fgrpo theory active --mu 0.2 --n 2,8,32")]
@@ -69,9 +62,6 @@ pub(crate) enum Formula {
         /// Group sizes.
         #[arg(long, value_delimiter = ',', required = true)]
         n: Vec<u64>,
-        /// Print one JSON value.
-        #[arg(long)]
-        json: bool,
     },
     /// Group size with the largest tail-miss probability.
     #[command(after_help = "Example:\n  fgrpo theory peak --mu 0.64 --tau 6.3e-5")]
@@ -82,9 +72,6 @@ pub(crate) enum Formula {
         /// Probability of the rare correct subset, less than mu.
         #[arg(long, allow_negative_numbers = true)]
         tau: f64,
-        /// Print one JSON value.
-        #[arg(long)]
-        json: bool,
     },
     /// Changes of probability mass in one surrogate step on a categorical policy, term by term.
     #[command(
@@ -103,9 +90,6 @@ pub(crate) enum Formula {
         /// Also show the change of the mass of these actions.
         #[arg(long, value_delimiter = ',')]
         subset: Vec<usize>,
-        /// Print one JSON value.
-        #[arg(long)]
-        json: bool,
     },
     /// Expected distinct mass sampled, given the number of correct completions.
     #[command(after_help = "Example:\n  fgrpo theory sampled-mass --logits 5,3,3,0,0 --correct 0,1,2 --n 4")]
@@ -118,9 +102,6 @@ pub(crate) enum Formula {
         /// Numbers of correct completions [default: all possible numbers from 0 to N].
         #[arg(long, short, value_delimiter = ',')]
         k: Vec<u64>,
-        /// Print one JSON value.
-        #[arg(long)]
-        json: bool,
     },
     /// Focal-weighted advantages at given success rates.
     #[command(after_help = "Examples:\n  fgrpo theory advantage --success-rate 0.25 --gamma 0.5\n  \
@@ -136,8 +117,9 @@ pub(crate) enum Formula {
         /// Group size, to compute the trainer's value (sample deviation, eps 1e-6) instead of the population's.
         #[arg(long)]
         n: Option<u64>,
-        #[command(flatten)]
-        output: Output,
+        /// Draw a figure to this .svg file.
+        #[arg(long, value_name = "FILE")]
+        plot: Option<PathBuf>,
     },
     /// Learning-rate multiplier that equals the average effect of the focal weight.
     #[command(after_help = "Example:\n  fgrpo theory low-lr --gamma 0.5")]
@@ -145,36 +127,43 @@ pub(crate) enum Formula {
         /// Focal exponents.
         #[arg(long, value_delimiter = ',', required = true, allow_negative_numbers = true)]
         gamma: Vec<f64>,
-        /// Print one JSON value.
-        #[arg(long)]
-        json: bool,
     },
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
+    let json = args.json;
     match &args.formula {
-        Formula::TailMiss { mu, tau, n, rho, output } => tail_misses(mu, *tau, n, rho, output),
-        Formula::Active { mu, n, json } => {
+        Formula::TailMiss { mu, tau, n, rho, plot } => tail_misses(mu, *tau, n, rho, plot.as_deref(), json),
+        Formula::Active { mu, n } => {
             let active =
                 |&n: &u64| Ok(vec![json!(n), json!(tail_miss::active_probability(*mu, n).or_bad_input()?)]);
-            say(*json, 1, &["n", "active"], &each(n, active)?)
+            say(json, 1, &["n", "active"], &each(n, active)?)
         }
-        Formula::Peak { mu, tau, json } => {
+        Formula::Peak { mu, tau } => {
             let peak = tail_miss::peak(*mu, *tau).or_bad_input()?;
-            say(*json, 0, &["n", "tail_miss"], &[vec![json!(peak.n), json!(peak.tail_miss)]])
+            say(json, 0, &["n", "tail_miss"], &[vec![json!(peak.n), json!(peak.tail_miss)]])
         }
-        Formula::Mass { policy, sample, lr, subset, json } => mass::mass(policy, sample, *lr, subset, *json),
-        Formula::SampledMass { policy, n, k, json } => mass::sampled_masses(policy, *n, k, *json),
-        Formula::Advantage { success_rate, gamma, n, output } => advantages(success_rate, gamma, *n, output),
-        Formula::LowLr { gamma, json } => {
+        Formula::Mass { policy, sample, lr, subset } => mass::mass(policy, sample, *lr, subset, json),
+        Formula::SampledMass { policy, n, k } => mass::sampled_masses(policy, *n, k, json),
+        Formula::Advantage { success_rate, gamma, n, plot } => {
+            advantages(success_rate, gamma, *n, plot.as_deref(), json)
+        }
+        Formula::LowLr { gamma } => {
             let multiplier =
                 |&g: &f64| Ok(vec![json!(g), json!(advantage::low_lr_multiplier(g).or_bad_input()?)]);
-            say(*json, 1, &["gamma", "multiplier"], &each(gamma, multiplier)?)
+            say(json, 1, &["gamma", "multiplier"], &each(gamma, multiplier)?)
         }
     }
 }
 
-fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Output) -> anyhow::Result<()> {
+fn tail_misses(
+    mu: &[f64],
+    tau: Option<f64>,
+    n: &[u64],
+    rho: &[f64],
+    path: Option<&Path>,
+    json: bool,
+) -> anyhow::Result<()> {
     let rows = match (mu, tau) {
         (mu, Some(tau)) if mu.len() == 1 => {
             let rows = each(n, |&n| {
@@ -182,28 +171,34 @@ fn tail_misses(mu: &[f64], tau: Option<f64>, n: &[u64], rho: &[f64], output: &Ou
                 let miss = tail_miss::tail_miss_probability(mu[0], tau, n).or_bad_input()?;
                 Ok(vec![json!(n), json!(active), json!(miss)])
             })?;
-            plot(output, || figures::tail_miss_curve(mu[0], tau))?;
+            plot(path, || figures::tail_miss_curve(mu[0], tau))?;
             rows
         }
         (_, Some(_)) => bad_input!("--tau requires exactly one value of --mu, found {}", mu.len()),
-        (mu, None) if output.plot.is_some() => {
+        (mu, None) if path.is_some() => {
             if !n.is_empty() {
                 bad_input!("--n requires --tau");
             }
             let mu = if mu.is_empty() { &[0.8, 0.5, 0.2] } else { mu };
-            return plot(output, || figures::tail_miss_panels(mu, rho));
+            return plot(path, || figures::tail_miss_panels(mu, rho));
         }
         (_, None) => {
             bad_input!("--mu, --tau and --n are required, or --plot FILE for the paper's panels")
         }
     };
-    if rows.is_empty() && output.plot.is_none() {
+    if rows.is_empty() && path.is_none() {
         bad_input!("--n is required: group sizes, such as --n 2,8,32");
     }
-    say(output.json, 1, &["n", "active", "tail_miss"], &rows)
+    say(json, 1, &["n", "active", "tail_miss"], &rows)
 }
 
-fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) -> anyhow::Result<()> {
+fn advantages(
+    rates: &[f64],
+    gammas: &[f64],
+    n: Option<u64>,
+    path: Option<&Path>,
+    json: bool,
+) -> anyhow::Result<()> {
     let drawn = if gammas.is_empty() { vec![0.0, 0.5, 1.0, 2.0] } else { gammas.to_vec() };
     if !rates.is_empty() && gammas.is_empty() {
         bad_input!("--gamma is required: the focal exponent, or 0 for no focal weight");
@@ -217,16 +212,16 @@ fn advantages(rates: &[f64], gammas: &[f64], n: Option<u64>, output: &Output) ->
         let found = found.or_bad_input()?;
         Ok([rate, gamma, found.correct, found.wrong, found.weight].map(Value::from).into())
     })?;
-    plot(output, || figures::advantage_magnitude(&drawn, n))?;
-    say(output.json, 2, &["success_rate", "gamma", "correct", "wrong", "weight"], &rows)
+    plot(path, || figures::advantage_magnitude(&drawn, n))?;
+    say(json, 2, &["success_rate", "gamma", "correct", "wrong", "weight"], &rows)
 }
 
 fn each<A, B>(all: &[A], value: impl Fn(&A) -> anyhow::Result<B>) -> anyhow::Result<Vec<B>> {
     all.iter().map(value).collect()
 }
 
-fn plot(output: &Output, figure: impl FnOnce() -> anyhow::Result<Figure>) -> anyhow::Result<()> {
-    let Some(path) = &output.plot else { return Ok(()) };
+fn plot(path: Option<&Path>, figure: impl FnOnce() -> anyhow::Result<Figure>) -> anyhow::Result<()> {
+    let Some(path) = path else { return Ok(()) };
     alone::check_name(path)?;
     alone::write(&figure()?, path)?;
     say!("wrote {}", path.display());

@@ -3,7 +3,7 @@
 use clap::ValueEnum;
 use fgrpo_eval::table::{Cell, Part, Table};
 use serde::{Deserialize, Serialize};
-use std::fmt::Write as _;
+use serde_json::{Map, Value, json};
 use std::io::IsTerminal;
 
 /// Format in which results are printed.
@@ -23,6 +23,23 @@ pub enum Format {
     Latex,
 }
 
+/// How a command prints its results.
+#[derive(Debug, Clone, Copy, clap::Args)]
+pub(crate) struct FormatArgs {
+    /// Print one JSON value, with fractions instead of percentages.
+    #[arg(long)]
+    json: bool,
+    /// Output format.
+    #[arg(long, value_enum, default_value = "text")]
+    format: Format,
+}
+
+impl FormatArgs {
+    pub(crate) fn chosen(self) -> Format {
+        if self.json { Format::Json } else { self.format }
+    }
+}
+
 /// Converts a table to text.
 pub trait Render {
     /// Returns the table in `format`. As JSON it is an array with an object for each row, all of whose values are strings;
@@ -40,7 +57,7 @@ impl Render for Table {
             Format::Csv => csv(self),
             Format::Markdown => markdown(self),
             Format::Latex => latex(self),
-            Format::Json => json(self),
+            Format::Json => objects(self),
         }
     }
 
@@ -100,55 +117,45 @@ fn csv(table: &Table) -> String {
             text.to_owned()
         }
     };
-    let line = |cells: Vec<String>| cells.iter().map(|c| field(c)).collect::<Vec<_>>().join(",") + "\n";
-    let mut out = line(table.header.clone());
-    for row in &table.rows {
-        out += &line(row.iter().map(unmarked).collect());
-    }
-    out
+    let line = |cells: &[Cell]| joined(cells, |c| field(&unmarked(c)), ",") + "\n";
+    line(&cells(&table.header)) + &table.rows.iter().map(|row| line(row)).collect::<String>()
 }
 
 fn markdown(table: &Table) -> String {
-    fn escape(text: &str) -> String {
-        text.replace('|', "\\|")
-    }
-    let mut out = String::new();
-    let header: Vec<String> = table.header.iter().map(|h| escape(h)).collect();
-    writeln!(out, "| {} |", header.join(" | ")).ok();
-    let rules: Vec<&str> = (0..header.len()).map(|i| if i == 0 { "---" } else { "---:" }).collect();
-    writeln!(out, "| {} |", rules.join(" | ")).ok();
-    for row in &table.rows {
-        let cell = |c| marked(c, escape, ["**", "**"], ["<u>", "</u>"], " / ");
-        let cells: Vec<String> = row.iter().map(cell).collect();
-        writeln!(out, "| {} |", cells.join(" | ")).ok();
-    }
-    out
+    let escape = |text: &str| text.replace('|', "\\|");
+    let cell = |c: &Cell| marked(c, escape, ["**", "**"], ["<u>", "</u>"], " / ");
+    let line = |cells: &[Cell]| format!("| {} |\n", joined(cells, cell, " | "));
+    let rules: Vec<&str> = (0..table.header.len()).map(|i| if i == 0 { "---" } else { "---:" }).collect();
+    let rows = table.rows.iter().map(|row| line(row)).collect::<String>();
+    format!("{}| {} |\n{rows}", line(&cells(&table.header)), rules.join(" | "))
 }
 
 fn latex(table: &Table) -> String {
-    let columns = table.header.len().saturating_sub(1);
-    let mut out = format!("\\begin{{tabular}}{{l{}}}\n\\toprule\n", "c".repeat(columns));
-    let header: Vec<String> =
-        table.header.iter().map(|h| format!("\\textbf{{{}}}", escape_latex(h))).collect();
-    writeln!(out, "{} \\\\\n\\midrule", header.join(" & ")).ok();
-    for row in &table.rows {
-        let cell = |c| marked(c, escape_latex, ["\\textbf{", "}"], ["\\underline{", "}"], "/");
-        let cells: Vec<String> = row.iter().map(cell).collect();
-        writeln!(out, "{} \\\\", cells.join(" & ")).ok();
-    }
-    out + "\\bottomrule\n\\end{tabular}\n"
+    let columns = "c".repeat(table.header.len().saturating_sub(1));
+    let cell = |c: &Cell| marked(c, escape_latex, ["\\textbf{", "}"], ["\\underline{", "}"], "/");
+    let line = |cells: &[Cell]| joined(cells, cell, " & ") + " \\\\\n";
+    let mut header = cells(&table.header);
+    header.iter_mut().flat_map(|c| &mut c.parts).for_each(|part| part.bold = true);
+    let rows = table.rows.iter().map(|row| line(row)).collect::<String>();
+    format!(
+        "\\begin{{tabular}}{{l{columns}}}\n\\toprule\n{}\\midrule\n{rows}\\bottomrule\n\\end{{tabular}}\n",
+        line(&header)
+    )
 }
 
-fn json(table: &Table) -> String {
-    let rows: Vec<serde_json::Value> = table
-        .rows
-        .iter()
-        .map(|row| {
-            let cells = table.header.iter().zip(row);
-            serde_json::Value::Object(cells.map(|(h, c)| (h.clone(), unmarked(c).into())).collect())
-        })
-        .collect();
-    serde_json::Value::Array(rows).to_string() + "\n"
+fn objects(table: &Table) -> String {
+    let values = |row: &Vec<Cell>| row.iter().map(|c| unmarked(c).into()).collect::<Vec<Value>>();
+    let object = |row| table.header.iter().cloned().zip(values(row)).collect();
+    let rows: Vec<Map<String, Value>> = table.rows.iter().map(object).collect();
+    json!(rows).to_string() + "\n"
+}
+
+fn cells(header: &[String]) -> Vec<Cell> {
+    header.iter().map(|h| h.as_str().into()).collect()
+}
+
+fn joined(cells: &[Cell], cell: impl Fn(&Cell) -> String, between: &str) -> String {
+    cells.iter().map(cell).collect::<Vec<_>>().join(between)
 }
 
 /// Formats a cell, with the given marks around bold and underlined parts and `between` as the separator of parts.

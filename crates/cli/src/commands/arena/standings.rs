@@ -2,7 +2,7 @@
 
 use super::plan::{TUNED, TUNING};
 use crate::chart::alone;
-use crate::output::table::{Format, Render};
+use crate::output::table::{Format, FormatArgs, Render};
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::figure::{Axis, Colour, Curve, Figure, Notation, Panel, Scale};
@@ -23,12 +23,8 @@ pub(crate) struct TableArgs {
     /// Method that the others are compared with.
     #[arg(long, value_name = "NAME", default_value = "grpo")]
     pub(crate) baseline: String,
-    /// Print one JSON value, with fractions instead of percentages.
-    #[arg(long)]
-    pub(crate) json: bool,
-    /// Output format.
-    #[arg(long, value_enum, default_value = "text")]
-    pub(crate) format: Format,
+    #[command(flatten)]
+    pub(crate) format: FormatArgs,
     /// Draw pass@k against pass@1 to this .svg file.
     #[arg(long, value_name = "FILE")]
     pub(crate) plot: Option<PathBuf>,
@@ -90,19 +86,20 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
     if let Some(path) = &args.plot {
         alone::write(&figure(&all, &args.baseline), path)?;
     }
-    if args.json || args.format == Format::Json {
+    let format = args.format.chosen();
+    if format == Format::Json {
         let rows: Vec<Value> = all.iter().flat_map(|s| s.rows.iter().map(|row| row.0.clone())).collect();
         outln!("{}", serde_json::to_string(&rows)?);
         return Ok(());
     }
     for s in &all {
-        if args.format == Format::Text {
+        if format == Format::Text {
             outln!("{}, {}{}", s.task, s.settings(), s.start());
         }
         // The text format names the task in a line above; other formats need a column if there are several tasks.
-        let named = args.format != Format::Text && all.len() > 1;
-        out!("{}", s.table(&args.baseline, named).render(args.format));
-        if args.format == Format::Text {
+        let named = format != Format::Text && all.len() > 1;
+        out!("{}", s.table(&args.baseline, named).render(format));
+        if format == Format::Text {
             outln!("{}", s.legend(&args.baseline));
         }
     }
@@ -314,21 +311,11 @@ impl Standings {
         let task = named.then(|| self.name());
         // A file of rows may lack the times, if other work on the machine distorted them.
         let timed = self.rows.iter().all(|row| row.number("seconds").is_finite());
-        let columns = [
-            "method".to_owned(),
-            "seeds".to_owned(),
-            "pass@1".to_owned(),
-            format!("pass@{k}"),
-            format!("pass@1 - {baseline}"),
-            "p".to_owned(),
-            format!("pass@{k} - {baseline}"),
-            "p".to_owned(),
-            "lost".to_owned(),
-            "entropy".to_owned(),
-        ];
-        let last = timed.then(|| "seconds".to_owned()).into_iter().chain(["front".to_owned()]);
-        let columns = columns.into_iter().chain(last);
-        let mut table = Table::new(named.then(|| "task".to_owned()).into_iter().chain(columns));
+        let seconds = if timed { "|seconds" } else { "" };
+        let columns = format!(
+            "method|seeds|pass@1|pass@{k}|pass@1 - {baseline}|p|pass@{k} - {baseline}|p|lost|entropy{seconds}|front"
+        );
+        let mut table = Table::new(named.then_some("task").into_iter().chain(columns.split('|')));
         for row in &self.rows {
             let value = |k: u64| {
                 let [from, to] = row.interval(k);

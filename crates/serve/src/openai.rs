@@ -264,11 +264,8 @@ fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32
 
 /// An error in OpenAI's form.
 fn refused(status: StatusCode, message: &str) -> Response {
-    let mut response = reply(
-        json!({"error": {"message": message, "type": "invalid_request_error", "code": status.as_u16()}}),
-    );
-    *response.status_mut() = status;
-    response
+    let error = json!({"message": message, "type": "invalid_request_error", "code": status.as_u16()});
+    (status, reply(json!({"error": error}))).into_response()
 }
 
 /// Reads a request's fields with `read`, rejects unknown fields, and answers.
@@ -522,7 +519,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
         Ok(answer) => answer,
         Err(rejection) => return rejection.answer(refused),
     };
-    let (lines, body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, Infallible>>(64);
+    let (lines, mut body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, Infallible>>(64);
     tokio::spawn(async move {
         let head = head(&server, &ask, chat, if chat { "chat.completion.chunk" } else { "text_completion" });
         let event =
@@ -611,20 +608,6 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
         }
         let _ = lines.send(Ok(b"data: [DONE]\n\n".to_vec())).await;
     });
-    let body = Body::from_stream(Lines(body));
+    let body = Body::from_stream(futures_util::stream::poll_fn(move |context| body.poll_recv(context)));
     ([(header::CONTENT_TYPE, "text/event-stream"), (header::CACHE_CONTROL, "no-cache")], body).into_response()
-}
-
-/// Body of a stream of lines.
-struct Lines(tokio::sync::mpsc::Receiver<Result<Vec<u8>, Infallible>>);
-
-impl futures_core::Stream for Lines {
-    type Item = Result<Vec<u8>, Infallible>;
-
-    fn poll_next(
-        mut self: std::pin::Pin<&mut Self>,
-        context: &mut std::task::Context<'_>,
-    ) -> std::task::Poll<Option<Self::Item>> {
-        self.0.poll_recv(context)
-    }
 }

@@ -4,14 +4,12 @@ use crate::fields::Refusal;
 use crate::key::Key;
 use crate::ledger::{Ledger, Rejection};
 use crate::metrics::Metrics;
-use axum::body::{Body, BodyDataStream, Bytes};
+use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use fgrpo_train::language::Language;
-use futures_core::Stream;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::{Value, json};
-use std::future::poll_fn;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -50,9 +48,7 @@ pub(crate) fn reply(value: Value) -> Response {
 
 /// A JSON error.
 pub(crate) fn error(status: StatusCode, message: &str) -> Response {
-    let mut response = reply(json!({"error": message, "detail": message}));
-    *response.status_mut() = status;
-    response
+    (status, reply(json!({"error": message, "detail": message}))).into_response()
 }
 
 /// The error for an object that doesn't exist. `kind` describes the object.
@@ -83,39 +79,6 @@ impl IntoResponse for Rejection {
     }
 }
 
-/// The next chunk of a body, or `None` at its end.
-async fn next(chunks: &mut BodyDataStream) -> Option<Result<Bytes, axum::Error>> {
-    poll_fn(|context| Pin::new(&mut *chunks).poll_next(context)).await
-}
-
-/// Reads and discards a body, up to `limit` bytes.
-async fn drain(mut chunks: BodyDataStream, limit: usize) {
-    let mut read = 0;
-    while read <= limit
-        && let Some(Ok(chunk)) = next(&mut chunks).await
-    {
-        read += chunk.len();
-    }
-}
-
-/// Reason why a body couldn't be read.
-enum Unread {
-    TooLarge,
-    Ended,
-}
-
-/// Reads a body of at most `limit` bytes.
-async fn collect(mut chunks: BodyDataStream, limit: usize) -> Result<Vec<u8>, Unread> {
-    let mut body = Vec::new();
-    while let Some(chunk) = next(&mut chunks).await {
-        body.extend(chunk.map_err(|_| Unread::Ended)?);
-        if body.len() > limit {
-            return Err(Unread::TooLarge);
-        }
-    }
-    Ok(body)
-}
-
 /// Reads a request body within the server's limits.
 pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) -> Result<Vec<u8>, Response> {
     if let Some(encoding) = headers.get(header::CONTENT_ENCODING) {
@@ -132,14 +95,15 @@ pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) 
         headers.get(header::CONTENT_LENGTH).and_then(|value| value.to_str().ok()?.parse::<usize>().ok());
     if length.is_some_and(|length| length > limit) {
         // If the connection closed while the client is still sending, the client might never see the answer.
-        let _ = timeout(DRAIN_TIME, drain(body.into_data_stream(), limit.saturating_mul(4))).await;
+        let mut rest = Limited::new(body, limit.saturating_mul(4));
+        let _ = timeout(DRAIN_TIME, async { while let Some(Ok(_)) = rest.frame().await {} }).await;
         return Err(too_large());
     }
     let _turn = server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?;
-    match timeout(BODY_TIME, collect(body.into_data_stream(), limit)).await {
-        Ok(Ok(body)) => Ok(body),
-        Ok(Err(Unread::TooLarge)) => Err(too_large()),
-        Ok(Err(Unread::Ended)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),
+    match timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
+        Ok(Ok(body)) => Ok(body.to_bytes().into()),
+        Ok(Err(why)) if why.is::<LengthLimitError>() => Err(too_large()),
+        Ok(Err(_)) => Err(error(StatusCode::BAD_REQUEST, "the body ended early")),
         Err(_) => Err(error(StatusCode::REQUEST_TIMEOUT, "the body took too long")),
     }
 }

@@ -299,12 +299,9 @@ impl Worker {
     fn train(&mut self, id: &str) -> anyhow::Result<()> {
         let model = self.models.get_mut(id).expect("its turn has come");
         let (seq, job) = model.waiting.pop_first().expect("its turn has come");
-        model.next = seq;
-        let (state, version) = (
-            State { next: model.next, version: model.version, optimizer_step: 0, request: job.number },
-            model.version,
-        );
-        model.next += 1;
+        let version = model.version;
+        let state = State { next: seq, version, optimizer_step: 0, request: job.number };
+        model.next = seq + 1;
         let Job { number, work: Work::Train { op, .. }, finished, .. } = job else {
             unreachable!("an operation on a model")
         };

@@ -2,6 +2,7 @@
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
+use rayon::{ThreadPool, ThreadPoolBuilder};
 use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -35,15 +36,16 @@ pub(crate) fn threads(asked: Option<usize>, pieces: usize) -> PyResult<usize> {
     Ok(threads.min(pieces).max(1))
 }
 
-/// Runs `work` with its own threads for parallel iterators, which end with it. Global threads would stay, and a forked child
-/// would wait for them forever.
+/// Threads for parallel iterators, as many as cores if `threads` is 0, which end with the call. Global threads would stay, and a
+/// forked child would wait for them forever.
+pub(crate) fn own_threads(threads: usize) -> anyhow::Result<ThreadPool> {
+    Ok(ThreadPoolBuilder::new().num_threads(threads).build()?)
+}
+
+/// Runs `work` with its own threads.
 pub(crate) fn with_own_threads<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> anyhow::Result<T> + Send,
 ) -> PyResult<T> {
-    without_gil(py, || {
-        let pool = rayon::ThreadPoolBuilder::new().build()?;
-        pool.install(work)
-    })?
-    .map_err(|e| bad(format!("{e:#}")))
+    without_gil(py, || own_threads(0)?.install(work))?.map_err(|e| bad(format!("{e:#}")))
 }

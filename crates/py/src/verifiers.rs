@@ -1,6 +1,6 @@
 //! The verifiers for lists of answers.
 
-use crate::call::{bad, threads, without_gil};
+use crate::call::{bad, own_threads, threads, without_gil};
 use fgrpo_eval::graded::{Graded, Response};
 use fgrpo_eval::names::Named;
 use fgrpo_eval::verifier::{Grading, Mode, Reasoning, Settings};
@@ -11,14 +11,14 @@ use numpy::{IntoPyArray, PyArray1};
 use pyo3::exceptions::PyTypeError;
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyDict, PyFloat, PyInt, PyList, PyString, PyTuple};
+use rayon::prelude::*;
 use serde_json::{Number, Value};
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Number of responses that a thread takes at a time.
+/// Smallest number of responses that a thread takes at a time.
 const BATCH: usize = 16;
 
 /// Codes `(B,)` and reasons, one per response.
@@ -110,7 +110,7 @@ where
         return Err(bad(format!("there are {} reference answers for {n} responses", problems.len())));
     }
     let threads = threads(asked, n.div_ceil(BATCH))?;
-    let outcomes = without_gil(py, || {
+    let outcomes = without_gil(py, || -> anyhow::Result<Vec<Outcome>> {
         let mut known: HashMap<&K, usize> = HashMap::new();
         let which: Vec<usize> = problems
             .iter()
@@ -128,30 +128,12 @@ where
             let Graded { verdict, reason, .. } = fgrpo_eval::graded::guarded(work);
             Outcome { verdict, reason }
         };
-        let next = AtomicUsize::new(0);
-        // Batches as one thread did them, with where each begins.
-        let worker = || {
-            let mut done = Vec::new();
-            loop {
-                let first = next.fetch_add(BATCH, Ordering::Relaxed);
-                if first >= n {
-                    return done;
-                }
-                done.push((first, (first..n.min(first + BATCH)).map(one).collect::<Vec<Outcome>>()));
-            }
-        };
-        let mut batches = std::thread::scope(|scope| {
-            let handles: Vec<_> = (1..threads).map(|_| scope.spawn(worker)).collect();
-            let mut all = worker();
-            for handle in handles {
-                // A worker doesn't panic: each check is guarded.
-                all.extend(handle.join().unwrap_or_default());
-            }
-            all
-        });
-        batches.sort_by_key(|batch| batch.0);
-        batches.into_iter().flat_map(|batch| batch.1).collect::<Vec<Outcome>>()
-    })?;
+        if threads == 1 {
+            return Ok((0..n).map(one).collect());
+        }
+        own_threads(threads)?.install(|| Ok((0..n).into_par_iter().with_min_len(BATCH).map(one).collect()))
+    })?
+    .map_err(bad)?;
     let codes: Vec<u8> = outcomes.iter().map(|o| code(o.verdict)).collect();
     Ok((codes.into_pyarray(py), outcomes.into_iter().map(|o| o.reason).collect()))
 }

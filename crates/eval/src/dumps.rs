@@ -15,7 +15,6 @@ use crate::io::files;
 use crate::io::json;
 use crate::io::lines::Lines;
 use crate::kind::{self, TaskKind, Truth};
-use crate::prompts;
 use crate::row::Row;
 use crate::samples::{self, Benchmark};
 use crate::table::percent;
@@ -411,9 +410,8 @@ pub fn read_each(path: &Path, mode: Option<Mode>) -> anyhow::Result<Scored> {
     }
     let dumps = dumps(path)?;
     if dumps.is_empty() {
-        let mut benchmarks = samples::read(path)?;
+        let benchmarks = samples::read(path)?;
         require_distinct(&benchmarks)?;
-        prompts::add_questions(&mut benchmarks);
         return Ok(Scored { benchmarks, ..Scored::default() });
     }
     let mut scored = Scored::default();

@@ -53,10 +53,8 @@ pub fn record(parts: &[ProblemSet], folder: &Folder) -> anyhow::Result<()> {
     folder.write(PROMPTS, &lines::to_bytes(&records)?)
 }
 
-/// Adds the questions of an evaluation folder's problems to their counts.
-///
-/// Without readable prompts there are none: they are needed only if another program names the problems differently.
-pub(crate) fn add_questions(benchmarks: &mut [Benchmark]) {
+/// Adds the questions of an evaluation folder's problems to their counts, if the prompts can be read.
+pub fn add_questions(benchmarks: &mut [Benchmark]) {
     for benchmark in benchmarks.iter_mut().filter(|b| b.path.ends_with(SCORED)) {
         let records = read(&benchmark.path.with_file_name(PROMPTS)).unwrap_or_default();
         let question = |record: PromptRecord| {

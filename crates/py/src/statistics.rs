@@ -7,6 +7,7 @@ use fgrpo_eval::benchmarks::{self, Domain};
 use fgrpo_eval::compare::{self as paired, Method, Settings};
 use fgrpo_eval::dumps;
 use fgrpo_eval::group_size;
+use fgrpo_eval::prompts;
 use fgrpo_eval::samples::{Benchmark, ProblemCounts};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
@@ -158,7 +159,9 @@ pub(crate) fn read_samples(py: Python<'_>, path: PathBuf, mode: Option<&str>) ->
     let mode = mode.map(mode_named).transpose()?;
     let read = || {
         dumps::require_responses(std::slice::from_ref(&path), mode)?;
-        dumps::read_each(&path, mode)
+        let mut scored = dumps::read_each(&path, mode)?;
+        prompts::add_questions(&mut scored.benchmarks);
+        anyhow::Ok(scored)
     };
     let scored = without_gil(py, read)?.map_err(|e| bad(format!("{e:#}")))?;
     let left_out = scored.left_out.iter().map(|why| format!("left out: {why}"));

@@ -2,10 +2,11 @@
 
 use crate::benchmarks;
 use crate::io::harmless::shortened;
-use crate::prompts::asked;
+use crate::prompts::{self, asked};
 use crate::samples::{Benchmark, ProblemCounts};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::slice;
 
 /// Two models' samples of the same problems.
 pub struct Matched {
@@ -84,16 +85,18 @@ fn with_ids_of<'b>(a: &Benchmark, b: &'b Benchmark) -> Cow<'b, Benchmark> {
     if b.problems.iter().all(|p| ids.contains(p.id.as_str())) {
         return Cow::Borrowed(b);
     }
-    let mut pairs: Vec<(usize, usize)> = same_problems(a, b).into_iter().collect();
+    let (mut a, mut named) = (a.clone(), b.clone());
+    prompts::add_questions(slice::from_mut(&mut a));
+    prompts::add_questions(slice::from_mut(&mut named));
+    let mut pairs: Vec<(usize, usize)> = same_problems(&a, &named).into_iter().collect();
     if pairs.len() < a.problems.len() {
-        pairs = same_problems(b, a).into_iter().map(|(in_b, in_a)| (in_a, in_b)).collect();
+        pairs = same_problems(&named, &a).into_iter().map(|(in_b, in_a)| (in_a, in_b)).collect();
     }
     // A question that stands for two problems decides nothing.
     let different = HashSet::<usize>::from_iter(pairs.iter().map(|pair| pair.0)).len();
     if different < pairs.len() || pairs.len() != b.problems.len() {
         return Cow::Borrowed(b);
     }
-    let mut named = b.clone();
     for (in_a, in_b) in pairs {
         named.problems[in_b].id.clone_from(&a.problems[in_a].id);
     }

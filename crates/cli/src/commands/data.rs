@@ -9,11 +9,12 @@ use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::dataset::verl_rows;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{parent, partial_file};
+use fgrpo_eval::io::lines::to_bytes;
 use fgrpo_verify::synlogic::{Generated, Task, generate, has_generator};
 use rayon::prelude::*;
 use serde_json::{Value, json};
 use std::collections::HashSet;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 mod arithmetic;
@@ -132,14 +133,14 @@ fn row(args: &SynLogic, index: u64, made: &Generated) -> Value {
 }
 
 enum Sink {
-    Lines(BufWriter<std::fs::File>),
+    Lines(std::fs::File),
     Parquet(Box<verl_rows::Writer>),
 }
 
 impl Sink {
     fn open(path: &Path, file: std::fs::File) -> anyhow::Result<Self> {
         match path.extension().and_then(|e| e.to_str()) {
-            Some("jsonl" | "ndjson" | "json") => Ok(Self::Lines(BufWriter::new(file))),
+            Some("jsonl" | "ndjson" | "json") => Ok(Self::Lines(file)),
             Some("parquet") => Ok(Self::Parquet(Box::new(verl_rows::Writer::new(file, "game_data_str")?))),
             _ => bad_input!(
                 "--out: expected a file name ending in .jsonl or .parquet, found {}",
@@ -150,20 +151,14 @@ impl Sink {
 
     fn write(&mut self, rows: &[Value]) -> anyhow::Result<()> {
         match self {
-            Self::Lines(out) => {
-                for row in rows {
-                    serde_json::to_writer(&mut *out, row)?;
-                    out.write_all(b"\n")?;
-                }
-                Ok(())
-            }
+            Self::Lines(out) => Ok(out.write_all(&to_bytes(rows)?)?),
             Self::Parquet(out) => out.write(rows),
         }
     }
 
     fn close(self) -> anyhow::Result<std::fs::File> {
         Ok(match self {
-            Self::Lines(out) => out.into_inner().map_err(std::io::IntoInnerError::into_error)?,
+            Self::Lines(out) => out,
             Self::Parquet(out) => out.close()?,
         })
     }

@@ -2,6 +2,7 @@
 
 use crate::args::compute;
 use crate::args::places;
+use crate::output::streams;
 use anyhow::Context;
 use fgrpo_eval::dataset::rows;
 use fgrpo_eval::failure::OrBadInput;
@@ -9,7 +10,7 @@ use fgrpo_eval::io::files;
 use fgrpo_eval::io::lines::Lines;
 use fgrpo_train::policy::{self, Policy, Sequence, SequenceScores};
 use serde::{Deserialize, Serialize};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::path::PathBuf;
 
 /// Print the log-probability of every token of the given sequences.
@@ -67,7 +68,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Box::new(BufReader::new(file))
     };
     let mut lines = Lines::new(input, &args.input);
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
     let (vocab, room) = (policy.engine().config().vocab_size, policy.positions());
     let mut waiting: Vec<Vec<u32>> = Vec::new();
     let mut any = false;
@@ -88,7 +88,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         waiting.push(tokens);
         if waiting.iter().map(Vec::len).sum::<usize>() >= AT_ONCE
-            && !flush(&mut policy, &mut waiting, args.temperature, &mut out)?
+            && !flush(&mut policy, &mut waiting, args.temperature)?
         {
             return Ok(());
         }
@@ -96,26 +96,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if !any {
         bad_input!("{}: the file is empty", args.input.display());
     }
-    flush(&mut policy, &mut waiting, args.temperature, &mut out)?;
-    Ok(())
+    flush(&mut policy, &mut waiting, args.temperature).map(drop)
 }
 
 /// Scores the waiting sequences and writes the results. Returns `false` if the output was closed.
-fn flush(
-    policy: &mut Policy,
-    waiting: &mut Vec<Vec<u32>>,
-    temperature: f32,
-    out: &mut impl Write,
-) -> anyhow::Result<bool> {
+fn flush(policy: &mut Policy, waiting: &mut Vec<Vec<u32>>, temperature: f32) -> anyhow::Result<bool> {
     let sequences: Vec<Sequence> = waiting.drain(..).map(Sequence::new).collect();
     for SequenceScores { logp, entropy } in policy.score(&sequences, temperature)? {
-        let mut line = serde_json::to_vec(&Output { logp: &logp, entropy: &entropy })?;
-        line.push(b'\n');
-        if let Err(error) = out.write_all(&line).and_then(|()| out.flush()) {
-            return match error.kind() {
-                std::io::ErrorKind::BrokenPipe => Ok(false),
-                _ => Err(error).context("writing to standard output"),
-            };
+        let line = serde_json::to_string(&Output { logp: &logp, entropy: &entropy })?;
+        if !streams::stream(&format!("{line}\n")) {
+            return Ok(false);
         }
     }
     Ok(true)

@@ -7,9 +7,10 @@ use crate::args::grading;
 use crate::args::named::named_with;
 use crate::args::overrides::{Kind, Place, of_task};
 use crate::output::progress::bar;
+use crate::output::streams;
 use fgrpo_eval::dataset::rows;
 use fgrpo_eval::graded::{Graded, guarded};
-use fgrpo_eval::io::lines::Lines;
+use fgrpo_eval::io::lines::{Lines, to_bytes};
 use fgrpo_eval::io::{files, json};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::verifier::Grading;
@@ -18,7 +19,7 @@ use fgrpo_verify::verdict::Verdict;
 use indicatif::ProgressBar;
 use rayon::prelude::*;
 use serde::Deserialize;
-use std::io::{self, BufRead, BufReader, BufWriter, IsTerminal, Write};
+use std::io::{self, BufRead, BufReader, IsTerminal};
 use std::path::{Path, PathBuf};
 
 /// Grade answers: one JSON line in, one JSON line out.
@@ -69,10 +70,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let mut total = Total::default();
     let written = grade_all(args.kind, &grading, threads, &mut input, &progress, &mut total);
     progress.finish_and_clear();
-    if let Err(error) = written {
-        let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-        // The output was closed.
-        return if kind == Some(io::ErrorKind::BrokenPipe) { Ok(()) } else { Err(error) };
+    if !written? {
+        return Ok(());
     }
     if io::stderr().is_terminal() {
         say!("{total}");
@@ -112,11 +111,7 @@ fn open(path: &Path) -> anyhow::Result<(Box<dyn BufRead + Send>, Option<u64>)> {
     }
     if rows::is_table(path) {
         // A table is read as a whole, and each row becomes a line.
-        let mut lines = Vec::new();
-        for row in rows::read(path)? {
-            serde_json::to_writer(&mut lines, &row)?;
-            lines.push(b'\n');
-        }
+        let lines = to_bytes(rows::read(path)?)?;
         let bytes = lines.len() as u64;
         return Ok((Box::new(io::Cursor::new(lines)), Some(bytes)));
     }
@@ -168,7 +163,8 @@ impl Input {
     }
 }
 
-/// Grades all lines on `threads` threads and writes the verdicts in the order of the lines.
+/// Grades all lines on `threads` threads and writes the verdicts in the order of the lines. Returns `false` if the output was
+/// closed.
 fn grade_all(
     kind: TaskKind,
     grading: &Grading,
@@ -176,10 +172,9 @@ fn grade_all(
     input: &mut Input,
     progress: &ProgressBar,
     total: &mut Total,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     // Verifiers are recursive; a deeply nested answer must not overflow a small stack.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(64 << 20).build()?;
-    let mut output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut batch = Vec::new();
     let mut read = input.read(&mut batch);
     // Fails for a broken grader before the first line is graded.
@@ -188,17 +183,20 @@ fn grade_all(
     while !batch.is_empty() {
         let graded = || batch.par_iter().map(|(number, line)| grade(kind, grading, *number, line)).collect();
         let answers: Vec<Answer> = pool.install(graded);
+        let mut text = String::new();
         for answer in answers {
-            serde_json::to_writer(&mut output, &answer.graded).map_err(io::Error::from)?;
-            output.write_all(b"\n")?;
+            text += &serde_json::to_string(&answer.graded)?;
+            text.push('\n');
             total.add(answer);
+        }
+        if !streams::stream(&text) {
+            return Ok(false);
         }
         progress.inc(batch.iter().map(|(_, line)| line.len() as u64 + 1).sum());
         read?;
         read = input.read(&mut batch);
     }
-    output.flush()?;
-    read
+    read.map(|()| true)
 }
 
 /// Result for a line.

@@ -86,15 +86,13 @@ pub(super) fn run(args: &Show) -> anyhow::Result<()> {
         None if builtin && !dataset::exists(&args.source) => of_configuration(args)?,
         _ => of_data(args)?,
     };
-    let mut text = String::new();
     for (i, problem) in shown.iter().enumerate() {
         if args.json {
-            let _ = writeln!(text, "{}", serde_json::to_string(problem)?);
+            outln!("{}", serde_json::to_string(problem)?);
         } else {
-            let _ = write!(text, "{}", problem.text(i, all));
+            out!("{}", problem.text(i, all));
         }
     }
-    out!("{text}");
     Ok(())
 }
 

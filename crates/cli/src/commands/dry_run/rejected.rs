@@ -4,6 +4,7 @@ use anyhow::Context;
 use fgrpo_eval::dataset::FilterReport;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::harmless::harmless;
+use fgrpo_eval::io::lines::to_bytes;
 use std::fmt::Write;
 use std::path::Path;
 
@@ -36,22 +37,17 @@ pub(crate) fn explained(report: &FilterReport) -> String {
 
 /// Writes all rejected rows as JSON lines and prints their number.
 pub(crate) fn write(reports: &[&FilterReport], out: &Path) -> anyhow::Result<()> {
-    let mut lines = String::new();
-    let mut count = 0;
+    let mut all = Vec::new();
     for report in reports {
         if report.files().any(|file| is_same(file, out)) {
             bad_input!("--rejected: {} is one of the data files; choose another file", out.display());
         }
         let mut rows: Vec<_> = report.rejected.iter().collect();
         rows.sort_by_key(|row| (&row.file, row.row));
-        for row in rows {
-            lines += &serde_json::to_string(row)?;
-            lines.push('\n');
-            count += 1;
-        }
+        all.extend(rows);
     }
-    write_whole(out, lines.as_bytes()).with_context(|| format!("writing {}", out.display()))?;
-    say!("{count} rejected rows: {}", out.display());
+    write_whole(out, &to_bytes(&all)?).with_context(|| format!("writing {}", out.display()))?;
+    say!("{} rejected rows: {}", all.len(), out.display());
     Ok(())
 }
 

@@ -27,19 +27,25 @@ impl<'a> Stream<'a> {
 
     /// Prints the new part of the text. Returns `false` if the output was closed.
     pub(super) fn show(&self, tokens: &[u32]) -> bool {
-        let tokens = &tokens[..self.language.settled(tokens)];
-        let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        let new = state.grown(self.language, tokens, true);
-        state.print(&new);
-        !state.closed
+        self.print(&tokens[..self.language.settled(tokens)], true)
     }
 
     /// Prints the rest of a finished completion, and a line end.
     pub(super) fn end(&self, tokens: &[u32]) {
+        self.print(tokens, false);
+    }
+
+    fn print(&self, tokens: &[u32], growing: bool) -> bool {
         let mut state = self.state.lock().unwrap_or_else(|e| e.into_inner());
-        let new = state.grown(self.language, tokens, false);
-        state.print(&new);
-        state.print("\n");
+        let mut new = state.grown(self.language, tokens, growing);
+        if !growing {
+            new.push('\n');
+        }
+        if !state.closed && !new.is_empty() {
+            let terminal = std::io::stdout().is_terminal();
+            state.closed = !streams::stream(&if terminal { new } else { harmless(&new) });
+        }
+        !state.closed
     }
 }
 
@@ -60,24 +66,8 @@ impl State {
             let near = all.len().saturating_sub(longest.max(4));
             end = places.filter(|at| *at >= near).find(begins).unwrap_or(end);
         }
-        match all[..end].strip_prefix(&self.text) {
-            Some(new) => {
-                let new = new.to_owned();
-                self.text.push_str(&new);
-                new
-            }
-            None => String::new(),
-        }
-    }
-
-    fn print(&mut self, text: &str) {
-        if self.closed || text.is_empty() {
-            return;
-        }
-        self.closed = !if std::io::stdout().is_terminal() {
-            streams::stream(&harmless(text))
-        } else {
-            streams::stream(text)
-        };
+        let new = all[..end].strip_prefix(&self.text).unwrap_or_default().to_owned();
+        self.text.push_str(&new);
+        new
     }
 }

@@ -77,27 +77,25 @@ impl Sweep {
     }
 }
 
-/// How a sweep ended.
-pub enum Ended {
-    /// All runs are done.
-    Done(Box<Sweep>),
-    /// The sweep was stopped on request after this number of runs was saved.
-    Stopped(usize),
-}
-
-/// Simulates the runs that the folder doesn't contain yet, and writes all values to the folder.
+/// Simulates the runs that the folder doesn't contain yet, and writes all values to the folder. The inner error is the number
+/// of saved runs, if the sweep was stopped on request.
 /// Fails if the folder contains something else, if results can't be written, or if a policy diverges.
-pub fn run(config: Config, out: &Path, threads: usize, events: &mut dyn Events) -> anyhow::Result<Ended> {
-    let (folder, mut lines) = Folder::open(out, &config)?;
+pub fn run(
+    config: Config,
+    out: &Path,
+    threads: usize,
+    events: &mut dyn Events,
+) -> anyhow::Result<Result<Sweep, usize>> {
+    let (mut folder, mut lines) = Folder::open(out, &config)?;
     let todo = missing(&config, &lines);
-    let finished = sweep(threads, &config, &folder, &todo, &mut lines, events)?;
+    let finished = sweep(threads, &config, &mut folder, &todo, &mut lines, events)?;
     if finished < todo.len() {
-        return Ok(Ended::Stopped(config.runs() - todo.len() + finished));
+        return Ok(Err(config.runs() - todo.len() + finished));
     }
     folder.finish(&mut lines)?;
     let sweep = Sweep::of(config, lines);
     sweep.write(out)?;
-    Ok(Ended::Done(Box::new(sweep)))
+    Ok(Ok(sweep))
 }
 
 /// Returns the runs that `lines` doesn't contain, the longest first.
@@ -120,7 +118,7 @@ fn missing(config: &Config, lines: &[Line]) -> Vec<Run> {
 fn sweep(
     threads: usize,
     config: &Config,
-    folder: &Folder,
+    folder: &mut Folder,
     todo: &[Run],
     lines: &mut Vec<Line>,
     events: &mut dyn Events,

@@ -7,7 +7,7 @@ use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::shell::quoted;
 use fgrpo_eval::table::Table;
-use fgrpo_paper::simulate::{self, Config, Ended, Sweep};
+use fgrpo_paper::simulate::{self, Config, Sweep};
 use std::path::{Path, PathBuf};
 
 /// Run the paper's categorical simulation.
@@ -63,8 +63,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let threads = args.threads.or_else(|| std::thread::available_parallelism().ok()).map_or(1, usize::from);
     let runs = config.runs();
     let sweep = match simulate::run(config, &out, threads, &mut Console::new())? {
-        Ended::Done(sweep) => *sweep,
-        Ended::Stopped(done) => {
+        Ok(sweep) => sweep,
+        Err(done) => {
             let (folder, again) = (out.display(), args.again(&out));
             let words = format!(
                 "stopped on request; {done} of {runs} runs are saved in {folder}. Continue with:\n  {again}"

@@ -1,18 +1,18 @@
 //! The folder of a sweep: the configuration, and the recorded lines of every finished run.
 //!
-//! The lines of a run are appended in one write when the run is finished, so if the process is killed, only unfinished runs
-//! are lost. At the end the lines are sorted, so the file doesn't depend on the order in which runs finished.
+//! The lines of a run are appended when the run is finished, and an incomplete run is simulated again, so if the process is
+//! killed, only unfinished runs are lost. At the end the lines are sorted, so the file doesn't depend on the order in which runs finished.
 
 use super::config::Config;
 use anyhow::Context;
 use fgrpo_core::sim::Metrics;
 use fgrpo_eval::io::files::{lock, stray_file, write_whole};
-use fgrpo_eval::io::lines::{self, to_bytes};
+use fgrpo_eval::io::lines::{self, JsonLines, to_bytes};
 use fgrpo_train::run::folder::{Change, differences};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write};
+use std::fs::File;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
 /// The identity of a run within a sweep.
@@ -59,7 +59,7 @@ pub(super) fn csv<'a>(lines: impl Iterator<Item = &'a Line>) -> String {
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,
-    curves: File,
+    curves: JsonLines,
     _lock: File,
 }
 
@@ -86,30 +86,22 @@ impl Folder {
         let curves = path.join("curves.jsonl");
         let lines = complete_runs(&curves, config)?;
         write_whole(&curves, &to_bytes(&lines)?)?;
-        let file = OpenOptions::new()
-            .append(true)
-            .open(&curves)
-            .with_context(|| format!("opening {}", curves.display()))?;
-        Ok((Self { path: path.to_owned(), curves: file, _lock: lock }, lines))
+        Ok((Self { path: path.to_owned(), curves: JsonLines::append(&curves)?, _lock: lock }, lines))
     }
 
-    pub(super) fn append(&self, run: &[Line]) -> anyhow::Result<()> {
-        (&self.curves).write_all(&to_bytes(run)?).with_context(|| self.writing())
+    pub(super) fn append(&mut self, run: &[Line]) -> anyhow::Result<()> {
+        run.iter().try_for_each(|line| self.curves.push(line))
     }
 
     /// Flushes the appended lines to the disk.
     pub(super) fn sync(&self) -> anyhow::Result<()> {
-        self.curves.sync_all().with_context(|| self.writing())
+        self.curves.sync()
     }
 
     /// Sorts the lines, and writes them to the file in this order.
     pub(super) fn finish(&self, lines: &mut [Line]) -> anyhow::Result<()> {
         lines.sort_by_key(Line::key);
         write_whole(&self.path.join("curves.jsonl"), &to_bytes(&*lines)?)
-    }
-
-    fn writing(&self) -> String {
-        format!("writing {}", self.path.join("curves.jsonl").display())
     }
 }
 

@@ -8,8 +8,9 @@ pub(crate) mod overrides;
 pub mod places;
 pub(crate) mod sampling;
 
-use crate::output::VERSION;
+use crate::output::{VERSION, last_words, streams};
 use clap::{CommandFactory, Parser, Subcommand};
+use fgrpo_eval::failure::exit_code;
 use fgrpo_train::config::in_file;
 
 mod tips;
@@ -63,10 +64,20 @@ pub(crate) enum Command {
     Completions(crate::commands::completions::Args),
 }
 
-/// Runs the parsed command.
-pub fn run(cli: Cli) -> anyhow::Result<()> {
+/// Runs the parsed command, prints the message of its error, and returns the exit code.
+pub fn run(cli: Cli) -> u8 {
+    match execute(cli.command).and_then(|()| streams::check()) {
+        Ok(()) => 0,
+        Err(error) => {
+            say!("{}", last_words(&error));
+            exit_code(&error)
+        }
+    }
+}
+
+fn execute(command: Command) -> anyhow::Result<()> {
     crate::output::notes::listen();
-    match cli.command {
+    match command {
         Command::Verify(args) => crate::commands::verify::run(&args),
         Command::Train(args) => crate::commands::train::run(&args).map_err(|e| in_file(e, &args.config)),
         Command::Sft(args) => crate::commands::sft::run(&args).map_err(|e| in_file(e, &args.config)),

@@ -12,7 +12,7 @@ pub mod progress;
 pub mod table;
 
 /// Returns the message that the program prints for an error before it exits.
-pub fn last_words(error: &anyhow::Error) -> String {
+pub(crate) fn last_words(error: &anyhow::Error) -> String {
     let line = with_advice(error, |remedy| match remedy {
         Remedy::Resume => "use --resume",
         Remedy::Restart => "delete the run and start it again with --restart",

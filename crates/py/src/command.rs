@@ -13,16 +13,7 @@ use std::io::Write;
 pub(crate) fn run_command(py: Python<'_>, argv: Vec<String>) -> PyResult<u8> {
     without_gil(py, || {
         let code = match Cli::try_parse_from(argv) {
-            Ok(cli) => match run(cli).and_then(|()| fgrpo::output::streams::check()) {
-                Ok(()) => 0,
-                Err(error) => {
-                    fgrpo::output::streams::to_stderr(format_args!(
-                        "{}\n",
-                        fgrpo::output::last_words(&error)
-                    ));
-                    fgrpo_eval::failure::exit_code(&error)
-                }
-            },
+            Ok(cli) => run(cli),
             // Help and version are printed this way too.
             Err(error) => {
                 let _ = error.print();

@@ -1,7 +1,8 @@
 //! Verifier flags, shared by all commands that grade.
 
 use super::named::{among, named};
-use super::overrides::{Has, OfTask};
+use super::overrides::Has::{self, Kinds};
+use super::overrides::OfTask;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::program;
 use fgrpo_eval::verifier::{Mode, Reasoning};
@@ -80,25 +81,25 @@ impl Flags {
             OfTask::new("--mode", "verifier.mode", mode, Has::Text),
             OfTask::new("--mode", "mode", mode, Has::Generated),
             OfTask::new("--reasoning", "reasoning", reasoning, Has::Text),
-            OfTask::new("--format-gate", "verifier.format_gate", format_gate, Has::Kinds(&[SynLogic])),
+            OfTask::new("--format-gate", "verifier.format_gate", format_gate, Kinds(&[SynLogic])),
             OfTask::new(
                 "--percent-as-number",
                 "verifier.percent_as_number",
                 percent_as_number,
-                Has::Kinds(&[Math]),
+                Kinds(&[Math]),
             ),
             OfTask::new(
                 "--accept-unfinished",
                 "verifier.accept_unfinished",
                 accept_unfinished,
-                Has::Kinds(&[Math]),
+                Kinds(&[Math]),
             ),
-            OfTask::new("--choice", "verifier.choice", choice, Has::Kinds(&[Choice])),
-            OfTask::new("--command", "verifier.command.command", &command, Has::Kinds(&[Command])),
-            OfTask::new("--grader", "grader.function", grader, Has::Kinds(&[Python])),
-            OfTask::new("--grader", "environment.function", grader, Has::Kinds(&[Environment])),
-            OfTask::new("--timeout-s", "verifier.code.timeout_s", timeout_s, Has::Kinds(&[Code])),
-            OfTask::new("--memory-mb", "verifier.code.memory_mb", memory_mb, Has::Kinds(&[Code])),
+            OfTask::new("--choice", "verifier.choice", choice, Kinds(&[Choice])),
+            OfTask::new("--command", "verifier.command.command", &command, Kinds(&[Command])),
+            OfTask::new("--grader", "grader.function", grader, Kinds(&[Python])),
+            OfTask::new("--grader", "environment.function", grader, Kinds(&[Environment])),
+            OfTask::new("--timeout-s", "verifier.code.timeout_s", timeout_s, Kinds(&[Code])),
+            OfTask::new("--memory-mb", "verifier.code.memory_mb", memory_mb, Kinds(&[Code])),
         ];
         for (program, kinds) in
             [("verifier.command", &[Command][..]), ("grader", &[Python]), ("environment", &[Environment])]
@@ -109,7 +110,7 @@ impl Flags {
                 ("--startup-s", "startup_s", startup_s),
                 ("--correct-from", "correct_from", correct_from),
             ] {
-                all.push(OfTask::new(flag, &program(key), seconds, Has::Kinds(kinds)));
+                all.push(OfTask::new(flag, &program(key), seconds, Kinds(kinds)));
             }
         }
         Ok(all)

@@ -8,7 +8,7 @@ use serde::Serialize;
 
 /// Data of the macro in `card.html`.
 #[derive(Debug, Serialize)]
-pub(super) struct Card {
+pub(crate) struct Card {
     /// Colour class of the verdict.
     class: &'static str,
     verdict: &'static str,
@@ -28,7 +28,7 @@ struct Fact {
 }
 
 impl Card {
-    pub(super) fn new(verdict: Verdict, text: &str) -> Self {
+    pub(crate) fn new(verdict: Verdict, text: &str) -> Self {
         let class = match verdict {
             Verdict::Correct => "good",
             Verdict::Wrong | Verdict::Unparsed => "bad",
@@ -38,13 +38,13 @@ impl Card {
         Self { class, verdict: verdict.name(), facts, text: text.to_owned(), folded, maze: None }
     }
 
-    pub(super) fn fact(mut self, words: impl Into<String>) -> Self {
+    pub(crate) fn fact(mut self, words: impl Into<String>) -> Self {
         self.facts.push(Fact { name: words.into(), value: None });
         self
     }
 
     /// Adds a named value, unless it is `None`.
-    pub(super) fn value(mut self, name: &str, value: Option<impl Into<String>>) -> Self {
+    pub(crate) fn value(mut self, name: &str, value: Option<impl Into<String>>) -> Self {
         self.facts.extend(value.map(|v| Fact { name: name.to_owned(), value: Some(v.into()) }));
         self
     }
@@ -54,7 +54,7 @@ impl Card {
     }
 
     /// Adds a collapsed text, unless it is empty.
-    pub(super) fn folded(mut self, name: &'static str, text: &str) -> Self {
+    pub(crate) fn folded(mut self, name: &'static str, text: &str) -> Self {
         if !text.is_empty() {
             self.folded.push((name, text.to_owned()));
         }

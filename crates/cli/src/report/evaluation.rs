@@ -79,31 +79,13 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     let ks = runs.shared_ks(set);
     let ends = ks.first().into_iter().chain(ks.last().filter(|k| ks.len() > 1 && **k > 1));
     let mut plots: Vec<Plot> = ends.filter_map(|&k| through_training(runs, set, k)).collect();
-    plots.extend(
-        [
-            exact(
-                runs,
-                set,
-                "Mass on all solutions",
-                "Exact: the probability that one sample is correct.",
-                |e| Some(e.mass),
-            ),
-            exact(
-                runs,
-                set,
-                "Retained mass",
-                "Exact: fraction of the solutions' mass before RL that they retain.",
-                |e| e.retained,
-            ),
-        ]
-        .into_iter()
-        .flatten(),
-    );
-    plots.extend(
-        [final_curve(runs, set, &ks, false), final_curve(runs, set, &ks, true), problems(runs, set)]
-            .into_iter()
-            .flatten(),
-    );
+    let note = "Exact: the probability that one sample is correct.";
+    plots.extend(exact(runs, set, "Mass on all solutions", note, |e| Some(e.mass)));
+    let note = "Exact: fraction of the solutions' mass before RL that they retain.";
+    plots.extend(exact(runs, set, "Retained mass", note, |e| e.retained));
+    plots.extend(final_curve(runs, set, &ks, false));
+    plots.extend(final_curve(runs, set, &ks, true));
+    plots.extend(problems(runs, set));
     let last = runs.all.iter().find_map(|r| r.evals_of(set).next_back())?;
     (!plots.is_empty()).then_some(Set {
         name: set,

@@ -3,7 +3,7 @@
 //! The page works offline: it contains its style, script and plots. It is made only from the files in the run folders. Except
 //! for smoothing, it shows only statistics that `eval` and `compare` compute too.
 
-mod card;
+pub(crate) mod card;
 mod configuration;
 mod difference;
 mod evaluation;

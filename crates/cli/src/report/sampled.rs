@@ -9,7 +9,6 @@ use fgrpo_eval::estimate::{self, measure_of_each};
 use fgrpo_eval::figure::{Colour, Curve, Key, Notation, Scale};
 use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::table::Table;
-use fgrpo_verify::verdict::Verdict;
 use serde::Serialize;
 
 /// pass@k of a model, with the model's name, and the samples.
@@ -27,23 +26,8 @@ pub(crate) struct Set<'a> {
     pub(crate) table: Table,
     /// Collapsed table with a row for each problem.
     pub(crate) by_problem: Option<Table>,
-    pub(crate) examples: Vec<Example>,
-}
-
-pub(crate) struct Example {
-    /// Title of the kind of example.
-    pub(crate) kind: &'static str,
-    pub(crate) verdict: Verdict,
-    pub(crate) reason: String,
-    /// Name of the problem.
-    pub(crate) problem: String,
-    /// Index among the problem's samples.
-    pub(crate) sample: u64,
-    /// The prompt, or an empty string if it is unavailable.
-    pub(crate) prompt: String,
-    /// The reference answer, if there is one.
-    pub(crate) target: Option<String>,
-    pub(crate) response: String,
+    /// Samples worth reading, by kind: its title, and a card for each.
+    pub(crate) examples: Vec<(&'static str, Vec<Card>)>,
 }
 
 /// Data of `samples.html` for a data set.
@@ -54,7 +38,7 @@ struct Content<'a> {
     plots: Vec<Plot>,
     notes: &'a [String],
     by_problem: Option<&'a Table>,
-    examples: Vec<(&'static str, Vec<Card>)>,
+    examples: &'a [(&'static str, Vec<Card>)],
 }
 
 /// Data of `about.html`.
@@ -84,14 +68,13 @@ pub(crate) fn samples_page(
 }
 
 fn content<'a>(set: &'a Set<'_>) -> Content<'a> {
-    let examples = set.examples.chunk_by(|a, b| a.kind == b.kind);
     Content {
         lead: &set.lead,
         table: &set.table,
         plots: [pass_at_k(&set.models), by_success_rate(&set.models)].into_iter().flatten().collect(),
         notes: &set.notes,
         by_problem: set.by_problem.as_ref(),
-        examples: examples.map(|e| (e[0].kind, e.iter().map(card).collect())).collect(),
+        examples: &set.examples,
     }
 }
 
@@ -128,12 +111,4 @@ fn by_success_rate(models: &[OfModel<'_>]) -> Option<Plot> {
         (curve.name.clone(), colour(i), rates.collect())
     };
     success_rates(labels, &models.iter().enumerate().map(set).collect::<Vec<_>>())
-}
-
-fn card(example: &Example) -> Card {
-    Card::new(example.verdict, &example.response)
-        .fact(&example.reason)
-        .value("reference", example.target.as_ref())
-        .fact(format!("problem {}, sample {}", example.problem, example.sample))
-        .folded("prompt", &example.prompt)
 }

@@ -74,11 +74,10 @@ pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
         plots.extend(Lines { labels, curves, show: vec![0.0], ..Lines::default() }.draw());
     }
     let phases: Vec<&str> = PHASES.iter().map(|p| p.0).chain([OTHER]).collect();
-    let each = runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
-    let rows = each.filter_map(|(group, run)| row(group, run, &phases)).collect();
-    let sessions = runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
+    let each = || runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
+    let rows = each().filter_map(|(group, run)| row(group, run, &phases)).collect();
     let sessions =
-        sessions.flat_map(|(group, run)| run.files.sessions.iter().map(|s| session(group, run, s)));
+        each().flat_map(|(group, run)| run.files.sessions.iter().map(move |s| session(group, run, s)));
     (!plots.is_empty()).then_some(Time { rows, sessions: sessions.collect(), phases, plots })
 }
 

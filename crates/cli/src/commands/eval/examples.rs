@@ -1,11 +1,11 @@
 //! Chooses responses that are worth reading: they show errors of the verifier and lucky guesses of the model.
 
-use crate::report::sampled::Example;
+use crate::report::card::Card;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::evaluate::Evaluated;
 use fgrpo_eval::samples::{Benchmark, GradedSample};
 use fgrpo_verify::verdict::Verdict;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 const EACH: usize = 4;
 
@@ -15,7 +15,7 @@ pub(super) fn of(
     found: &Evaluated,
     benchmark: &Benchmark,
     problems: &[Problem],
-) -> anyhow::Result<Vec<Example>> {
+) -> anyhow::Result<Vec<(&'static str, Vec<Card>)>> {
     let rate = |i: usize| benchmark.problems[i].correct as f64 / benchmark.problems[i].samples.max(1) as f64;
     let mut by_rate: Vec<usize> =
         (0..benchmark.problems.len()).filter(|&i| benchmark.problems[i].samples > 0).collect();
@@ -42,26 +42,22 @@ pub(super) fn of(
         }
     }
     let known: HashMap<&str, &Problem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
-    let mut examples = Vec::new();
+    let mut examples: BTreeMap<&'static str, BTreeMap<(&str, u64, &str), Card>> = BTreeMap::new();
     found.store.each(|made| {
         let Some(&(kind, graded)) = chosen.get(&(made.problem.as_str(), made.sample)) else {
             return Ok(());
         };
         let problem = known.get(graded.problem.as_str());
-        examples.push(Example {
-            kind,
-            verdict: graded.verdict,
-            reason: graded.reason.clone(),
-            problem: graded.id.as_ref().unwrap_or(&graded.problem).clone(),
-            sample: graded.sample,
-            prompt: problem.map(|p| p.text(None)).unwrap_or_default(),
-            target: problem.and_then(|p| p.truth.gold()),
-            response: made.text,
-        });
+        let id = graded.id.as_ref().unwrap_or(&graded.problem);
+        let card = Card::new(graded.verdict, &made.text)
+            .fact(&graded.reason)
+            .value("reference", problem.and_then(|p| p.truth.gold()))
+            .fact(format!("problem {id}, sample {}", graded.sample))
+            .folded("prompt", &problem.map(|p| p.text(None)).unwrap_or_default());
+        examples.entry(kind).or_default().insert((id, graded.sample, &graded.problem), card);
         Ok(())
     })?;
-    examples.sort_by(|a, b| (a.kind, &a.problem, a.sample).cmp(&(b.kind, &b.problem, b.sample)));
-    Ok(examples)
+    Ok(examples.into_iter().map(|(kind, cards)| (kind, cards.into_values().collect())).collect())
 }
 
 /// Titles of the kinds.

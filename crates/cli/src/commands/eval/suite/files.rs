@@ -7,7 +7,7 @@ use fgrpo_paper::data::Benchmark;
 use fgrpo_paper::plan::{DEEPSCALER, locate};
 use fgrpo_train::language::Language;
 use rayon::prelude::*;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Maximum number of tokens of a training prompt.
 const LONGEST_PROMPT: usize = 1_024;
@@ -28,65 +28,38 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    fn missing(name: &str, expected: Option<u64>, why: String) -> Self {
-        let expected = expected.map_or_else(|| "not stated".to_owned(), |n| n.to_string());
-        let none = || "--".to_owned();
-        Self {
-            name: name.to_owned(),
-            file: none(),
-            problems: none(),
-            expected,
-            wrong: Some(why),
-            report: None,
-        }
-    }
-
-    fn counted(
+    /// `found`: the file, its number of problems and its report, or the reason why it can't be used.
+    fn of(
         name: &str,
-        file: &Path,
-        problems: usize,
         expected: Option<u64>,
-        report: dataset::FilterReport,
+        found: Result<(PathBuf, usize, dataset::FilterReport), String>,
     ) -> Self {
-        let differs = expected.is_some_and(|n| n != problems as u64);
-        Self {
-            name: name.to_owned(),
-            file: file.display().to_string(),
-            problems: problems.to_string(),
-            expected: expected.map_or_else(|| "not stated".to_owned(), |n| n.to_string()),
-            wrong: differs.then(|| {
-                format!(
-                    "{}: expected {} problems, found {problems}; {report}",
-                    file.display(),
-                    expected.unwrap_or(0)
-                )
-            }),
-            report: Some(report),
-        }
+        let (file, problems, wrong, report) = match found {
+            Err(why) => ("--".to_owned(), "--".to_owned(), Some(why), None),
+            Ok((file, problems, report)) => {
+                let file = file.display().to_string();
+                let differs = expected.filter(|n| *n != problems as u64);
+                let wrong =
+                    differs.map(|n| format!("{file}: expected {n} problems, found {problems}; {report}"));
+                (file, problems.to_string(), wrong, Some(report))
+            }
+        };
+        let expected = expected.map_or_else(|| "not stated".to_owned(), |n| n.to_string());
+        Self { name: name.to_owned(), file, problems, expected, wrong, report }
     }
 }
 
 /// Checks whether a benchmark's file exists, can be read, and has as many problems as the paper's.
 pub(super) fn check(benchmark: &Benchmark, root: &Path) -> Checked {
-    let missing = |why: String| Checked::missing(&benchmark.name, benchmark.problems, why);
-    let file = match locate(root, &benchmark.files) {
-        Ok(Some(file)) => file,
-        Ok(None) => {
-            return missing(format!(
-                "{}: not in {}; from {}",
-                benchmark.name,
-                root.display(),
-                benchmark.home
-            ));
-        }
-        Err(error) => return missing(format!("{}: {error:#}", benchmark.name)),
+    let read = || {
+        let Some(file) = locate(root, &benchmark.files)? else {
+            anyhow::bail!("not in {}; from {}", root.display(), benchmark.home);
+        };
+        let (problems, report) = dataset::load(&file, benchmark.kind, &Default::default())?;
+        Ok((file, problems.len(), report))
     };
-    match dataset::load(&file, benchmark.kind, &Default::default()) {
-        Ok((problems, report)) => {
-            Checked::counted(&benchmark.name, &file, problems.len(), benchmark.problems, report)
-        }
-        Err(error) => missing(format!("{}: {error:#}", benchmark.name)),
-    }
+    let found = read().map_err(|why| format!("{}: {why:#}", benchmark.name));
+    Checked::of(&benchmark.name, benchmark.problems, found)
 }
 
 /// Checks the paper's mathematical training data after the paper's length filter, which needs the model's tokenizer. Returns
@@ -116,5 +89,5 @@ pub(super) fn check_training(
         }
         None => name = "DeepScaleR (training), long prompts not rejected without a --model",
     }
-    Ok(Some(Checked::counted(name, &file, problems.len(), Some(DEEPSCALER), report)))
+    Ok(Some(Checked::of(name, Some(DEEPSCALER), Ok((file, problems.len(), report)))))
 }

@@ -48,7 +48,7 @@ impl ProcessGroup {
             None => start_watchdog()?,
         };
         let fd = pipe.as_raw_fd();
-        // SAFETY: between fork and exec only getpid and write are called, and nothing is allocated. The pipe stays
+        // SAFETY: between fork and exec an id is formatted and written, and nothing is allocated. The pipe stays
         // open until the lock is released, after the exec.
         unsafe { command.process_group(0).pre_exec(move || announce(fd)) };
         let child = command.spawn();
@@ -102,16 +102,11 @@ fn start_watchdog() -> io::Result<ChildStdin> {
 
 /// Sends this process's id to the watchdog as a line.
 fn announce(watchdog: RawFd) -> io::Result<()> {
-    // SAFETY: getpid has no arguments.
-    let mut id = unsafe { libc::getpid() };
-    let mut line = [b'\n'; 12];
-    let mut at = line.len() - 1;
-    while id > 0 {
-        at -= 1;
-        line[at] = b'0' + (id % 10) as u8;
-        id /= 10;
-    }
-    // SAFETY: the pointer and the length are those of the rest of the array.
-    let written = unsafe { libc::write(watchdog, line[at..].as_ptr().cast(), line.len() - at) };
+    let mut line = [0; 12];
+    let mut rest = &mut line[..];
+    writeln!(rest, "{}", std::process::id())?;
+    let length = 12 - rest.len();
+    // SAFETY: the pointer and the length are those of the written part of the array.
+    let written = unsafe { libc::write(watchdog, line.as_ptr().cast(), length) };
     if written < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

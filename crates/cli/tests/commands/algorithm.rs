@@ -49,9 +49,8 @@ fn of_config(folder: &Path, config: &str, name: &str, set: &[&str]) -> PathBuf {
     let file = folder.join("small.toml");
     std::fs::write(&file, config).unwrap();
     let out = folder.join(name);
-    let sets = set.iter().flat_map(|set| ["--set", set]);
     let mut run = fgrpo();
-    run.arg("train").arg(file).args(sets).arg("--out").arg(&out).assert().success();
+    run.arg("train").arg(file).args(support::sets(set)).arg("--out").arg(&out).assert().success();
     out
 }
 

@@ -1,41 +1,29 @@
 //! `fgrpo arena`: named methods on a task, their table, and a custom method.
 
-use super::support::{ended, ends_with, fgrpo, signal, spawned, wait_until};
+use super::support::{ended, ends_with, fgrpo, sets, signal, spawned, wait_until};
 use predicates::prelude::{PredicateBooleanExt, predicate};
 use serde_json::Value;
 use std::path::Path;
 
 /// Settings of mazes on which a run takes seconds.
-const SMALL: &[&str] = &[
-    "--set",
-    "steps=2",
-    "--set",
-    "task.size=5",
-    "--set",
-    "task.held_out=6",
-    "--set",
-    "sft.steps=20",
-    "--set",
-    "model.init.hidden_size=16",
-    "--set",
-    "model.init.intermediate_size=32",
-    "--set",
-    "model.init.num_hidden_layers=1",
-    "--set",
-    "model.init.num_attention_heads=2",
-    "--set",
-    "rollout.prompts=8",
-    "--set",
-    "update.mini_batch=4",
-    "--set",
-    "eval.every=2",
-    "--set",
-    "eval.samples=8",
-    "--set",
-    "eval.k=[1, 8]",
-    "--set",
-    "save.every=2",
-];
+fn small() -> Vec<&'static str> {
+    sets(&[
+        "steps=2",
+        "task.size=5",
+        "task.held_out=6",
+        "sft.steps=20",
+        "model.init.hidden_size=16",
+        "model.init.intermediate_size=32",
+        "model.init.num_hidden_layers=1",
+        "model.init.num_attention_heads=2",
+        "rollout.prompts=8",
+        "update.mini_batch=4",
+        "eval.every=2",
+        "eval.samples=8",
+        "eval.k=[1, 8]",
+        "save.every=2",
+    ])
+}
 
 fn arena(home: &Path, words: &[&str]) -> assert_cmd::assert::Assert {
     fgrpo().env("XDG_CONFIG_HOME", home.join("settings")).current_dir(home).arg("arena").args(words).assert()
@@ -66,7 +54,7 @@ fn runs_at_the_same_time_are_those_of_one_after_another() {
     let home = tempfile::tempdir().unwrap();
     let run = |out: &str, jobs: &str, more: &[&str]| {
         let words = ["run", "--methods", "grpo,gmpo,rloo", "--seeds", "2", "--out", out, "--jobs", jobs];
-        arena(home.path(), &[&words, SMALL, more].concat())
+        arena(home.path(), &[&words, &small()[..], more].concat())
     };
     run("one", "1", &[]).success();
     let said = "[6/6] three/maze/rloo_seed-2: done. pass@1 changed";
@@ -98,7 +86,7 @@ fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
         "save.every=2" => "save.every=50",
         other => other,
     };
-    let args: Vec<&str> = named.into_iter().chain(SMALL.iter().map(longer)).collect();
+    let args: Vec<&str> = named.into_iter().chain(small().iter().map(longer)).collect();
     let child = spawned(&args).spawn().unwrap();
     let steps = |method: &str| out.join(format!("maze/{method}_seed-1/metrics.jsonl"));
     wait_until("steps", || {
@@ -118,7 +106,7 @@ fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
 #[test]
 fn methods_run_resume_and_are_ranked_against_grpo() {
     let home = tempfile::tempdir().unwrap();
-    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, SMALL].concat());
+    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, &small()[..]].concat());
     let table = run(&["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"]).success();
     let rows = json(&table);
     assert_eq!(rows.len(), 2);
@@ -161,7 +149,7 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
     );
     // Only the table, for a run that another configuration would spoil.
     arena(home.path(), &["table"]).success().stdout(predicate::str::contains(start));
-    let other = [&["run", "--methods", "grpo"], SMALL, &["--set", "steps=3"]].concat();
+    let other = [&["run", "--methods", "grpo"], &small()[..], &["--set", "steps=3"]].concat();
     arena(home.path(), &other).code(2).stderr(predicate::str::contains("another configuration"));
     arena(home.path(), &["table", "--baseline", "rloo"]).code(2).stderr(predicate::str::contains("rloo"));
 }
@@ -169,7 +157,7 @@ fn methods_run_resume_and_are_ranked_against_grpo() {
 #[test]
 fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before_training() {
     let home = tempfile::tempdir().unwrap();
-    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, SMALL].concat());
+    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, &small()[..]].concat());
     let folder = |name: &str| home.path().join("runs/arena/maze").join(name);
     run(&["--methods", "rloo", "--baseline", "nothing"])
         .code(2)
@@ -203,14 +191,14 @@ fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before
 #[test]
 fn a_tuned_method_takes_the_best_of_three_values_on_a_seed_that_is_not_shown() {
     let home = tempfile::tempdir().unwrap();
-    let words = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--json"], SMALL].concat();
+    let words = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--json"], &small()[..]].concat();
     let rows = json(&arena(home.path(), &words).success());
     assert!(rows.len() == 3 && rows.iter().all(|row| row["tuned"] == true && row["seeds"] == 1), "{rows:?}");
     let runs = home.path().join("runs/arena/maze");
     let tried = |name: &str| (1..=3).filter(|i| runs.join(format!("tuning_{name}-{i}")).is_dir()).count();
     let all = ["grpo_rate", "grpo_own", "rloo_rate", "rloo_own", "f-grpo_own"].map(tried);
     assert_eq!(all, [3, 3, 3, 0, 3]);
-    let again = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--dry-run"], SMALL].concat();
+    let again = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--dry-run"], &small()[..]].concat();
     let dry = arena(home.path(), &again).success();
     assert!(String::from_utf8_lossy(&dry.get_output().stdout).contains("tuned_rloo_seed-1"));
     // The reported run has the settings of the best trial.
@@ -233,7 +221,7 @@ fn a_tuned_method_takes_the_best_of_three_values_on_a_seed_that_is_not_shown() {
 fn an_arena_with_full_evaluations_goes_on_and_mixes_no_graders() {
     let home = tempfile::tempdir().unwrap();
     let full = ["--set", "eval.full.samples=8", "--set", "eval.full.k=[1, 8]"];
-    let words = [&["run", "--methods", "grpo,rloo", "--json"], SMALL, &full].concat();
+    let words = [&["run", "--methods", "grpo,rloo", "--json"], &small()[..], &full].concat();
     let first = arena(home.path(), &words).success().get_output().stdout.clone();
     let again =
         arena(home.path(), &words).success().stderr(predicate::str::contains("2 of 2 runs are finished"));
@@ -319,7 +307,7 @@ fn an_estimator_in_python_trains_as_the_same_formula_in_rust_does() {
     let mine = rows.iter().find(|row| row["name"] == "mine").unwrap();
     assert_eq!((&mine["advantage"], &mine["loss"]), (&"python".into(), &"dapo".into()));
     let run = |more: &[&str]| {
-        arena(home.path(), &[&["run", "--methods", "mine,every,theirs"], SMALL, more].concat())
+        arena(home.path(), &[&["run", "--methods", "mine,every,theirs"], &small()[..], more].concat())
     };
     run(&["--json"]).success();
     let policy = |method: &str| {
@@ -363,7 +351,8 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
     assert!(!home.path().join("settings/fgrpo/arena.toml").exists(), "what doesn't work isn't kept");
     // A function that works at first, and for the eight groups of the first step.
     arena(home.path(), &["add", "later", "--advantage", "own.py:later"]).success();
-    let run = |more: &[&str]| arena(home.path(), &[&["run", "--methods", "later"], SMALL, more].concat());
+    let run =
+        |more: &[&str]| arena(home.path(), &[&["run", "--methods", "later"], &small()[..], more].concat());
     run(&[]).code(2).stderr(predicate::str::contains("raised ZeroDivisionError"));
     let saved = home.path().join("runs/arena/maze/later_seed-1/checkpoints/step-000001");
     assert!(saved.is_dir(), "the state before the step is saved");
@@ -380,7 +369,7 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
 #[test]
 fn the_map_of_the_power_family_has_a_value_for_every_pair() {
     let home = tempfile::tempdir().unwrap();
-    let words = [&["map", "--a", "0.5,1", "--b", "-1,0.5"][..], SMALL].concat();
+    let words = [&["map", "--a", "0.5,1", "--b", "-1,0.5"][..], &small()[..]].concat();
     let rows = json(&arena(home.path(), &[&words[..], &["--json", "--plot", "map.svg"]].concat()).success());
     let pairs: Vec<(f64, f64)> =
         rows.iter().map(|row| (row["a"].as_f64().unwrap(), row["b"].as_f64().unwrap())).collect();
@@ -446,7 +435,7 @@ fn the_page_has_the_tables_and_figures_of_the_published_standings() {
 #[test]
 fn a_file_of_standings_prints_what_its_runs_did_and_bad_rows_are_refused() {
     let home = tempfile::tempdir().unwrap();
-    let words = [&["run", "--methods", "grpo,rloo", "--json"], SMALL].concat();
+    let words = [&["run", "--methods", "grpo,rloo", "--json"], &small()[..]].concat();
     let rows = arena(home.path(), &words).success().get_output().stdout.clone();
     let file = home.path().join("rows.json");
     std::fs::write(&file, &rows).unwrap();

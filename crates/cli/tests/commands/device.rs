@@ -1,12 +1,12 @@
 //! `--device`: refusals with their reasons, the needs on a GPU, and a run on the emulated GPU compared with the CPU.
 
-use crate::support::{done, ends, ends_with, fgrpo, file, run};
+use crate::support::{done, ends, ends_with, fgrpo, file, run, sets};
 use serde_json::Value;
 use std::path::Path;
 
 /// A maze run of a few steps that takes seconds on the emulator.
 fn tiny() -> Vec<&'static str> {
-    let sets = [
+    sets(&[
         "steps=2",
         "task.size=5",
         "task.train=64",
@@ -26,8 +26,7 @@ fn tiny() -> Vec<&'static str> {
         "eval.k=[1,4]",
         "save.every=1",
         "compute.threads=1",
-    ];
-    sets.into_iter().flat_map(|set| ["--set", set]).collect()
+    ])
 }
 
 #[test]

@@ -1,22 +1,16 @@
 //! The steps of docs/gsm8k.md, from a checkpoint folder and a file of problems to the report, with a model that is small
 //! enough for seconds.
 
-use crate::support::{count, ended, ends, fgrpo, lines, prints, signal, spawned, tells, wait_until};
+use crate::support::{count, ended, ends, fgrpo, lines, prints, sets, signal, spawned, tells, wait_until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-const SIZES: [&str; 12] = [
-    "--set",
+const SIZES: [&str; 6] = [
     "task.train=64",
-    "--set",
     "task.held_out=6",
-    "--set",
     "model.init.hidden_size=16",
-    "--set",
     "model.init.intermediate_size=32",
-    "--set",
     "model.init.num_hidden_layers=1",
-    "--set",
     "sft.steps=8",
 ];
 
@@ -24,10 +18,13 @@ const SIZES: [&str; 12] = [
 fn materials(folder: &Path) -> PathBuf {
     for (split, file) in [("train", "problems.jsonl"), ("held-out", "held-out.jsonl")] {
         let mut data = fgrpo();
-        data.args(["data", "arithmetic"]).arg("arithmetic-quick").args(["--split", split]).args(&SIZES[..4]);
+        data.args(["data", "arithmetic"])
+            .arg("arithmetic-quick")
+            .args(["--split", split])
+            .args(sets(&SIZES[..2]));
         data.arg("--out").arg(folder.join(file)).assert().success();
     }
-    ends(0, command!("sft arithmetic-quick", ..SIZES, "--out", folder.join("base")));
+    ends(0, command!("sft arithmetic-quick", ..sets(&SIZES), "--out", folder.join("base")));
     folder.join("base/checkpoints/step-000008")
 }
 

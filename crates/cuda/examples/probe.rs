@@ -182,7 +182,7 @@ fn graph(driver: &Arc<dyn Driver>) -> Done {
         Node::Copy { from: c.address(), to: d.address(), bytes: 64 },
         Node::Zero { at: d.address(), bytes: 16 },
     ];
-    nodes.iter().try_for_each(|node| node.submit(&**driver))?;
+    nodes.iter().try_for_each(|node| driver.submit(node))?;
     let graph = Graph::capture(driver, &nodes)?;
     for number in [2.0f32, 3.0] {
         a.write(0, &[number; 32])?;

@@ -180,7 +180,7 @@ fn a_graph_runs_when_it_is_replayed_on_what_memory_holds_then() {
     }
     // A graph has the same effect as a stream of launches.
     y.write(0, &[0.0; 64]).unwrap();
-    nodes.iter().for_each(|node| node.submit(&*driver).unwrap());
+    nodes.iter().for_each(|node| driver.submit(node).unwrap());
     assert_eq!(y.read().unwrap()[..32], [3.0; 32]);
 }
 

@@ -1,6 +1,6 @@
 //! A GPU with poisoned fresh memory, like the emulator's, which reveals a kernel that doesn't write all its results.
 
-use fgrpo_cuda::{Address, Argument, DeviceMemory, Driver, Error, Gpu, Limits, Node, Product, Queue, Shape};
+use fgrpo_cuda::{Address, DeviceMemory, Driver, Error, Gpu, Limits, Node, Queue};
 
 #[derive(Debug)]
 pub(crate) struct Poisoned(pub(crate) Gpu);
@@ -32,20 +32,8 @@ impl Driver for Poisoned {
         self.0.read(from, to)
     }
 
-    fn copy(&self, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.0.copy(from, to, bytes)
-    }
-
-    fn zero(&self, at: Address, bytes: usize) -> Result<(), Error> {
-        self.0.zero(at, bytes)
-    }
-
-    fn product(&self, product: &Product) -> Result<(), Error> {
-        self.0.product(product)
-    }
-
-    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
-        self.0.launch(kernel, shape, arguments)
+    fn submit(&self, node: &Node) -> Result<(), Error> {
+        self.0.submit(node)
     }
 
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {

@@ -1,7 +1,7 @@
 //! Matrix products by the device's library and by our kernel.
 
 use super::*;
-use fgrpo_cuda::{Address, Matrix, Numbers, Product};
+use fgrpo_cuda::{Address, Matrix, Node, Numbers, Product};
 
 /// Sizes that aren't multiples of the tiles.
 const SIZES: [usize; 3] = [70, 65, 33];
@@ -103,8 +103,8 @@ fn copies_and_zeros_wait_their_turn_and_memory_is_bounded() {
     let values = numbers(16, 100);
     let found = in_every_order(|d| {
         let (from, to) = (memory(d, &values), memory(d, &values));
-        d.zero(to.address(), 40).unwrap();
-        d.copy(from.at(50), to.at(90), 40).unwrap();
+        d.submit(&Node::Zero { at: to.address(), bytes: 40 }).unwrap();
+        d.submit(&Node::Copy { from: from.at(50), to: to.at(90), bytes: 40 }).unwrap();
         from.write(50, &[7.0; 10]).unwrap();
         to.read().unwrap()
     });

@@ -444,13 +444,6 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
                 || statement::is_redirected(&Pieces::new().read(&said[number..], false));
             return Some(Answer { hedged, ..Answer::of(said) });
         }
-        if words.contains(|c: char| c.is_numeric()) || normal_strict::number_in_words(words).is_some() {
-            let said = without_reason(words);
-            return Some(Answer {
-                hedged: !is_stated(text, offset, offset + said.len()),
-                ..Answer::of(said)
-            });
-        }
     }
     None
 }

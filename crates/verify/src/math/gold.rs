@@ -4,6 +4,8 @@
 use super::boxes::{self, Which};
 use crate::boxed;
 use crate::python_text::regex;
+use crate::synlogic::python;
+use crate::synlogic::value::Value as Python;
 use serde_json::{Number, Value};
 use std::borrow::Cow;
 
@@ -80,36 +82,9 @@ fn list(text: &str) -> Option<Vec<String>> {
 
 /// A list of strings as Python prints it.
 fn python_list(text: &str) -> Option<Vec<String>> {
-    let mut chars = text.trim().strip_prefix('[')?.strip_suffix(']')?.chars().peekable();
-    let mut list = Vec::new();
-    loop {
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        let Some(quote) = chars.next() else { return Some(list) };
-        if !matches!(quote, '\'' | '"') {
-            return None;
-        }
-        let mut item = String::new();
-        loop {
-            match chars.next()? {
-                c if c == quote => break,
-                '\\' => item.push(match chars.next()? {
-                    'n' => '\n',
-                    't' => '\t',
-                    'r' => '\r',
-                    c @ ('\\' | '\'' | '"') => c,
-                    _ => return None,
-                }),
-                c => item.push(c),
-            }
-        }
-        list.push(item);
-        while chars.next_if(|c| c.is_whitespace()).is_some() {}
-        match chars.next() {
-            None => return Some(list),
-            Some(',') => {}
-            Some(_) => return None,
-        }
-    }
+    let Ok(Python::List(items)) = python::literal(text) else { return None };
+    let text = |item| if let Python::Str(text) = item { Some(text) } else { None };
+    items.into_iter().map(text).collect()
 }
 
 /// The text after `####` on the last line. A Markdown heading is followed by more lines.

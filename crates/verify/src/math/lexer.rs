@@ -225,7 +225,12 @@ pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseErro
     let bytes = text.as_bytes();
     let mut tokens: Vec<Spanned> = Vec::new();
     let mut at = 0;
+    // Strictly, `]0,1[` is an open interval: its brackets are turned outwards.
+    let turned =
+        mode == Mode::Strict && (text.starts_with(']') || text.ends_with('[')) && !text.contains(['(', ')']);
+    let mut bracket_opens = false;
     while at < bytes.len() {
+        bracket_opens ^= matches!(bytes[at], b'[' | b']');
         if tokens.len() > MAX_TOKENS {
             return Err(ParseError::Budget);
         }
@@ -290,6 +295,8 @@ pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseErro
             b'&' => single(&mut at, Token::Ampersand),
             b'(' => single(&mut at, Token::OpenParen),
             b')' => single(&mut at, Token::CloseParen),
+            b'[' if turned && !bracket_opens => single(&mut at, Token::CloseParen),
+            b']' if turned && bracket_opens => single(&mut at, Token::OpenParen),
             b'[' => single(&mut at, Token::OpenBracket),
             b']' => single(&mut at, Token::CloseBracket),
             b'{' => single(&mut at, Token::OpenBrace),

@@ -12,7 +12,6 @@ use dashu_int::IBig;
 
 use super::budget::MAX_ANSWER;
 use super::units;
-use crate::boxed::closing;
 use crate::python_text::regex;
 
 /// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
@@ -156,12 +155,11 @@ pub(super) fn is_scale(word: &str) -> bool {
 
 /// Reads a number in words below a thousand million. Returns the number and the rest of the text.
 fn spoken(text: &str) -> Option<(u64, &str)> {
-    /// The kind of the last word. A small one is below ten, or from ten to nineteen.
+    /// Kind of the last word. A small one is below twenty.
     #[derive(PartialEq)]
     enum Last {
         Start,
-        Digit,
-        Teen,
+        Small,
         Tens,
         Scale,
     }
@@ -179,13 +177,13 @@ fn spoken(text: &str) -> Option<(u64, &str)> {
         last = match (small, tens, word) {
             (Some(value), ..) if opens || last == Last::Tens && (1..10).contains(&value) => {
                 group += value;
-                if value < 10 { Last::Digit } else { Last::Teen }
+                Last::Small
             }
             (_, Some(value), _) if opens => {
                 group += value;
                 Last::Tens
             }
-            (.., "hundred") if matches!(last, Last::Digit | Last::Teen) && (1..20).contains(&group) => {
+            (.., "hundred") if last == Last::Small && (1..20).contains(&group) => {
                 group *= 100;
                 Last::Scale
             }
@@ -202,9 +200,6 @@ fn spoken(text: &str) -> Option<(u64, &str)> {
             _ => break,
         };
         rest = words[length..].trim_start_matches([' ', '-']);
-        if rest.is_empty() {
-            break;
-        }
     }
     (last != Last::Start).then_some((total + group, rest))
 }
@@ -241,7 +236,7 @@ pub(super) fn normalize(raw: &str) -> String {
     if let Some(number) = degrees.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.')) {
         return format!("{number}\\text{{ degree}}");
     }
-    turned_brackets(text).unwrap_or_else(|| text.to_owned())
+    text.to_owned()
 }
 
 /// An answer with `\pmod{5}` for every spelling of a congruence's modulus, and without the parentheses around the domain
@@ -300,12 +295,6 @@ fn without_domain(text: &str) -> &str {
     }
 }
 
-/// Returns the content of the parentheses at the start of a string, and the rest after them.
-fn parenthesized(text: &str) -> Option<(&str, &str)> {
-    let end = closing(text, 0, b"()")?;
-    Some((&text[1..end], &text[end + 1..]))
-}
-
 /// Whether each comma of a string is between thousands, and the text is no tuple, interval or set.
 fn separates_thousands(text: &str) -> bool {
     if !text.contains(',') || text.contains(['(', '[', ';']) || text.contains("\\{") {
@@ -362,23 +351,6 @@ fn condition(text: &str) -> Option<&str> {
     Some(regex!(REALS).captures(text)?.get(1)?.as_str())
 }
 
-/// Open intervals with brackets turned outwards, `]0,1[`, with parentheses in their place.
-fn turned_brackets(text: &str) -> Option<String> {
-    if !text.starts_with(']') && !text.ends_with('[') || text.contains(['(', ')']) {
-        return None;
-    }
-    let mut opens = false;
-    let turned = text.chars().map(|c| {
-        opens ^= matches!(c, '[' | ']');
-        match c {
-            ']' if opens => '(',
-            '[' if !opens => ')',
-            other => other,
-        }
-    });
-    Some(turned.collect())
-}
-
 /// The end of the brace group that starts the text.
 fn group_end(text: &str) -> Option<usize> {
     let mut depth = 0usize;
@@ -413,8 +385,6 @@ struct Writer {
     matrices: usize,
     /// Whether commas are between thousands.
     thousands: bool,
-    /// Number of root signs before parentheses; each is a level of recursion.
-    roots: usize,
     currency: Option<&'static str>,
     has_unit: bool,
     /// Whether a set of excluded numbers is open: `all real numbers except 2`.
@@ -449,14 +419,6 @@ impl Writer {
         self.out.push_str(text);
     }
 
-    /// A command that a group needn't follow has a space behind it.
-    fn push_spelling(&mut self, spelling: &str) {
-        self.push(spelling);
-        if spelling.contains('\\') && self.ends_in_command() && spelling != "\\frac" {
-            self.out.push(' ');
-        }
-    }
-
     fn space(&mut self) {
         if self.words.is_empty() { &mut self.out } else { &mut self.words }.push(' ');
     }
@@ -486,14 +448,6 @@ impl Writer {
         let after = &rest[c.len_utf8()..];
         if c.is_whitespace() || c == '~' {
             self.space();
-            return after;
-        }
-        // The power of a unit: `m²`.
-        if let Some(power) = matches!(c, '²' | '³').then_some(if c == '²' { "^2" } else { "^3" })
-            && self.after_value()
-            && units::canonical(&self.words.trim().to_lowercase()).is_some()
-        {
-            self.words.push_str(power);
             return after;
         }
         // A unit goes on: `km/h`, `\mathrm{km}/\mathrm{h}`, `cm^2`.
@@ -551,18 +505,18 @@ impl Writer {
         self.flush(rest);
         match c {
             '√' | '∛' => {
-                self.push(if c == '√' { "\\sqrt" } else { "\\sqrt[3]" });
-                return self.radicand(after);
+                self.push(if c == '√' { "\\sqrt " } else { "\\sqrt[3]" });
+                return after;
             }
             '*' if after.starts_with('*') => {
                 // Python's power.
                 let exponent = after[1..].trim_start();
-                let length = exponent.bytes().take_while(u8::is_ascii_digit).count();
-                if self.after_value() && length > 0 {
-                    self.push(&format!("^{{{}}}", &exponent[..length]));
-                    return &exponent[length..];
+                if self.after_value()
+                    && exponent.starts_with(|c: char| c.is_ascii_digit() || "-(".contains(c))
+                {
+                    self.push("^");
                 }
-                return &after[1..];
+                return exponent;
             }
             '\'' => {
                 let more = after.len() - after.trim_start_matches('\'').len();
@@ -580,57 +534,26 @@ impl Writer {
             '&' if self.statements > 0 && self.matrices == 0 => self.push(" "),
             '\u{200b}' => {}
             _ => match CHARACTERS.get(&*c.encode_utf8(&mut [0; 4])).copied() {
-                Some(spelling) => self.push_spelling(spelling),
-                None => self.script_or_other(c),
+                Some(spelling) => self.push(spelling),
+                None => return self.script_or_other(rest),
             },
         }
         after
     }
 
-    fn script_or_other(&mut self, c: char) {
+    /// Digits above or below the line are one script; any other character stays.
+    fn script_or_other<'a>(&mut self, rest: &'a str) -> &'a str {
         for (digits, mark) in [(SUPERSCRIPTS, '^'), (SUBSCRIPTS, '_')] {
-            if let Some(digit) = digits.chars().position(|known| known == c) {
-                // Digits in a row are one script.
-                match self
-                    .out
-                    .strip_suffix('}')
-                    .filter(|head| head.rfind('{').is_some_and(|at| head[..at].ends_with(mark)))
-                {
-                    Some(head) => self.out.truncate(head.len()),
-                    None => self.out.push_str(&format!("{mark}{{")),
-                }
-                self.out.push_str(&format!("{digit}}}"));
-                return;
+            let value = |c: char| digits.chars().position(|known| known == c);
+            let script: String = rest.chars().map_while(value).map(|digit| digit.to_string()).collect();
+            if !script.is_empty() {
+                self.out.push_str(&format!("{mark}{{{script}}}"));
+                return rest.trim_start_matches(|c| value(c).is_some());
             }
         }
-        self.out.push(c);
-    }
-
-    /// Returns the operand of a root sign without a bar: a group, a number, or a letter.
-    fn radicand<'a>(&mut self, after: &'a str) -> &'a str {
-        let rest = after.trim_start();
-        if rest.starts_with('{') {
-            return rest;
-        }
-        if rest.starts_with('(')
-            && self.roots < 16
-            && let Some((inside, after)) = parenthesized(rest)
-        {
-            self.out.push('{');
-            self.roots += 1;
-            self.text(inside, 8);
-            self.flush("");
-            self.out.push('}');
-            return after;
-        }
-        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-        let length = if digits > 0 {
-            digits
-        } else {
-            rest.chars().next().filter(|c| c.is_alphabetic()).map_or(0, char::len_utf8)
-        };
-        self.out.push_str(&format!("{{{}}}", &rest[..length]));
-        &rest[length..]
+        let mut rest = rest.chars();
+        self.out.extend(rest.next());
+        rest.as_str()
     }
 
     fn command<'a>(&mut self, rest: &'a str, depth: usize) -> &'a str {
@@ -711,7 +634,7 @@ impl Writer {
         match SPELLINGS.get(name).copied() {
             // A decimal that goes on.
             Some("\\ldots") if self.ends_in_decimal() => {}
-            Some(spelling) => self.push_spelling(spelling),
+            Some(spelling) => self.push(spelling),
             None => self.push(&rest[..1 + length]),
         }
         after
@@ -800,12 +723,6 @@ impl Writer {
             self.matrices = self.matrices.saturating_sub(1)
         }
         self.push(&rest[..rest.len() - tail.len()]);
-        if name == "begin" && kind == "array" {
-            // Verbatim: the columns are no letters.
-            let end = group_end(tail).unwrap_or(0);
-            self.out.push_str(&tail[..end]);
-            return &tail[end..];
-        }
         tail
     }
 
@@ -849,9 +766,6 @@ impl Writer {
             self.text(content, depth + 1);
             self.flush("");
             self.out.push('}');
-            if self.out.ends_with("{}") {
-                self.out.truncate(self.out.len() - 2);
-            }
             return;
         }
         // Plain words, with numbers or signs among them.
@@ -859,35 +773,20 @@ impl Writer {
         let mut rest = content;
         while let Some(c) = rest.chars().next() {
             if c.is_alphabetic() || (c == '-' && !self.words.is_empty()) {
-                let length = rest
-                    .find(|c: char| !c.is_alphabetic())
-                    .filter(|length| *length > 0)
-                    .unwrap_or(rest.len());
-                let length = if c == '-' { 1 } else { length };
+                let length = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len()).max(1);
                 if !self.words.is_empty() && !self.words.ends_with([' ', '/', '-']) {
                     self.words.push(' ');
                 }
                 self.words.push_str(&rest[..length]);
                 rest = &rest[length..];
             } else if c.is_ascii_digit() || c == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
-                if !self.words.is_empty() && self.after_value() {
-                    // A number among words after a value belongs to them.
-                    self.words.push(c);
-                    rest = &rest[1..];
-                } else {
-                    rest = self.number(rest);
-                }
+                rest = self.number(rest);
             } else if c == ':'
                 && self.after_value()
                 && self.words.is_empty()
                 && rest[1..].starts_with(|c: char| c.is_ascii_digit())
             {
                 self.out.push(':');
-                rest = &rest[1..];
-            } else if c == '?' {
-                // A question states nothing.
-                self.flush("");
-                self.out.push_str("\\| ");
                 rest = &rest[1..];
             } else if matches!(c, '.' | ':' | '!' | '(' | ')' | '~' | '"' | '\'' | '`')
                 && (!digits || !matches!(c, '(' | ')'))
@@ -916,11 +815,7 @@ impl Writer {
         let glued = self.out.ends_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '\\'));
         let is_function = FUNCTIONS.contains(&run) && !after.starts_with('_');
         if is_function && self.words.is_empty() {
-            self.push(&format!("\\{run}"));
-            if run == "sqrt" {
-                return self.radicand(after);
-            }
-            self.out.push(' ');
+            self.push(&format!("\\{run} "));
             return after;
         }
         let scale = SCALES.iter().any(|(word, _)| *word == lower.trim_end_matches('s'));

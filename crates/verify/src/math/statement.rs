@@ -34,6 +34,8 @@ impl Roles {
     const THINKS: Self = Self(1 << 7);
     /// Makes `of` and `to` states: `a total of 8`, `sums to 8`.
     const JOINS: Self = Self(1 << 8);
+    /// Makes another value of the one before it, or makes that no answer: `8 etc`.
+    const CHANGES: Self = Self(1 << 9);
 
     const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -130,6 +132,11 @@ const WORDS: &[(&str, Roles)] = &[
          results resulting",
         Roles::JOINS,
     ),
+    (
+        "if fails fail can does do did should would will but vs versus score scores wait sorry actually so choose etc upwards",
+        Roles::CHANGES,
+    ),
+    ("e x", Roles::CHANGES.with(Roles::FILLS)),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -782,32 +789,7 @@ fn is_changing(word: &str) -> bool {
         || word.ends_with("n't")
         || word.ends_with("n’t")
         || word.ends_with("ed") && !PARTICIPLES.contains(&word)
-        || matches!(
-            word,
-            "if" | "fails"
-                | "fail"
-                | "e"
-                | "can"
-                | "does"
-                | "do"
-                | "did"
-                | "should"
-                | "would"
-                | "will"
-                | "but"
-                | "vs"
-                | "versus"
-                | "score"
-                | "scores"
-                | "wait"
-                | "sorry"
-                | "actually"
-                | "x"
-                | "so"
-                | "choose"
-                | "etc"
-                | "upwards"
-        )
+        || Roles::of(word).has(Roles::CHANGES)
 }
 
 /// Whether a clause behind a value says that it is wrong, or offers another one.

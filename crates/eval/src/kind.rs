@@ -110,10 +110,10 @@ macro_rules! kinds {
 // The last of each row are the fields of a line of `fgrpo verify`.
 kinds! {
     Math(math) version 5 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
-    Choice(choice) version 2 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
+    Choice(choice) version 3 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
     IfEval(ifeval) version 1 = "ifeval": "instructions that a program can check",
         Some(r#"{"instruction_id_list", "kwargs", "prompt", "response"}"#);
-    SynLogic(synlogic) version 1 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
+    SynLogic(synlogic) version 2 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
     Code(code) version 2 = "code": "Python programs that must pass tests, in a sandbox",
         Some(r#"{"tests": [{"input", "output"}] or {"asserts": [...]}, "entry", "response"}: a Python program in a sandbox"#);
     JsonSchema(json_schema) version 1 = "json-schema": "JSON that must fit a JSON schema",

@@ -179,7 +179,7 @@ impl Verifier {
             || DISOWNED.is_match(clause)
             || DENIED_AFTER.is_match(after)
             || REFUSED.is_match(after)
-            || is_taken_back(after)
+            || self.is_taken_back(option, rest)
         {
             return Reading::Other;
         }
@@ -190,10 +190,34 @@ impl Verifier {
         let later = statements_in_words(truncated(rest, LONGEST_FORMAL));
         let mut later =
             later.iter().filter_map(|statement| self.read(rest.get(statement.value.clone())?).option());
-        match beside || self.names_another(option, "X", after) || later.any(|named| named != option) {
+        match beside
+            || self.names_another(option, "X", after)
+            || later.any(|named| named != option)
+            || self.is_amended(option, rest)
+        {
             true => Reading::Several,
             false => reading,
         }
+    }
+
+    /// Whether the lines behind a statement begin with another option alone, or correct the statement to another one.
+    fn is_amended(&self, option: char, rest: &str) -> bool {
+        let mut lines = rest.lines().skip(1).filter(|line| line.contains(char::is_alphanumeric)).peekable();
+        let next = lines.peek().and_then(|line| self.alone(unmarked(line, "-># ")));
+        next.is_some_and(|named| named != option)
+            || lines.any(|line| CORRECTION.is_match(line) && self.names_another(option, "X", line))
+    }
+
+    /// Whether the sentences behind a statement say that it is wrong. One that calls it an option's words, such as "It is not
+    /// true", agrees if these are the stated option's or it denies another one's.
+    fn is_taken_back(&self, option: char, rest: &str) -> bool {
+        let rest = self.behind_words(option, rest).unwrap_or(rest);
+        boxed::sentences_behind(rest).any(|sentence| {
+            let called = CALLED
+                .captures(sentence)
+                .and_then(|found| Some((self.option_of(&found[2])? == option) == found.get(1).is_none()));
+            called.map_or_else(|| boxed::takes_back(sentence), |agrees| !agrees)
+        })
     }
 
     /// Reads the last statement of a choice. If another statement on its line contradicts it, the response names several
@@ -236,13 +260,12 @@ impl Verifier {
         }
         let Some((_, reading)) = last else { return unread };
         let Some(option) = reading.option() else { return Some(reading) };
-        let end = statements.last().map_or(0, |last| last.value.end);
-        let mut lines = response[end..].lines().filter(|line| line.contains(char::is_alphanumeric));
-        if lines.clone().next().is_some_and(is_taken_back) {
-            return Some(Reading::Other);
-        }
-        let amended = lines.any(|line| CORRECTION.is_match(line) && self.names_another(option, "X", line));
-        Some(if amended { Reading::Several } else { reading })
+        let rest = &response[statements.last().map_or(0, |last| last.value.end)..];
+        Some(match option {
+            option if self.is_taken_back(option, rest) => Reading::Other,
+            option if self.is_amended(option, rest) => Reading::Several,
+            _ => reading,
+        })
     }
 
     /// Returns the last line if it contains only a choice, or its end if that is a choice in bold type. Returns `None` if the
@@ -323,15 +346,20 @@ impl Verifier {
                 (letter, _) => letter,
             };
         }
-        if let Some(found) = self.option_of(text) {
-            return self.amended(Reading::Content(found), text);
+        let content = |text: &str| {
+            let found = self.option_of(text)?;
+            let end =
+                || SENTENCE_END.find(text).into_iter().chain(REASON.find(text)).map(|end| end.start()).min();
+            let rest = self.behind_words(found, text);
+            let rest = rest.unwrap_or_else(|| &text[end().unwrap_or(text.len())..]);
+            Some(self.amended(Reading::Content(found), "X", rest))
+        };
+        if let Some(reading) = content(text) {
+            return reading;
         }
         let text = FILLERS.replace(text, "");
         let Some(found) = LETTER.captures(&text) else {
-            return match self.option_of(&text) {
-                Some(found) => self.amended(Reading::Content(found), &text),
-                None => Reading::other(&text),
-            };
+            return content(&text).unwrap_or_else(|| Reading::other(&text));
         };
         let letter = self.letter(found[1].chars().next().unwrap_or_default());
         let rest = &text[found.get(1).map_or(0, |m| m.end())..];
@@ -342,21 +370,14 @@ impl Verifier {
             return Reading::Other;
         }
         let rest = rest.trim_start_matches(['\\', ')', ']', '*', '"', '”', '$']);
-        if REFUSED.is_match(rest) || is_taken_back(rest) {
-            return Reading::Other;
-        }
-        match letter.option() {
-            Some(option) if self.names_another(option, &found[1], rest) => Reading::Several,
-            _ => letter,
-        }
+        self.amended(letter, &found[1], rest)
     }
 
-    /// The reading of an option's words with the sentences behind them.
-    fn amended(&self, reading: Reading, text: &str) -> Reading {
-        let rest = SENTENCE_END.find(text).map_or("", |end| &text[end.start()..]);
+    /// The reading of a value with the text behind it.
+    fn amended(&self, reading: Reading, letter: &str, rest: &str) -> Reading {
         match reading.option() {
-            Some(_) if is_taken_back(rest) => Reading::Other,
-            Some(option) if self.names_another(option, "X", rest) => Reading::Several,
+            Some(option) if REFUSED.is_match(rest) || self.is_taken_back(option, rest) => Reading::Other,
+            Some(option) if self.names_another(option, letter, rest) => Reading::Several,
             _ => reading,
         }
     }
@@ -372,82 +393,62 @@ impl Verifier {
         Some((letter as usize).checked_sub('A' as usize)?).filter(|place| *place < options)
     }
 
-    /// Whether the text after a letter offers another option, by letter or in words, or lists several. A later sentence that
-    /// only mentions an option doesn't offer it.
+    /// Returns the text behind the words of an option, if the text begins with them.
+    fn behind_words<'a>(&self, option: char, text: &'a str) -> Option<&'a str> {
+        let words = self.options.get(self.place(option)?)?;
+        let bare = unmarked(text, " .:,;*\"”`')]–—=>$-");
+        [bare, bare.trim_start_matches('(')].into_iter().find_map(|bare| {
+            let (head, behind) = bare.split_at_checked(words.len())?;
+            let ends = !behind.starts_with(char::is_alphanumeric);
+            (ends && head.to_lowercase() == *words).then_some(behind)
+        })
+    }
+
+    /// Whether the text behind a stated option offers another one, by letter or in words. Text that denies, describes or only
+    /// mentions another option doesn't offer it. `letter` is the letter as it was written: others count only in its case.
     fn names_another(&self, option: char, letter: &str, rest: &str) -> bool {
-        let other = |named: &str| {
-            let same_case = named.starts_with(char::is_lowercase) == letter.starts_with(char::is_lowercase);
-            let named = named.to_ascii_uppercase().chars().next().filter(|_| same_case);
-            named.filter(|named| *named != option && self.place(*named).is_some())
-        };
-        let words = unmarked(rest, " .:,;*\"”`')]–—=>$-");
-        let words = words.trim_end_matches(['*', '"', '”', '`']);
-        let said = self.option_of(words);
-        if said.is_some_and(|said| said != option) {
-            return true;
+        let rest = truncated(rest, LONGEST_FORMAL);
+        let is_other = |named: Option<char>| named.is_some_and(|named| named != option);
+        let words = unmarked(rest, " .:,;*\"”`')]–—=>$-").trim_end_matches(['*', '"', '”', '`']);
+        let own = self.behind_words(option, rest);
+        match self.option_of(words) {
+            Some(named) if named != option => return true,
+            Some(_) if own.is_none() => return false,
+            _ => {}
         }
-        // The option's words may follow its letter.
-        let own = self.place(option).and_then(|place| self.options.get(place));
-        let after = own.and_then(|own| {
-            [Some(words), words.strip_prefix('(')].into_iter().flatten().find_map(|words| {
-                let head = words.get(..own.len())?;
-                (head.to_lowercase() == *own).then(|| &words[own.len()..])
-            })
-        });
-        if after.is_none() && said.is_some() {
-            return false;
-        }
-        let after = after.unwrap_or(rest);
-        let end = SENTENCE_END.find(after);
-        let sentence = &after[..end.map_or(after.len(), |end| end.start())];
-        let goes_on = ALSO.captures(sentence).is_some_and(|found| {
-            let (hedge, letter) = (&found[1], &found[2]);
-            let behind = &sentence[found.get(2).map_or(0, |letter| letter.end())..];
-            let offered = !hedge.is_empty() || ENDED.is_match(behind);
-            let told = |named| {
-                let words = behind.trim_start_matches([')', '.', ':', ' ']);
-                SUBJECT.is_match(behind) && self.option_of(words) != Some(named)
-            };
-            offered && !REFUSED.is_match(behind) && other(letter).is_some_and(|named| !told(named))
-        });
-        let next = end.map_or("", |end| &after[end.end()..]);
-        let listed = LISTED.captures(next).is_some_and(|found| {
-            let words = &next[found.get(0).map_or(0, |m| m.end())..];
-            other(&found[1]).is_some_and(|named| self.option_of(words) == Some(named))
-        });
-        let options = SENTENCE_END.split(next).take_while(|said| ONLY_LETTERS.is_match(said));
-        let alone =
-            options.flat_map(|said| SINGLE.find_iter(said)).any(|found| other(found.as_str()).is_some());
-        let corrected = CORRECTED.captures(after).is_some_and(|found| other(&found[1]).is_some());
-        let hedged = SENTENCE_END.split(after).any(|sentence| {
-            let joined = |text: &str| {
-                let rest = JOINED.find(text).map(|joined| &text[joined.end()..])?;
-                self.option_of(rest).filter(|named| *named != option)
-            };
-            let stated = REASON.find(sentence).map_or(sentence, |reason| &sentence[..reason.start()]);
+        SENTENCE_END.split(own.unwrap_or(rest)).any(|sentence| {
             let clauses: Vec<&str> =
-                CLAUSE.split(stated).filter(|clause| !clause.trim().is_empty()).collect();
-            joined(sentence).is_some()
-                || clauses.iter().enumerate().any(|(at, clause)| {
-                    let denied = clauses[at..].iter().take(2).any(|clause| DENIED.is_match(clause));
-                    let hedged = clauses[..=at].iter().any(|clause| HEDGED.is_match(clause));
-                    let offered = OFFERED.captures_iter(clause).any(|found| {
-                        let behind = &clause[found.get(1).map_or(0, |letter| letter.end())..];
-                        other(&found[1]).is_some()
-                            && (hedged && (ENDED.is_match(behind) || CONDITION.is_match(behind))
-                                || PRAISED.is_match(behind))
-                    });
-                    !denied && (offered || joined(clause).is_some())
+                CLAUSE.split(sentence).filter(|clause| !clause.trim().is_empty()).collect();
+            let in_words = |text: &str| {
+                let Some(joined) = JOINED.find(text) else { return false };
+                let behind = &text[joined.end()..];
+                let praised =
+                    |option| self.behind_words(option, behind).is_some_and(|rest| PRAISED.is_match(rest));
+                let mut others = (0..self.options.len()).map(self::letter).filter(|other| *other != option);
+                is_other(self.option_of(behind)) || others.any(praised)
+            };
+            let offered = |clause: &str| {
+                SINGLE.find_iter(clause).any(|found| {
+                    let same_case = found.as_str().starts_with(char::is_lowercase)
+                        == letter.starts_with(char::is_lowercase);
+                    let named = found.as_str().chars().next().map(|named| named.to_ascii_uppercase());
+                    let named = named.filter(|named| same_case && self.place(*named).is_some());
+                    let (before, behind) = (&clause[..found.start()], &clause[found.end()..]);
+                    is_other(named)
+                        && !before.ends_with(['\'', '’'])
+                        && match SUBJECT.is_match(behind) {
+                            true => PRAISED.is_match(behind),
+                            false => OFFERS.is_match(before) && ENDED.is_match(behind),
+                        }
                 })
-        });
-        if goes_on || listed || alone || corrected || hedged {
-            return true;
-        }
-        let mut listed: Vec<char> =
-            MARKED.captures_iter(sentence).filter_map(|found| other(&found[1])).collect();
-        listed.sort_unstable();
-        listed.dedup();
-        listed.len() > 1
+            };
+            in_words(sentence)
+                || clauses.iter().enumerate().any(|(at, clause)| {
+                    let mut later = clauses[at + 1..].iter().take(2);
+                    let denies = |later: &&str| DENIED.is_match(later) && self.option_of(later).is_none();
+                    (offered(clause) || in_words(clause)) && !DENIED.is_match(clause) && !later.any(denies)
+                })
+        })
     }
 
     /// Returns the letter of the only option with these words, which a reason may follow.
@@ -530,9 +531,9 @@ const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\
 /// A letter called correct.
 const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
 /// Words that attribute a statement to somebody else, or to an earlier guess.
-const NOT_HELD: &str = r"\b(?:doubt\w*|avoid\w*|refus\w+|tempting|tempted|naive|far from|(?:first|initial|previous|earlier) (?:answer|guess|choice|thought|option|idea)|(?:some|many|most|people|students|others|they|one) (?:\w+ ){0,2}(?:say|think|believe|claim|argue|answer|pick|choose))\b";
+const NOT_HELD: &str = r"\b(?:doubt\w*|avoid\w*|refus\w+|tempting|tempted|naive|far from|(?:first|initial|previous|earlier) (?:answer|guess|choice|thought|option|idea)|(?:some|many|most|people|students|others|they|one|he|she|nobody|no one|everyone|everybody) (?:\w+ ){0,2}(?:say|said|think|believe|claim|argue|answer|pick|choose)s?|(?:another|previous|different|other) (?:question|problem|task)|(?:teacher|student|friend|author|expert)['’]s|used to)\b";
 /// Words that make a statement a supposition or a denial.
-const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
+const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|maybe|perhaps|possibly|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
 
 /// Patterns that ignore case.
 macro_rules! patterns {
@@ -554,38 +555,29 @@ patterns! {
     BOLD_END = r"\*\*([^*]+)\*\*[.!。]*$";
     FILLERS = r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
     LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
-    REFUSED = r"^\s*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
+    REFUSED = r"^[\s.)\]$*]*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
     // Text directly before a box that isn't the answer: a denial or an exclusion with filler words, an operation, or a mark
     // that strikes the box out.
-    DENIED_BEFORE = r"(?:(?:\b(?:not|never|cannot|(?:except|but) for|far from|(?:any|every)thing (?:but|except))|n['’]t)\b(?:\W+(?:be|the|an?|correct|right|answer|option|choice|is|it|equal(?: to)?|simply|just)\b)*|\b(?:or|either|neither|nor|except|exclud\w+|eliminat\w+|rul\w+ out|discard\w*|reject\w*|guess (?:was|is))(?:\W+(?:the|option|choice|answer)\b)*)[^\w.!?:;,]*$|(?:[-+/^≠¬]|\\(?:neq?|neg|lnot|not|x?cancel|sout|overline|sqrt|frac\{[^{}]*\})\s*\{?|~~)\$?$";
-    DENIED_AFTER = r"^\W*(?:(?:is|was|would|could|can|does|do|should)\s*(?:n['’]t|not)|cannot|isn['’]t|is (?:the )?(?:wrong|incorrect|false))\b|^~~|^\?|^'";
+    DENIED_BEFORE = r"(?:(?:\b(?:not|never|cannot|(?:except|but) for|far from|(?:any|every)thing (?:but|except))|n['’]t)\b(?:[^\w.!?:;,]+(?:be|the|an?|correct|right|answer|option|choice|is|it|equal(?: to)?|simply|just)\b)*|\b(?:or|either|neither|nor|except|exclud\w+|eliminat\w+|rul\w+ out|discard\w*|reject\w*|guess (?:was|is))(?:\W+(?:the|option|choice|answer)\b)*)[^\w.!?:;,]*$|(?:[-+/^≠¬]|\\(?:neq?|neg|lnot|not|x?cancel|sout|overline|sqrt|frac\{[^{}]*\})\s*\{?|~~)\$?$";
+    DENIED_AFTER = r"^\W*(?:(?:says?|said) (?:nobody|no one)|(?:is|was|would|could|can|does|do|should)\s*(?:n['’]t|not)|cannot|isn['’]t|is (?:the )?(?:wrong|incorrect|false))\b|^~~|^\?|^'";
     // Text that joins two boxes into one statement.
     BESIDE = r"^[\s$,;/&.\\()*]*(?:(?:and|or|also)\b[\s$,;/&\\()*]*)*$";
-    // The words that offer another option, and its letter. The letter is offered if ENDED matches the text behind it, and only
-    // described if SUBJECT does.
-    ALSO = r"^\W*((?:(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|answer|alternatively|(?-i:y|o|e|и)|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или)\b|和|或者?|以及|と|または|및|또는|और|या|এবং|বা|و|أو)\W*)*)([a-z])(?:$|[^\p{Latin}\d_'’]|['’][dt])";
-    ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or)\b|^['’]|^\s*[\pL--\p{Latin}]";
-    SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|would|will|does|do|did|fails?|seems?|looks?|contradicts?|violates?|[a-z]+n['’]t)\b";
-    // "C. Actually, D", "C, no wait, it is D".
-    CORRECTED = r"(?:\b(?:actually|correction|sorry|wait|instead|but|i mean)\b|\bno\s*[,;:—–-]|\bno\s+wait\b)\W*(?:(?:actually|no|wait|it|is|it['’]s|now|the|answer|option|should|must|be|make|that)\b\W*)*([a-z])(?:\W*$|\s*[,.;!])";
     CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no|or|maybe|perhaps|alternatively|edit|update|hmm+|on (?:second thought|reflection)|it could)\b";
-    // A sentence that says nothing but that the answer before it is wrong.
-    TAKEN_BACK = r"^\W*(?:(?:no|wait|sorry|actually|but|oh)\b\W*)*(?:(?:which|that|this|it)(?: answer)?(?:\s+(?:is|was)|['’]s)(?:\s+(?:\w+ly|also|of course|a))*\s+(?:wrong|incorrect|false|mistaken|mistake|not (?:right|correct|true|it|so|the answer))|(?:that|this|it)\s+(?:isn['’]t|wasn['’]t)(?:\s+(?:right|correct|true|it|so|the answer))?|just kidding|i was wrong|scratch that|never ?mind|not (?:really|quite|exactly))\W*$";
     // Text that joins statements on two lines into one with two answers.
     ALTERNATIVE = r"^\W*(?:or|either|maybe|perhaps|possibly|alternatively)\b";
+    // A sentence that calls the answer something: whether it denies that, and what.
+    CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was)|['’]s)(\s+not|n['’]t)?\s+(.+)$";
     CLAUSE = r"[,;:()–—]|\bbut\b";
-    HEDGED = r"\b(?:or|could|might|may|maybe|perhaps|possibl[ey]|otherwise|unless|else|hmm+|second thought|reflection|edit|update)\b";
-    OFFERED = r"(?:^|\b(?:be|is|it|or|and|though|although|unless|otherwise|maybe|perhaps|possibly|hmm+|thought|reflection|edit|update|option|choice|answer|also|with|for)\b)\W*([a-z])\b";
-    CONDITION = r"^\W*\s(?:if|in|when|for|too|as well)\b";
-    PRAISED = r"^[)\]*\x22”$]*\s+(?:is|are|could be|might be|may be|would be|seems?|looks?|works?|fits?)\s+(?:\w+ly\s+|just\s+|as\s+)?(?:also|equally|possible|plausible|too|right|correct|good|fine|acceptable|well)\b";
-    JOINED = r"^\W*(?:(?:and|or|but|also|maybe|perhaps|possibly|alternatively|unless|otherwise|it (?:could|might|may)|could|might|may|be)\b[\s,:]*)+";
-    DENIED = r"\b(?:not|never|cannot|wrong|incorrect|false|fails?|impossible|neither|nor)\b|n['’]t\b";
-    LISTED = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly)\b\W*)*([a-z])[).:]\s";
-    ONLY_LETTERS = r"^\W*(?:(?:and|or|also|maybe|perhaps|possibly|either|even|option|choice|alternatively|[a-z])\b\W*)+$";
     SINGLE = r"\b[a-z]\b";
-    MARKED = r"(?:^|[\s(])([a-z])[).:](?:\s|$)";
-    SENTENCE_END = r"[.!?](?:\s|$)|[。；;]";
-    REASON = r",?\s+(?:because|since|as|which|due)\b";
+    // What can precede a letter that is offered, and follow it.
+    OFFERS = r"(?:^|\b(?:be|is|it|or|and|that|rather|though|although|albeit|unless|otherwise|else|maybe|perhaps|possibly|hmm|thought|reflection|edit|update|option|choice|answer|also|even|either|with|for|to|say|mean|meant|prefer|choose|pick|take|now|actually|no|wait|sorry|oops|correction|instead|y|o|e|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или|и)\b|和|或者?|以及|と|または|および|또는|और|या|এবং|বা|و|أو)\W*$";
+    ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or|if|in|when|for|with|too|as well)\b|^['’]|^\s*[\pL--\p{Latin}]";
+    SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|might|may|must|should|would|will|too|also|equally|[a-z]+s|[a-z]+n['’]t)\b";
+    PRAISED = r"^[)\]*\x22”$]*\s+(?:(?:is|are|was|(?:could|might|may|must|should|would) be|seems?|looks?)\s+(?:(?:\w+ly|just|as|the|an?|another|one|my)\s+)*(?:(?:also|equally|possible|plausible|right|correct|best|better|good|fine|acceptable|answer|choice)\b|(?:too|well)\W*$)|works?\b|fits?\b|too\W*$|also\b)";
+    JOINED = r"^\W*(?:(?:and|or|but|also|maybe|perhaps|possibly|alternatively|though|although|unless|otherwise|it (?:could|might|may)|could|might|may|be)\b[\s,:]*)+";
+    DENIED = r"\b(?:not|never|cannot|wrong|incorrect|false|fails?|impossible|neither|nor|than|unlike|exclud\w+|eliminat\w+|rul(?:e|es|ed|ing) out|discard\w*|reject\w*)\b|n['’]t\b";
+    SENTENCE_END = boxed::SENTENCE_END;
+    REASON = r"\?|\s+\(|,?\s+(?:because|since|as|which|due)\b|,\s+(?:the|an?|not|namely|i\.e\.|that is)\s";
 }
 
 /// The statements of a response, in no order.
@@ -632,11 +624,6 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
         })
     });
     announced.chain(correct).collect()
-}
-
-/// Whether the text behind a statement says that it is wrong: in its own sentence or in the next one.
-fn is_taken_back(rest: &str) -> bool {
-    SENTENCE_END.split(rest).take(2).any(|sentence| TAKEN_BACK.is_match(sentence))
 }
 
 /// Returns the start of the character that contains this byte.

@@ -157,7 +157,7 @@ pub(crate) fn cryptarithm(game: &Game) -> Result<Rules, Error> {
                         || text[..m.start()].ends_with(char::is_alphanumeric)
                         || after.starts_with(char::is_alphanumeric)
                         || after
-                            .trim_start_matches(is_space)
+                            .trim_start_matches([' ', '\t'])
                             .starts_with(|c| continues(c) && !c.is_alphanumeric())
                         || decimals)
                 });

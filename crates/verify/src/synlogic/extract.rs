@@ -33,13 +33,13 @@ pub fn answer_text(response: &str) -> &str {
     answer.map_or(rest, |(answer, _)| strip(answer))
 }
 
-/// The stripped content of the last `\boxed{`, with balanced braces. `None` without a box or if it does not close.
+/// The stripped content of the last `\boxed{`, up to the brace that closes it. `None` if there is no box or it isn't closed.
 pub fn last_boxed(text: &str) -> Option<&str> {
     let open = text.rfind("\\boxed{")? + "\\boxed".len();
     boxed::closing(text, open, b"{}").map(|end| strip(&text[open + 1..end]))
 }
 
-/// The stripped content of the last `\boxed{` up to the first `}`. `None` without a box or if it does not close.
+/// The stripped content of the last `\boxed{`, up to the first `}`. `None` if there is no box or it isn't closed.
 pub fn last_boxed_simple(text: &str) -> Option<&str> {
     let start = text.rfind("\\boxed{")? + "\\boxed{".len();
     text[start..].split_once('}').map(|(content, _)| strip(content))
@@ -47,20 +47,53 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
 
 /// In strict mode, the part of an answer that states it: inside the answer tags if there are any.
 pub(crate) fn stated(text: &str) -> Result<&str, Outcome> {
-    let mut tagged = regex!(r"(?s)<answer>(.*?)</answer>")
-        .captures_iter(text)
-        .filter_map(|c| Some(strip(c.get(1)?.as_str())));
-    match tagged.next() {
-        None => Ok(text),
-        Some(first) if tagged.all(|other| other == first) => Ok(first),
-        Some(_) => Err(wrong("several_answers")),
+    let tagged = regex!(r"(?s)<answer>(.*?)</answer>").captures_iter(text).filter_map(|found| found.get(1));
+    let tagged: Vec<_> = tagged.map(|content| (content.range(), strip(content.as_str()))).collect();
+    let Some((last, answer)) = tagged.last() else { return Ok(text) };
+    if answer.contains("<answer>") || tagged.iter().any(|(_, other)| other != answer) {
+        return Err(wrong("several_answers"));
     }
+    let behind = text[last.end..].trim_start_matches("</answer>");
+    if boxed::sentences_behind(behind).any(boxed::takes_back) { Err(DENIED) } else { Ok(answer) }
+}
+
+/// The outcome of an answer that its own text denies, takes back or shows as an example.
+const DENIED: Outcome = wrong("denied");
+
+/// Whether the text around an answer states it. It doesn't if the clause before it denies or quotes it, or a sentence behind
+/// it takes it back.
+fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
+    const MARKS: [char; 9] = ['`', '"', '*', '$', '>', '(', '[', '{', '\\'];
+    const DENIES: &str = concat!(
+        r"(?i)(?:\b(?:not|never|cannot|wrong|incorrect|invalid|mistaken|such as|e\.g|for (?:example|instance)|",
+        r"(?:first|initial|earlier|previous) (?:guess|try|attempt|idea|answer)|",
+        r"(?:problem|question|prompt|puzzle|task) (?:says?|said|shows?|gives?|states?|reads?|mentions?))\b|n['’]t\b)",
+        r"(?:[^\w,]+\w+){0,3}\W*$|\b(?:than|except)\W*$|^\W*(?:an )?example\b[^,]*$"
+    );
+    const OPENS: &str = r"(?i)(?:```[a-z]*|\b(?:the )?(?:final )?answer(?: is)?)[\s:：]*$";
+    let opened = regex!(OPENS).replace(&text[..answer.start], "");
+    let before = opened.trim_end_matches(|c: char| is_space(c) || MARKS.contains(&c));
+    // A line without a colon at its end doesn't introduce what follows an empty line.
+    let gap = opened[before.len()..].matches('\n').count();
+    let line = before.lines().next_back().filter(|line| gap < 2 || line.ends_with([':', '：']));
+    let clause = line.and_then(|line| {
+        regex!(r"[.!?;]\s|\b(?:but|so|thus|hence|therefore|then|instead)\b").split(line).last()
+    });
+    let behind = &text[answer.end..];
+    let behind = strip(behind)
+        .strip_prefix("```")
+        .unwrap_or(behind)
+        .trim_start_matches(['`', '"', '*', '$', ')', ']', '}', '.', ' ']);
+    let denied = clause.is_some_and(|clause| regex!(DENIES).is_match(clause))
+        || behind.starts_with('?')
+        || boxed::sentences_behind(behind).any(boxed::takes_back);
+    if denied { Err(DENIED) } else { Ok(()) }
 }
 
 /// The last answers of a string that are adjacent, with only punctuation or joining words between them.
 struct Together<T> {
-    /// Where the first begins.
-    start: usize,
+    /// From the first to the end of the last.
+    place: Range<usize>,
     answers: Vec<T>,
     /// Whether a word such as "or" makes them alternatives.
     alternatives: bool,
@@ -68,10 +101,12 @@ struct Together<T> {
 
 fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T> {
     const LISTING: [&str; 7] = ["and", "also", "python", "json", "boxed", "fbox", "和"];
-    const CHOOSING: [&str; 9] =
-        ["or", "either", "maybe", "perhaps", "possibly", "alternatively", "else", "或", "或者"];
-    // On one line, or after a word of choice, a second statement of an answer doesn't correct the first.
-    const STATING: [&str; 4] = ["the", "final", "answer", "is"];
+    const CHOOSING: [&str; 12] = [
+        "or", "either", "maybe", "perhaps", "possibly", "alternatively", "else", "another", "alternative",
+        "second", "或", "或者",
+    ];
+    // On one line, in a list, or after a word of choice, a second statement of an answer doesn't correct the first.
+    const STATING: [&str; 7] = ["the", "final", "answer", "is", "solution", "a", "possible"];
     let is = |word: &str, list: &[&str]| list.iter().any(|listed| word.eq_ignore_ascii_case(listed));
     let mut alternatives = false;
     let mut first = found.len().saturating_sub(1);
@@ -79,8 +114,14 @@ fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T
         let between = &text[found[before].0.end..found[first].0.start];
         let words = || between.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
         let choosing = words().any(|word| is(word, &CHOOSING));
-        let restated = choosing || !between.contains('\n');
-        let joins = |word| is(word, &LISTING) || is(word, &CHOOSING) || (restated && is(word, &STATING));
+        let itemized = regex!(r"\n\s*(?:[-*•]|\d+[.)])\s").is_match(between);
+        let restated = choosing || itemized || !between.trim().contains('\n');
+        let joins = |word: &str| {
+            is(word, &LISTING)
+                || is(word, &CHOOSING)
+                || (restated && is(word, &STATING))
+                || (itemized && word.bytes().all(|b| b.is_ascii_digit()))
+        };
         if !words().all(joins) {
             break;
         }
@@ -88,19 +129,23 @@ fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T
         first = before;
     }
     let start = found.get(first).map_or(0, |(place, _)| place.start);
+    let place = start..found.last().map_or(start, |(place, _)| place.end);
     let answers = found.drain(first..).map(|(_, answer)| answer).collect();
-    Together { start, answers, alternatives }
+    Together { place, answers, alternatives }
 }
 
-/// Returns the last answer found in a string, for strict mode. Fails if no answer was found, or if different answers are adjacent at the
-/// end.
+/// Returns the last answer found in a string, for strict mode. Fails if no answer was found, if different answers are adjacent
+/// at the end, or if the text around the answer doesn't state it.
 pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<(Range<usize>, T)>) -> Result<T, Outcome> {
-    let mut answers = last_together(text, found).answers;
+    let Together { place, mut answers, .. } = last_together(text, found);
     let answer = answers.pop().ok_or(unparsed("no_answer"))?;
-    if answers.iter().all(|other| *other == answer) { Ok(answer) } else { Err(wrong("several_answers")) }
+    if answers.iter().any(|other| *other != answer) {
+        return Err(wrong("several_answers"));
+    }
+    stands(text, place).map(|()| answer)
 }
 
-/// In strict mode, the content of the last box. A box that doesn't close is no answer.
+/// In strict mode, the content of the last box. Fails if a later box isn't closed.
 fn only_box(text: &str) -> Result<&str, Outcome> {
     let boxes = boxed::outermost(text);
     let end = boxes.last().map_or(0, |(place, _)| place.end);
@@ -127,9 +172,29 @@ pub(crate) fn only_statement(text: &str) -> Result<&str, Outcome> {
     if boxed::BOXES.iter().any(|command| text.contains(command)) {
         return only_box(text);
     }
-    let last = strip(text).lines().next_back().unwrap_or_default();
-    let said = regex!(r"(?i).*(?:answer(?: is)?\s*[:：]|answer is|答案是?\s*[:：]|答案是)").find(last);
-    Ok(strip(&last[said.map_or(0, |m| m.end())..]))
+    let closing = regex!(
+        r"(?i)^(?:done|(?:i|we) (?:have )?(?:checked|verified)\b.*|(?:this|it) (?:satisfies|meets|fits|obeys)\b.*)\W*$"
+    );
+    let mut lines = text.lines().rev().map(strip).filter(|line| !line.is_empty()).peekable();
+    while lines.next_if(|line| closing.is_match(line)).is_some() {}
+    let Some(last) = lines.next() else { return Ok("") };
+    let offers = regex!(r"(?i)^(?:or|another|an? (?:second|alternative))\b[^.]*$");
+    if lines.next().is_some_and(|line| offers.is_match(line)) {
+        return Err(wrong("several_answers"));
+    }
+    let said = regex!(r"(?i)(?:answer(?: is)?\s*[:：]|answer is|答案是?\s*[:：]|答案是)");
+    let statements: Vec<_> = said.find_iter(last).collect();
+    let start = statements.last().map_or(0, |found| found.end());
+    let answer = strip(&last[start..]);
+    // An earlier statement of the same line goes on up to the words that announce the last one.
+    let another = statements.windows(2).any(|two| {
+        !last[two[0].end()..two[1].start()].trim_start().starts_with(answer.trim_end_matches(['.', '。']))
+    });
+    if another {
+        return Err(wrong("several_answers"));
+    }
+    let place = answer.as_ptr() as usize - text.as_ptr() as usize;
+    stands(text, place..place + answer.len()).map(|()| answer)
 }
 
 /// A statement without dress and final period.
@@ -143,26 +208,26 @@ pub(super) fn last_group<'a>(pattern: &regex::Regex, text: &'a str) -> Option<&'
     Some(strip(pattern.captures_iter(text).last()?.get(1)?.as_str()))
 }
 
-/// The first Python code block, as it stands.
+/// The first Python code block, with its blanks.
 pub(super) fn first_block(text: &str) -> Result<&str, Outcome> {
     let block = regex!(r"(?s)```python\s*\n(.*?)\n\s*```").captures(text).and_then(|c| c.get(1));
     block.map(|m| m.as_str()).ok_or(unparsed("no_code_block"))
 }
 
-/// A grid, if it has these rows and columns.
+/// Returns the grid if it has these numbers of rows and columns.
 pub(super) fn shaped<T>(grid: Vec<Vec<T>>, (n, m): (usize, usize)) -> Result<Vec<Vec<T>>, Outcome> {
     let fits = grid.len() == n && grid.iter().all(|row| row.len() == m);
     if fits { Ok(grid) } else { Err(wrong("shape")) }
 }
 
-/// The pattern of a list of lists of cells.
+/// Builds the pattern of a list of lists of cells.
 pub(super) fn grid_pattern(cell: &str) -> String {
     let row = format!(r"\[(?:\s*{cell}\s*,\s*)*\s*{cell}\s*\]\s*");
     format!(r"\[\s*{row}(?:,\s*{row})*\]")
 }
 
-/// In strict mode, the values in brackets that `read` accepts, in order; of nested ones the outermost. No more than four
-/// deep, so that the work stays linear.
+/// In strict mode, the values in brackets that `read` accepts, in order. Of nested ones, only the outermost counts. Brackets
+/// that nest more than four deep aren't read, so that the work is linear.
 pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<(Range<usize>, T)> {
     // Where each open bracket stands, and how deep the brackets inside it nest.
     let mut open: Vec<(usize, u8, usize)> = Vec::new();
@@ -192,8 +257,8 @@ pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<
     found
 }
 
-/// In strict mode, the last grid: rows of cells as in Python or JSON, or as in `[[1 2,3 4]]`. One smaller than three by
-/// three is passed over (a list of cells, say) unless it has the given size.
+/// In strict mode, the last grid: rows of cells as in Python or JSON, or as in `[[1 2,3 4]]`. A grid smaller than three by
+/// three is skipped unless it has the given size, because it may be a list of cells.
 pub(crate) fn only_grid<T: PartialEq>(
     text: &str,
     size: (usize, usize),
@@ -234,7 +299,7 @@ pub(crate) fn grid<T: PartialEq>(
     }
 }
 
-/// In strict mode, the last list of items: in brackets, or the items one by one.
+/// In strict mode, the last list of items. The items may be in brackets or follow each other.
 pub(crate) fn only_list<T: PartialEq>(
     text: &str,
     item: impl Fn(&Value) -> Option<T>,
@@ -261,9 +326,12 @@ pub(crate) fn listed<T: PartialEq>(
     text: &str,
     found: Vec<(Range<usize>, Listed<T>)>,
 ) -> Result<Vec<T>, Outcome> {
-    let Together { start, mut answers, alternatives } = last_together(text, found);
+    let Together { place, mut answers, alternatives } = last_together(text, found);
     let items = answers.iter().all(|found| matches!(found, Listed::Item(_)));
-    if items && text[..start].trim_end_matches(is_space).ends_with(['[', '(']) {
+    if !answers.is_empty() {
+        stands(text, place.clone())?;
+    }
+    if items && text[..place.start].trim_end_matches(is_space).ends_with(['[', '(']) {
         return Err(unparsed("unclosed"));
     }
     if items && !alternatives && !answers.is_empty() {

@@ -11,7 +11,7 @@ use crate::problems::{Problem, problems};
 const STRICT: Options = Options { mode: Mode::Strict, format_gate: false };
 
 /// Ways to state a right answer `S` next to a wrong one `W`, with their class.
-const HONEST: [(&str, &str); 9] = [
+const HONEST: &[(&str, &str)] = &[
     ("alone", "S"),
     ("after words", "Let me think about it step by step.\n\nS\n"),
     ("after a thought", "<think>Could it be this?\nW\nNo.</think>\n\nS"),
@@ -21,9 +21,16 @@ const HONEST: [(&str, &str); 9] = [
     ("repeated", "S\n\nI checked it once more. This is my result:\n\nS"),
     ("twice", "S\n\nS"),
     ("after another task's", "A small case first, [[1, 2], [3, 4]] say.\n\nS"),
+    ("not the other", "Not W but:\n\nS"),
+    ("not the other", "I first tried W, which fails.\n\nS"),
+    ("announced", "**Answer:**\n\nS"),
+    ("announced", "So the final answer is\n\nS"),
+    ("checked", "S\n\nI checked it once more: every rule holds."),
+    ("checked", "S\n\nThis satisfies all the constraints."),
+    ("closed", "Here is my solution:\n\nS\n\nDone."),
 ];
 
-const DISHONEST: [(&str, &str); 15] = [
+const DISHONEST: &[(&str, &str)] = &[
     ("empty", ""),
     ("empty", " \n"),
     ("wrong", "W"),
@@ -39,7 +46,51 @@ const DISHONEST: [(&str, &str); 15] = [
     ("only thought", "<think>S</think>\n\nI can't say."),
     ("only thought", "<think>S"),
     ("in two tags", "<answer>W</answer><answer>S</answer>"),
+    ("in nested tags", "<answer><answer>S</answer>W</answer>"),
+    ("in nested blocks", "````\nS\nW\n````"),
+    ("stated twice", "The answer is S. The answer is W."),
+    ("stated twice", "The answer is W. The answer is S."),
+    ("stated twice", "S\n\nAnother solution:\n\nW"),
+    ("stated twice", "W\n\nAnother solution:\n\nS"),
+    ("itemized", "- W\n- S"),
+    ("itemized", "Candidates:\n1. W\n2. S"),
+    ("itemized", "1. S\n2. W"),
+    ("denied", "It is not:\nS"),
+    ("denied", "This is not correct:\n\nS"),
+    ("denied", "The answer is not S"),
+    ("denied", "The answer isn't S."),
+    ("denied", "Wrong answer:\n\nS"),
+    ("denied", "An incorrect solution would be\nS"),
+    ("denied", "rather W than S"),
+    ("denied", "W, not S"),
+    ("quoted", "The problem says \"S\"."),
+    ("quoted", "Example of the format:\n\nS\n\nI can't solve it."),
+    ("taken back", "S is wrong."),
+    ("taken back", "S\n\nThat is wrong."),
+    ("taken back", "S\n\nThis is not the answer."),
+    ("taken back", "S\n\nNo, this breaks a rule."),
+    ("taken back", "My first guess was\n\nS\n\nbut it breaks a rule."),
+    ("taken back", "S\n\nJust kidding."),
+    ("taken back", "S\n\nIgnore the above."),
+    ("taken back", "S\n\nThe above is wrong. I give up."),
+    ("taken back", "<answer>S</answer>\n\nNo, that is wrong."),
+    ("asked", "Is it S?"),
 ];
+
+/// A form with the solutions in place of the words `S` and `W`.
+fn filled(form: &str, right: &Problem, other: &Problem) -> String {
+    let is_word = |c: char| c.is_ascii_alphabetic();
+    let mut words = form.split_inclusive(|c| !is_word(c));
+    words.by_ref().fold(String::new(), |text, part| {
+        let word = part.trim_end_matches(|c| !is_word(c));
+        let solution = match word {
+            "S" => &right.solution,
+            "W" => &other.solution,
+            word => word,
+        };
+        text + solution + &part[word.len()..]
+    })
+}
 
 /// A text with its numbers written in unusual ways, and with its end cut off.
 fn distorted(solution: &str) -> Vec<(&'static str, String)> {
@@ -116,8 +167,7 @@ fn right_answers_are_correct_however_they_are_stated() {
     let mut missed = Vec::new();
     for (task, verifier, right, other) in groups() {
         for (class, form) in HONEST {
-            let response =
-                form.replace('S', "\u{1}").replace('W', &other.solution).replace('\u{1}', &right.solution);
+            let response = filled(form, &right, &other);
             let answer = Tags::default().answer(&response).expect("the thoughts end");
             let outcome = verifier.check(answer, &STRICT);
             count(&mut counts, class, outcome.is_correct());
@@ -136,17 +186,8 @@ fn hedged_distorted_and_taken_back_answers_are_not_correct() {
     let mut counts = Counts::new();
     let mut accepted = Vec::new();
     for (task, verifier, right, other) in groups() {
-        let mut responses: Vec<(&'static str, String)> = DISHONEST
-            .iter()
-            .map(|(class, form)| {
-                (
-                    *class,
-                    form.replace('S', "\u{1}")
-                        .replace('W', &other.solution)
-                        .replace('\u{1}', &right.solution),
-                )
-            })
-            .collect();
+        let mut responses: Vec<(&'static str, String)> =
+            DISHONEST.iter().map(|(class, form)| (*class, filled(form, &right, &other))).collect();
         responses.extend(distorted(&right.solution));
         // Another digit may solve the equation too.
         responses.retain(|(class, _)| task != Task::MathPath || *class != "another digit");

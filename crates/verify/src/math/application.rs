@@ -10,7 +10,7 @@ pub(super) fn stated(text: &str) -> Option<(&str, &str)> {
     const ARGUMENT: &str = r"(?:\((?:[^()]|\([^()]*\))*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\])";
     const NAME: &str =
         r"(?:[A-Za-z]+|\\(?:text|operatorname|mathbb|mathcal|mathrm)\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\))";
-    const OPERATOR: &str = r"\\(?:det|dim|deg|max|min|sup|inf|Pr)\b";
+    const OPERATOR: &str = r"\\(?:det|dim|deg|max|min|sup|inf|Pr)(?:\b|_(?:\{[^{}]*\}|[^{]))";
     const NORM: &str = r"(?:\\\||\|)[^|]+?(?:\\\||\|)|\\l[vV]ert[^|]+?\\r[vV]ert";
     let stated = regex!(&format!(
         r"(?s)^\s*({NORM}|(?:{OPERATOR}{SCRIPTS})?{NAME}{SCRIPTS}{ARGUMENT}|{OPERATOR}{SCRIPTS}(?:{ARGUMENT}|\pL))\s*=(.*)$"

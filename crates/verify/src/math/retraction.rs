@@ -93,7 +93,7 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     !restates && !sentence.ends_with(':') && !regex!(OPENS).is_match(sentence) && !is_aside(sentence)
 }
 
-/// Whether the subject of a sentence is a person or thing of the problem, of which nothing is said about the answer.
+/// Whether a sentence is about a person or thing of the problem and says nothing about the answer.
 fn is_aside(sentence: &str) -> bool {
     const SUBJECT: &str = concat!(
         r"^(?:(?:also|meanwhile|now|then|so|and|both|all|each|every|no) )*(?:he|she|they|the|his|her|their|an?|other|",

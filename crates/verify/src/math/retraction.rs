@@ -101,7 +101,8 @@ fn is_aside(sentence: &str) -> bool {
     );
     const ANSWER: &str = concat!(
         r"^(?:(?:\pL+ ){0,3}(?:i|we|you|it|this|that|what|who|one|ten)|there|\pL)\b|",
-        r"\b(?:answers?|boxe?d?|says?|said|thinks?|thought|claims?|disagrees?|objects?|lie[sd]?|instead|actually|opposite)\b"
+        r"\b(?:answers?|boxe?d?|says?|said|thinks?|thought|claims?|disagrees?|objects?|lie[sd]?|instead|actually|opposite|",
+        r"wrong|incorrect|correct|mistakes?|errors?|missing|truth|got|recount|(?:is|are) right|should be)\b"
     );
     regex!(SUBJECT).is_match(sentence) && !regex!(ANSWER).is_match(sentence)
 }

@@ -532,21 +532,21 @@ fn alliteration(sentence: &str) -> usize {
     initials.chunk_by(|a, b| a == b).map(<[char]>::len).filter(|run| *run > 1).sum()
 }
 
-/// Whether the character alone is an emoji. Digits and letters of flags only become one with others.
+/// Whether the character alone is an emoji. Digits and flag letters are emoji only in combination with others.
 fn is_emoji(c: char) -> bool {
     let mut buffer = [0; 4];
     !matches!(c, '#' | '*' | '0'..='9' | '\u{1f1e6}'..='\u{1f1ff}')
         && regex!(r"^\p{Emoji}$").is_match(c.encode_utf8(&mut buffer))
 }
 
-/// Whether a small word is a form of a frequent verb.
+/// Whether a lower-case word is a form of a frequent verb.
 fn is_verb(word: &str) -> bool {
     static VERBS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
         let lines =
             include_str!("../../data/english_verbs.txt").lines().filter(|line| !line.starts_with('#'));
         lines.flat_map(str::split_whitespace).collect()
     });
-    // Each ending, and what stands in its place.
+    // Each ending with its replacement.
     const ENDINGS: &str = "- s- es- ies-y ed- ed-e ied-y ing- ing-e ying-ie";
     ENDINGS.split(' ').filter_map(|rule| rule.split_once('-')).any(|(ending, instead)| {
         let Some(stem) = word.strip_suffix(ending) else { return false };
@@ -559,7 +559,8 @@ fn is_verb(word: &str) -> bool {
     })
 }
 
-/// Syllables of a small word by its spelling: groups of vowels, with separately spoken ones, without silent endings. A word with a digit has none.
+/// Number of syllables of a lower-case word, by its spelling: groups of vowels, plus vowels that are spoken separately, minus
+/// silent endings. A word with a digit has 0.
 fn syllables(word: &str) -> usize {
     if word.chars().any(|c| decimal(c).is_some()) {
         return 0;

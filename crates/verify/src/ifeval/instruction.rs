@@ -49,7 +49,7 @@ pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error
         }
         "length_constraints:number_paragraphs" => {
             let wanted = a.count("num_paragraphs")?;
-            Arc::new(move |r| Ok(paragraphs(r.text).is_some_and(|n| n as f64 == wanted)))
+            Arc::new(move |r| Ok(parts(r.text, "***").is_some_and(|parts| parts.len() as f64 == wanted)))
         }
         "length_constraints:number_words" => {
             let bound = a.bound("num_words", "relation")?;
@@ -99,7 +99,9 @@ pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error
         }
         "detectable_format:json_format" => Arc::new(|r| Ok(is_json_block(r.text))),
         "detectable_format:title" => Arc::new(|r| Ok(has_title(r.text))),
-        "combination:two_responses" => Arc::new(|r| Ok(two_responses(r.text))),
+        "combination:two_responses" => Arc::new(|r| {
+            Ok(parts(r.text, "******").is_some_and(|parts| matches!(parts[..], [one, other] if one != other)))
+        }),
         "combination:repeat_prompt" => {
             let prompt = strip(a.text("prompt_to_repeat")?).to_lowercase();
             Arc::new(move |r| Ok(strip(r.text).to_lowercase().starts_with(&prompt)))
@@ -143,19 +145,13 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
 }
 
-/// Parts between `***`, without blank ones at the ends; `None` if a part in between is blank.
-fn paragraphs(text: &str) -> Option<usize> {
-    let parts: Vec<&str> = text.split("***").collect();
-    let mut count = parts.len();
-    for (i, part) in parts.iter().enumerate() {
-        if is_blank(part) {
-            if i != 0 && i + 1 != parts.len() {
-                return None;
-            }
-            count -= 1;
-        }
-    }
-    Some(count)
+/// Parts of a text, without blank ones at its ends. `None` if a part between others is blank.
+fn parts<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
+    let mut parts: Vec<&str> = text.split(separator).map(strip).collect();
+    parts.pop_if(|part| part.is_empty());
+    let first = usize::from(parts.first().is_some_and(|part| part.is_empty()));
+    parts.drain(..first);
+    parts.iter().all(|part| !part.is_empty()).then_some(parts)
 }
 
 /// Whether the text has this number of parts between blank lines and the nth begins with the word. Blank parts are not
@@ -202,18 +198,4 @@ fn is_json_block(text: &str) -> bool {
 fn has_title(text: &str) -> bool {
     let mut titles = regex!(r"<<[^\n]+>>").find_iter(text);
     titles.any(|title| !is_blank(title.as_str().trim_start_matches('<').trim_end_matches('>')))
-}
-
-/// Whether six stars separate the text into two different responses.
-fn two_responses(text: &str) -> bool {
-    let parts: Vec<&str> = text.split("******").collect();
-    let mut found: Vec<&str> = Vec::new();
-    for (i, part) in parts.iter().enumerate() {
-        if !is_blank(part) {
-            found.push(strip(part));
-        } else if i != 0 && i + 1 != parts.len() {
-            return false;
-        }
-    }
-    found.len() == 2 && found[0] != found[1]
 }

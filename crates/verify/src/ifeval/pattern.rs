@@ -23,10 +23,10 @@ const LONGEST: usize = 1 << 15;
 /// Deepest nesting of groups.
 const DEEPEST: usize = 60;
 
-/// Word characters of `re`: unlike Unicode's, they have no combining marks. Both are parts of a set.
+/// Word characters of `re`, as part of a set. Unlike Unicode's, they don't include combining marks.
 const WORD: &str = r"\p{L}\p{N}_";
 const NO_WORD: &str = r"[^\p{L}\p{N}_]";
-/// White space of `re`, which has four control characters more than Unicode's.
+/// White space of `re`, as part of a set. It has four control characters more than Unicode's.
 const SPACE: &str = r"\s\x{1c}-\x{1f}";
 const NO_SPACE: &str = r"[^\s\x{1c}-\x{1f}]";
 
@@ -88,7 +88,7 @@ impl Pattern {
         Ok(Self { regex, at_marks, backtracks })
     }
 
-    /// The number of capturing groups.
+    /// Number of capturing groups.
     pub(crate) fn groups(&self) -> usize {
         self.regex.captures_len() - 1
     }
@@ -134,7 +134,7 @@ fn compile(pattern: &str) -> Result<Regex, fancy_regex::Error> {
     RegexBuilder::new(pattern).backtrack_limit(MOST_STEPS).build()
 }
 
-/// Part of the pattern that a quantifier would repeat.
+/// The part of the pattern directly before the current position, which a quantifier would repeat.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     Nothing,
@@ -199,7 +199,7 @@ impl Translation {
         found
     }
 
-    /// Branches up to the end or to a closing parenthesis.
+    /// Translates branches up to the end or a closing parenthesis.
     fn either(&mut self, outermost: bool) -> Result<(), PatternError> {
         self.depth += 1;
         if self.depth > DEEPEST {
@@ -235,7 +235,7 @@ impl Translation {
         last
     }
 
-    /// A character that means itself; `re` takes i with and without its dot as equal if it ignores case.
+    /// Writes a character that means itself. If it ignores case, `re` treats i with and without its dot as equal.
     fn literal(&mut self, c: char) -> Last {
         match c {
             'i' | 'I' | 'ı' | 'İ' if self.flags.ignore_case => self.out.push_str("[iıİ]"),
@@ -266,7 +266,7 @@ impl Translation {
         Ok(Last::Repeated)
     }
 
-    /// `{m}`, `{m,}`, `{,n}`, `{m,n}`; `None` if the brace is a character.
+    /// Reads `{m}`, `{m,}`, `{,n}` or `{m,n}`. `None` if the brace is a literal character.
     fn counts(&mut self) -> Option<String> {
         let rest: String = self.text[self.at..].iter().collect();
         let (inner, _) = rest.split_once('}')?;
@@ -280,7 +280,7 @@ impl Translation {
         Some(if inner.contains(',') { format!("{{{low},{high}}}") } else { format!("{{{low}}}") })
     }
 
-    /// A group, after its opening parenthesis. `before` is what a comment leaves to be repeated.
+    /// Translates a group, after its opening parenthesis. A quantifier behind a comment repeats `before`.
     fn group(&mut self, at_start: bool, before: Last) -> Result<Last, PatternError> {
         let outer = self.flags;
         if self.take("?P=") {
@@ -366,7 +366,7 @@ impl Translation {
         }
     }
 
-    /// An escape outside a set.
+    /// Translates an escape outside of a set.
     fn escape(&mut self) -> Result<Last, PatternError> {
         let c = self.read("bad escape (end of pattern)")?;
         let exact = |both: &str| format!("(?:(?<=[{WORD}])(?{both}[{WORD}])|(?<![{WORD}])");
@@ -445,7 +445,7 @@ impl Translation {
         }
     }
 
-    /// A set, after its opening bracket.
+    /// Translates a set, after its opening bracket.
     fn set(&mut self) -> Result<Last, PatternError> {
         self.out.push('[');
         if self.take("^") {

@@ -178,7 +178,7 @@ impl Token {
         matches!(self.text[..], [c, '.'] if is_unicode_word(c) && !is_digit(c))
     }
 
-    /// Annotates a token by itself.
+    /// Annotates the token without looking at others.
     fn first_pass(&mut self) {
         let n = self.text.len();
         if n == 1 && is_sentence_end(self.text[0]) {
@@ -250,7 +250,7 @@ fn second_pass(token: &mut Token, next: &Token) {
     }
 }
 
-/// The tokens of one context, as far as needed to find a break inside it.
+/// The tokens of one context. They are enough to find a break inside it.
 fn tokens(context: &[char]) -> Vec<Token> {
     let mut found = Vec::new();
     for line in context.split(|&c| c == '\n') {
@@ -328,7 +328,7 @@ fn candidates(text: &[char]) -> impl Iterator<Item = Candidate> + '_ {
     })
 }
 
-/// The breaks with their contexts; of overlapping candidates only the last is kept.
+/// Ranges between the breaks. Of overlapping candidates only the last is considered.
 fn slices(text: &[char]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut last_break = 0;

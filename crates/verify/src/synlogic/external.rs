@@ -3,7 +3,7 @@
 use super::extract::{bracketed, only};
 use super::game::Game;
 use super::python::{self, EvalError};
-use super::value::Value;
+use super::value::{Value, entries};
 use super::{Error, Mode, Rules, exact, json, unparsed, wrong};
 use crate::python_text::strip;
 use crate::verdict::Outcome;
@@ -107,7 +107,7 @@ fn same_types(a: &Value, b: &Value) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
         && match (a, b) {
             (Value::Dict(a), Value::Dict(b)) => {
-                let index: std::collections::HashMap<_, _> = b.iter().map(|(k, v)| (k.key(), v)).collect();
+                let index = entries(b);
                 a.len() == b.len()
                     && a.iter().all(|(k, v)| index.get(&k.key()).is_some_and(|w| same_types(v, w)))
             }

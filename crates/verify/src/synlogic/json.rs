@@ -18,7 +18,7 @@ pub fn parse(text: &str) -> Option<Value> {
     (p.at == text.len()).then_some(value)
 }
 
-/// A place in a string, and what is read from there on.
+/// A text and the position of what is read next.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -29,14 +29,14 @@ impl Parser<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Passes over blanks.
+    /// Skips blanks.
     fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    /// Passes over a word, if it is there.
+    /// Skips a word, if it comes next. Returns whether it did.
     fn word(&mut self, word: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
         if found {
@@ -81,7 +81,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads the items between brackets, of which the opening one comes next.
+    /// Reads the items between brackets. The opening bracket comes next.
     fn sequence(&mut self, close: &str, mut item: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         self.at += 1;
         self.blanks();
@@ -101,7 +101,7 @@ impl Parser<'_> {
         }
     }
 
-    /// A key and its colon.
+    /// Reads a key and its colon.
     fn key(&mut self) -> Option<String> {
         self.blanks();
         let key = if self.peek() == Some(b'"') { self.string()? } else { return None };
@@ -123,59 +123,15 @@ impl Parser<'_> {
         }
     }
 
-    fn hex4(&mut self) -> Option<u32> {
-        let hex = self.text.as_bytes().get(self.at..self.at + 4)?;
-        let code = hex.iter().try_fold(0, |n, c| Some(n * 16 + char::from(*c).to_digit(16)?))?;
-        self.at += 4;
-        Some(code)
-    }
-
     fn string(&mut self) -> Option<String> {
-        self.at += 1;
-        let mut out = String::new();
-        loop {
-            let rest = &self.text[self.at..];
-            let stop = rest.find(|c: char| c == '"' || c == '\\' || c < ' ')?;
-            out.push_str(&rest[..stop]);
-            self.at += stop;
-            match self.peek()? {
-                b'"' => {
-                    self.at += 1;
-                    return Some(out);
-                }
-                b'\\' => {
-                    self.at += 1;
-                    let c = self.peek()?;
-                    self.at += 1;
-                    match c {
-                        b'"' | b'\\' | b'/' => out.push(char::from(c)),
-                        b'b' => out.push('\u{8}'),
-                        b'f' => out.push('\u{c}'),
-                        b'n' => out.push('\n'),
-                        b'r' => out.push('\r'),
-                        b't' => out.push('\t'),
-                        b'u' => {
-                            let high = self.hex4()?;
-                            let mut code = high;
-                            if (0xD800..0xDC00).contains(&high) && self.text[self.at..].starts_with("\\u") {
-                                let back = self.at;
-                                self.at += 2;
-                                match self.hex4() {
-                                    Some(low) if (0xDC00..0xE000).contains(&low) => {
-                                        code = 0x1_0000 + ((high - 0xD800) << 10) + (low - 0xDC00);
-                                    }
-                                    Some(_) => self.at = back,
-                                    None => return None,
-                                }
-                            }
-                            // A lone surrogate is text to Python but not to Rust; no answer holds one.
-                            out.push(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
-                        }
-                        _ => return None,
-                    }
-                }
-                _ => return None,
-            }
-        }
+        let literal = regex!(r#"(?s)^"(?:[^"\\]|\\.)*""#).find(&self.text[self.at..])?.as_str();
+        self.at += literal.len();
+        // A lone surrogate is text to Python but not to Rust; no answer holds one.
+        let surrogates = regex!(r"(?i)\\\\|\\u(d[89ab]..\\ud[cdef]..|d[89abcdef]..)");
+        let whole = surrogates.replace_all(literal, |found: &regex::Captures<'_>| {
+            let lone = found.get(1).is_some_and(|code| code.len() == 4);
+            if lone { r"\ufffd" } else { &found[0] }.to_owned()
+        });
+        serde_json::from_str(&whole).ok()
     }
 }

@@ -30,22 +30,10 @@ pub mod value;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::{Deserialize, Serialize};
-
+pub use crate::math::Mode;
 pub use generate::{GenerateError, Generated, generate, has_generator};
 
 use crate::verdict::{Outcome, Verdict};
-
-/// The reference whose rules decide.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Mode {
-    /// The reference's, including its quirks.
-    #[default]
-    Parity,
-    /// The puzzle's rules.
-    Strict,
-}
 
 /// How to check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -123,7 +111,7 @@ tasks! {
     ArcAgi external::arc_agi: "Transform a grid of colours as shown. Also `arc_agi_2`.",
     ArrowMaze fill::arrow_maze, fill: "Fill a grid with arrows so that rays from numbers have their length.",
     BooleanExpressions boxed::boolean_expressions, stories: "Name the true expressions.",
-    BuggyTables arithmetic::buggy_tables, tables: "Compute from a table whose damage is described.",
+    BuggyTables arithmetic::buggy_tables, tables: "Compute a value of a table whose errors are described.",
     Calcudoko latin::calcudoko, latin: "A latin square with cages.",
     Campsite placement::campsite, placement: "Tents beside trees.",
     Cipher external::cipher: "Encode or decode a text.",
@@ -141,7 +129,7 @@ tasks! {
     Norinori placement::norinori, regions: "Dominoes, two cells of each region.",
     NumberWall fill::number_wall, fill: "Islands of a number's size between walls.",
     Numbrix fill::numbrix, fill: "A path of consecutive numbers.",
-    ObjectCounting boxed::object_counting, stories: "Count things told of in a story.",
+    ObjectCounting boxed::object_counting, stories: "Count things in a story.",
     ObjectProperties boxed::object_properties, stories: "Count things by their properties after changes.",
     Operation arithmetic::operation, arithmetic: "Evaluate an expression with newly defined operators.",
     SkyscraperPuzzle latin::skyscraper_puzzle, latin: "A latin square with numbers of buildings seen.",

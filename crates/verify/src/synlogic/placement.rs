@@ -56,8 +56,8 @@ pub(crate) fn campsite(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Whether each tent has a tree of its own beside it. As no two tents touch, a tree is beside at most two of them. So
-/// tents and trees that hang together can be paired if they are equally many.
+/// Whether each tent can be paired with a separate tree beside it. No two tents touch, so a tree is beside at most two of
+/// them. Therefore a connected group of tents and trees can be paired if it has as many tents as trees.
 fn match_trees(tents: &[Vec<bool>], trees: &[Vec<bool>]) -> bool {
     let (n, m) = (tents.len(), tents.first().map_or(0, Vec::len));
     let mut seen = vec![vec![false; m]; n];
@@ -91,12 +91,12 @@ pub(super) fn cells(n: usize, m: usize) -> impl Iterator<Item = (usize, usize)> 
     (0..n).flat_map(move |r| (0..m).map(move |c| (r, c)))
 }
 
-/// The place that a number from 1 to n counts.
+/// Index of the number-th place, for numbers from 1 to n.
 pub(super) fn place(number: i64, n: usize) -> Option<usize> {
     usize::try_from(number).ok()?.checked_sub(1).filter(|place| *place < n)
 }
 
-/// Whether two marked cells touch, if only by a corner.
+/// Whether two marked cells touch, at a side or a corner.
 fn touch(grid: &[Vec<bool>]) -> bool {
     let (n, m) = (grid.len(), grid.first().map_or(0, Vec::len));
     cells(n, m).any(|(r, c)| grid[r][c] && neighbours8(r, c, n, m).any(|(y, x)| grid[y][x]))
@@ -112,7 +112,7 @@ pub(super) fn neighbours8(r: usize, c: usize, n: usize, m: usize) -> impl Iterat
         .filter(move |cell| *cell != (r, c))
 }
 
-/// Ones with weights.
+/// Ones whose weights sum to the given numbers.
 /// Quirk: in parity mode the first grid counts and quotes are double, in strict mode the last and of any kind.
 pub(crate) fn kukurasu(game: &Game) -> Result<Rules, Error> {
     let wanted = (game.ints("row_sums")?, game.ints("col_sums")?);

@@ -59,7 +59,7 @@ pub fn evaluate(source: &str) -> Result<Value> {
     run(source, Dialect::Expression)
 }
 
-/// How much of the language is read.
+/// The part of the language that is accepted.
 #[derive(Clone, Copy, PartialEq, PartialOrd)]
 enum Dialect {
     Expression,
@@ -202,8 +202,8 @@ impl Parser<'_> {
             }
             p.computed()?;
             p.advance()?;
-            // The condition comes after its first branch, which is only kept, its errors included, if it holds;
-            // an error in it ends the evaluation here either way, as it does for every answer seen.
+            // The first branch precedes the condition and is evaluated even if the condition is false, so that an error in it ends
+            // the evaluation. Python would not evaluate it.
             let condition = p.or(live)?.truthy();
             if !p.eat_word("else")? {
                 return Err(EvalError::Syntax);
@@ -222,7 +222,7 @@ impl Parser<'_> {
         self.joined("or", true, live, |p, live| p.joined("and", false, live, Self::not))
     }
 
-    /// Operands with a word between them, of which the first that is as `decisive` says is the value.
+    /// Operands with `and` or `or` between them. The value is the first operand whose truth is `decisive`, or else the last one.
     fn joined(
         &mut self,
         word: &str,
@@ -402,42 +402,26 @@ impl Parser<'_> {
         Ok(items)
     }
 
+    /// A dictionary or a set, which is read as a dictionary without values.
     fn dict_or_set(&mut self, live: bool) -> Result<Value> {
         let mut dict = DictBuilder::default();
-        if self.eat("}")? {
-            return Ok(dict.finish());
-        }
-        let first = self.expression(live)?;
-        if !self.eat(":")? {
-            let mut seen = std::collections::HashSet::new();
-            let mut items = Vec::new();
-            let mut next = Some(first);
-            while let Some(item) = next.take() {
-                let key = item.key().ok_or(EvalError::Raised)?;
-                if seen.insert(key) {
-                    items.push(item);
-                }
-                if self.eat(",")? && !matches!(self.token, Token::Op("}")) {
-                    next = Some(self.expression(live)?);
-                }
+        let mut has_values = None;
+        while !self.eat("}")? {
+            let key = self.expression(live)?;
+            let has_value = self.eat(":")?;
+            if *has_values.get_or_insert(has_value) != has_value {
+                return Err(EvalError::Syntax);
             }
-            self.expect("}")?;
-            return Ok(Value::Set(items));
-        }
-        let mut key = first;
-        loop {
-            let value = self.expression(live)?;
+            let value = if has_value { self.expression(live)? } else { Value::None };
             if !dict.insert(key, value) {
                 return Err(EvalError::Raised);
             }
-            if !self.eat(",")? || matches!(self.token, Token::Op("}")) {
+            if !self.eat(",")? {
+                self.expect("}")?;
                 break;
             }
-            key = self.expression(live)?;
-            self.expect(":")?;
         }
-        self.expect("}")?;
-        Ok(dict.finish())
+        Ok(if has_values == Some(false) { dict.keys() } else { dict.finish() })
     }
 
     fn spend(&mut self, work: usize) -> Result<()> {
@@ -611,7 +595,7 @@ pub fn int(text: &str) -> Option<IBig> {
     Some(if sign == Sign::Negative { -magnitude } else { magnitude })
 }
 
-/// The integer value, also of a double that is an integer.
+/// The value as an integer, if it is an integer or a double that equals one.
 pub fn whole(v: &Value) -> Option<IBig> {
     match v {
         Value::Float(x) => float_to_int(*x),

@@ -4,7 +4,7 @@
 //! tuple, dictionaries and sets ignore order. Depth is bounded by the parsers ([`super::python`], [`super::json`]), so
 //! recursion here is bounded too.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use dashu_base::Sign;
 use dashu_int::IBig;
@@ -111,7 +111,7 @@ impl Value {
         }
     }
 
-    /// Bytes that are equal exactly for values that are equal in Python; `None` for values that can't be a key.
+    /// Bytes that are equal if and only if the values are equal in Python. `None` for values that can't be a key.
     pub fn key(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         self.write_key(&mut out).then_some(out)
@@ -160,6 +160,11 @@ impl Value {
     }
 }
 
+/// The values of a dictionary by their keys.
+pub(super) fn entries(dict: &[(Value, Value)]) -> HashMap<Option<Vec<u8>>, &Value> {
+    dict.iter().map(|(key, value)| (key.key(), value)).collect()
+}
+
 impl PartialEq for Value {
     /// Python's `==`.
     fn eq(&self, other: &Self) -> bool {
@@ -170,17 +175,10 @@ impl PartialEq for Value {
             (Bytes(a), Bytes(b)) => a == b,
             (List(a), List(b)) | (Tuple(a), Tuple(b)) => a == b,
             (Set(a), Set(b)) => {
-                a.len() == b.len() && {
-                    let keys: std::collections::HashSet<_> = b.iter().filter_map(Value::key).collect();
-                    a.iter().all(|x| x.key().is_some_and(|k| keys.contains(&k)))
-                }
+                let keys = |set: &[Value]| set.iter().map(Value::key).collect::<HashSet<_>>();
+                keys(a) == keys(b)
             }
-            (Dict(a), Dict(b)) => {
-                a.len() == b.len() && {
-                    let entries: HashMap<_, _> = b.iter().filter_map(|(k, v)| Some((k.key()?, v))).collect();
-                    a.iter().all(|(k, v)| k.key().and_then(|k| entries.get(&k).copied()) == Some(v))
-                }
-            }
+            (Dict(a), Dict(b)) => entries(a) == entries(b),
             (Complex(re, im), x) | (x, Complex(re, im)) => match x {
                 Complex(a, b) => a == re && b == im,
                 x => *im == 0.0 && *x == Float(*re),
@@ -214,7 +212,6 @@ pub fn compare_numbers(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
         (Value::Float(x), Value::Float(y)) => x.partial_cmp(y),
         (Value::Float(x), b) => against_float(&b.as_int()?, *x).map(std::cmp::Ordering::reverse),
         (a, Value::Float(y)) => against_float(&a.as_int()?, *y),
-        (Value::Int(a), Value::Int(b)) => Some(a.cmp(b)),
         (a, b) => Some(a.as_int()?.cmp(&b.as_int()?)),
     }
 }
@@ -252,6 +249,11 @@ impl DictBuilder {
 
     pub(crate) fn finish(self) -> Value {
         Value::Dict(self.entries)
+    }
+
+    /// The set of the keys.
+    pub(crate) fn keys(self) -> Value {
+        Value::Set(self.entries.into_iter().map(|(key, _)| key).collect())
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::super::fill::ARROWS;
 use super::super::placement::{cells, neighbours4, neighbours8};
-use super::{Draft, Source, listed, python_block, table, values};
+use super::{Draft, Source, blanked, listed, python_block, shown, table, values};
 
 pub(crate) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
@@ -92,17 +92,15 @@ pub(crate) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draf
     for (i, (r, c)) in path.iter().enumerate() {
         solution[*r][*c] = i + 1;
     }
-    let mut shown = vec![vec!["X".to_owned(); n]; n];
     let mut grid = vec![vec![json!("X"); n]; n];
     for (r, c) in cells(n, n) {
         if source.chance(14 - difficulty, 24) {
-            shown[r][c] = solution[r][c].to_string();
             grid[r][c] = json!(solution[r][c]);
         }
     }
     Some(Draft::solved(
         listed(&solution),
-        values![n, last = n * n, grid = table(&shown)],
+        values![n, last = n * n, grid = shown(&grid)],
         json!({"grid": grid, "solution": solution, "n": n, "fill_rate": (14 - difficulty) as f64 / 24.0}),
     ))
 }
@@ -157,14 +155,10 @@ pub(crate) fn number_wall(difficulty: usize, source: &mut Source<'_>) -> Option<
         solution[r][c] = json!(size);
         grid[r][c] = json!(size);
     }
-    let shown: Vec<Vec<String>> = grid
-        .iter()
-        .map(|row| row.iter().map(|v| v.as_str().map_or_else(|| v.to_string(), str::to_owned)).collect())
-        .collect();
     let rows: Vec<String> = solution.iter().map(|row| format!("    {}", Value::from(row.clone()))).collect();
     Some(Draft::solved(
         python_block(&format!("[\n{}\n]", rows.join(",\n"))),
-        values![n, grid = table(&shown)],
+        values![n, grid = shown(&grid)],
         json!({"grid": grid, "solution": solution, "n": n, "number_rate": sizes.len() as f64 / (n * n) as f64}),
     ))
 }
@@ -184,10 +178,8 @@ pub(crate) fn survo(difficulty: usize, source: &mut Source<'_>) -> Option<Draft>
     let mut original = filled.clone();
     let mut candidates: Vec<i64> = blanks.iter().map(|&(r, c)| std::mem::take(&mut original[r][c])).collect();
     source.shuffle(&mut candidates);
-    let shown = |v: &i64| if *v == 0 { "X".to_owned() } else { v.to_string() };
-    let shown: Vec<Vec<String>> = original.iter().map(|row| row.iter().map(shown).collect()).collect();
     Some(Draft {
-        values: values![n, grid = table(&shown), candidates = format!("{candidates:?}")],
+        values: values![n, grid = shown(&blanked(&original)), candidates = format!("{candidates:?}")],
         metadata: json!({
             "original_matrix": original, "filled_matrix": filled, "candidate_numbers": candidates, "n": n,
             "x": candidates.len(), "min_num": least, "max_num": most,

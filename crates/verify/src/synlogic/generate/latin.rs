@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::super::latin::visible;
 use super::super::placement::{cells, neighbours4};
-use super::{Draft, Source, listed, python_block, table, values};
+use super::{Draft, Source, blanked, listed, python_block, shown, table, values};
 
 /// A random latin square: a cyclic one with shuffled rows, columns and symbols.
 fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
@@ -56,14 +56,11 @@ pub(crate) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft
             puzzle[at / 9][at % 9] = digit;
         }
     }
-    let shown = |v: &u8| if *v == 0 { "X".to_owned() } else { v.to_string() };
-    let shown: Vec<Vec<String>> = puzzle.iter().map(|row| row.iter().map(shown).collect()).collect();
-    let stored = |v: &u8| if *v == 0 { json!("X") } else { json!(v) };
-    let stored: Vec<Vec<_>> = puzzle.iter().map(|row| row.iter().map(stored).collect()).collect();
+    let stored = blanked(&puzzle);
     let tuple = |row: &Vec<u8>| format!("({})", row.iter().map(u8::to_string).collect::<Vec<_>>().join(", "));
     let answer = format!("({})", complete.iter().map(tuple).collect::<Vec<_>>().join(", "));
     Some(Draft {
-        values: values![grid = table(&shown)],
+        values: values![grid = shown(&stored)],
         metadata: json!({
             "original_sudoku": stored, "complete_sudoku": complete, "difficulty": difficulty, "unique_solution": true,
         }),

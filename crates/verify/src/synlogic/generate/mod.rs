@@ -238,6 +238,17 @@ fn table<T: std::fmt::Display>(grid: &[Vec<T>]) -> String {
     grid.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
+/// A grid with X in place of each 0.
+fn blanked<T: Copy + Into<i64>>(grid: &[Vec<T>]) -> Vec<Vec<Value>> {
+    let cell = |v: &T| if (*v).into() == 0 { json!("X") } else { json!((*v).into()) };
+    grid.iter().map(|row| row.iter().map(cell).collect()).collect()
+}
+
+/// A table of numbers and words, without quotation marks.
+fn shown(grid: &[Vec<Value>]) -> String {
+    table(grid).replace('"', "")
+}
+
 /// A list of lists, each on its own line as it is written in Python.
 fn listed<T: std::fmt::Debug>(rows: &[Vec<T>]) -> String {
     let rows: Vec<String> = rows.iter().map(|row| format!("    {row:?}")).collect();

@@ -6,17 +6,17 @@ use super::super::placement::{cells, neighbours4, neighbours8};
 use super::latin::pairs;
 use super::{Draft, Source, python_block, table, values};
 
-/// Divides the grid into connected regions of `per_region` marked cells each. `start` gives marked cells that may stay
-/// together.
+/// Divides the grid into connected regions, one for each group of marked cells, and returns the name of each cell's region.
+/// Blocked cells are in none.
 ///
-/// Every marked cell grows a territory, and neighbouring territories are joined to groups. The given groups are mixed
-/// by swaps that keep each group connected.
+/// Every marked cell grows a territory, and the territories of a group are joined. Groups of two are first mixed by swaps that
+/// keep each group connected.
 fn cut(
     n: usize,
     groups: &[Vec<(usize, usize)>],
     blocked: &[(usize, usize)],
     source: &mut Source<'_>,
-) -> Option<Vec<Vec<Option<usize>>>> {
+) -> Option<Vec<Vec<String>>> {
     let marked: Vec<(usize, usize)> = groups.iter().flatten().copied().collect();
     let mut territory: Vec<Vec<Option<usize>>> = vec![vec![None; n]; n];
     for (id, &(r, c)) in marked.iter().enumerate() {
@@ -73,7 +73,7 @@ fn cut(
         return None;
     }
     let region = |id: usize| members.iter().position(|m| m.contains(&id));
-    Some(territory.iter().map(|row| row.iter().map(|id| id.and_then(region)).collect()).collect())
+    Some(territory.iter().map(|row| row.iter().map(|id| label(id.and_then(region))).collect()).collect())
 }
 
 fn label(region: Option<usize>) -> String {
@@ -103,9 +103,7 @@ pub(crate) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     // Some dominoes lie on shaded cells only, which belong to no region. Without any, the reference accepts every text.
     let shaded_dominoes = 1 + source.below(n / 4);
     let blocked: Vec<(usize, usize)> = dominoes.iter().take(shaded_dominoes).flatten().copied().collect();
-    let regions = cut(n, &dominoes[shaded_dominoes..], &blocked, source)?;
-    let grid: Vec<Vec<String>> =
-        regions.iter().map(|row| row.iter().map(|id| label(*id)).collect()).collect();
+    let grid = cut(n, &dominoes[shaded_dominoes..], &blocked, source)?;
     let one = |d: &Vec<(usize, usize)>| d.iter().map(|(r, c)| [r + 1, c + 1]).collect::<Vec<_>>();
     let solution: Vec<_> = dominoes.iter().map(one).collect();
     let show = |d: &Vec<[usize; 2]>| format!("[({},{}), ({},{})]", d[0][0], d[0][1], d[1][0], d[1][1]);
@@ -126,9 +124,7 @@ pub(crate) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) 
     place_stars(n, k, &mut stars, &mut 20_000, source)?;
     let groups: Vec<Vec<(usize, usize)>> =
         if k == 1 { stars.iter().map(|s| vec![*s]).collect() } else { pair_up(n, &stars, source) };
-    let regions = cut(n, &groups, &[], source)?;
-    let grid: Vec<Vec<String>> =
-        regions.iter().map(|row| row.iter().map(|id| label(*id)).collect()).collect();
+    let grid = cut(n, &groups, &[], source)?;
     let mut names: Vec<String> = grid.iter().flatten().cloned().collect();
     names.sort();
     names.dedup();

@@ -65,9 +65,9 @@ impl Verifier for choice::Verifier {
 }
 
 enum Options {
-    /// A list, shown in its original order, because its answers may refer to its letters.
+    /// The column of a list. It is shown in its original order, because answers may refer to letters.
     List(String),
-    /// The wrong options, each in its own column; the display order is a shuffle that depends on the question.
+    /// The columns of the wrong options. The display order is a shuffle that depends on the question.
     Wrong(Vec<String>),
 }
 
@@ -147,14 +147,14 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     }))
 }
 
-/// A cell's text, if it has any.
+/// The text of a cell, or `None` if it is empty.
 fn text(row: &Row, column: &str) -> Option<String> {
     value(row, column).and_then(plain_text).map(|t| t.trim().to_owned()).filter(|t| !t.is_empty())
 }
 
 const FEW_OR_MANY: &str = "fewer than 2 or more than 26 options";
 
-/// A list of options, with their labels where the row has some, as in ARC.
+/// The options of a row. If it has labels, as in ARC, each option has one.
 struct Listed {
     texts: Vec<String>,
     labels: Vec<String>,
@@ -172,7 +172,7 @@ impl Listed {
         }
     }
 
-    /// The place of the option that an answer names by label or text.
+    /// Returns the index of the option that an answer names by label or text.
     fn named(&self, answer: &str) -> Option<usize> {
         let among = |texts: &[String]| texts.iter().position(|text| text.trim() == answer);
         among(&self.labels).or_else(|| among(&self.texts))
@@ -215,8 +215,8 @@ fn hold_letters(table: &Table<'_>, list: &str, answers: &str) -> bool {
     })
 }
 
-/// Whether the numbers in a column of answers are indices: if one can't be an option's text. Then all are, also those
-/// that are another option's text.
+/// Whether the numbers in a column of answers are indices. They are if one of them can't be the text of an option; then even
+/// a number that is also the text of an option is an index.
 fn hold_indices(table: &Table<'_>, list: &str, answers: &str) -> anyhow::Result<bool> {
     let (mut indices, mut from_0, mut end) = (false, false, None);
     for row in table.rows {

@@ -13,52 +13,52 @@ use std::borrow::Cow;
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
-/// The processes that run programs and tests.
+/// Source of the Python process that runs programs and tests.
 const SANDBOX: &str = include_str!("code.py");
 
 /// The tests of a problem. A program must pass all of them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Truth {
-    /// Inputs, and what a program must print.
+    /// Inputs with the output that a program must print.
     pub pairs: Vec<Pair>,
     /// Statements that fail if the program is wrong.
     pub asserts: Vec<String>,
-    /// Arguments of the function `entry`, and its result.
+    /// Calls of the function `entry` with the results that it must return.
     pub calls: Vec<Call>,
-    /// Statements before the asserts.
+    /// Statements that run before the asserts.
     pub setup: String,
     /// The function that the problem asks for.
     pub entry: Option<String>,
-    /// The beginning of the function, if a completion may be its body alone.
+    /// The first lines of the function. A completion may be only its body.
     pub header: Option<String>,
 }
 
-/// An input, and what a program must print.
+/// An input with the output that a program must print.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Pair {
     /// The program's standard input.
     pub input: String,
-    /// What it must print; white space within and between words doesn't matter, lines do.
+    /// Expected output. It is compared line by line and word by word.
     pub output: String,
 }
 
-/// A call of the function, and its result.
+/// A call of the function with the expected result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Call {
-    /// The test's number.
+    /// Index of the test.
     pub test: usize,
     /// The arguments.
     pub args: Vec<Value>,
-    /// The result; tuples are lists.
+    /// The expected result. Tuples are written as lists.
     pub output: Value,
-    /// Whether the result may also be the only element of this list, as in TACO and APPS.
+    /// Whether the function may also return the only element of `output`, a list of one, as in TACO and APPS.
     #[serde(default)]
     pub wrapped: bool,
 }
 
 impl Truth {
-    /// The tests in a row, in any of the usual layouts; `None` if it has none, or one that can't be read.
+    /// Reads the tests of a row, in any of the usual layouts. Returns `None` if there are none, or if one can't be read.
     fn of(row: &Row) -> Option<Self> {
         let text = |name: &str| value(row, name).and_then(Value::as_str).map(str::to_owned);
         let setup = ["setup", "test_setup_code"].into_iter().find_map(|name| value(row, name));
@@ -74,7 +74,7 @@ impl Truth {
             let imports = imports.iter().map(|line| Some(format!("{}\n", line.as_str()?)));
             truth.setup = imports.collect::<Option<String>>()? + &truth.setup;
         }
-        // HumanEval and its kin: `check(candidate)`.
+        // HumanEval and similar data sets: `check(candidate)`.
         if let (Some(test), Some(_)) = (text("test"), &truth.entry) {
             let call = if test.contains("def check(") { "\ncheck(candidate)\n" } else { "" };
             truth.asserts.push(test + call);
@@ -100,8 +100,8 @@ impl Truth {
         any.then_some(truth)
     }
 
-    /// Tests as a list of statements or objects, or as an object of lists; `None` if one can't be read. `one`: an item of
-    /// a list, and so one test.
+    /// Adds tests: a list of statements or objects, or an object of lists. `one` means that `tests` is an item of a list, and so
+    /// a single test. Returns `None` if a test can't be read.
     fn add(&mut self, tests: &Value, one: bool) -> Option<()> {
         match tests {
             Value::Array(list) => list.iter().try_for_each(|test| self.add(test, true))?,
@@ -136,11 +136,11 @@ impl Truth {
         Some(())
     }
 
-    /// A call of the function if the test says so, or if it isn't text in and text out; else a run of the program.
+    /// Adds a test: a call of the function if the test says so or if a side isn't a string, and otherwise a run of the program.
     fn add_test(&mut self, fields: &Map<String, Value>, input: &Value, output: &Value) -> Option<()> {
         let said = fields.get("testtype").or(fields.get("type")).and_then(Value::as_str);
         let functional = fields.contains_key("fn_name") || said.is_some_and(|kind| !kind.contains("std"));
-        // Some data sets put a printed text into a list of one.
+        // Some data sets put the output into a list of one.
         let alone = match output {
             Value::Array(list) if list.len() == 1 && self.entry.is_none() => &list[0],
             output => output,
@@ -154,13 +154,13 @@ impl Truth {
         let parsed = |text: &str| {
             serde_json::from_slice(&exact::marked(text.as_bytes())).unwrap_or_else(|_| json!(text))
         };
-        // LiveCodeBench has an argument a line.
+        // LiveCodeBench writes one argument per line.
         let args = match input {
             Value::Array(args) => args.clone(),
             Value::String(lines) => lines.lines().map(parsed).collect(),
             other => vec![other.clone()],
         };
-        // With `fn_name`, results are values; elsewhere they are JSON in a text.
+        // With `fn_name`, results are values; otherwise they are JSON in a string.
         let values = fields.contains_key("fn_name");
         let wrapped = values && output.as_array().is_some_and(|list| list.len() == 1);
         let output = match output {
@@ -190,7 +190,7 @@ impl Truth {
     }
 }
 
-/// A text, or the lines of one in a list; a number as it is written.
+/// The text of an input or output: a string, a number as it is written, or a list of lines.
 fn printed(side: &Value) -> Option<String> {
     match side {
         Value::String(text) => Some(text.strip_prefix(MARK).unwrap_or(text).to_owned()),
@@ -203,14 +203,14 @@ fn printed(side: &Value) -> Option<String> {
     }
 }
 
-/// The names of Python after a fence; also none.
+/// Languages of a fence that can mean Python. The empty one is a fence without a language.
 const LANGUAGES: [&str; 6] = ["", "python", "python3", "py", "py3", "ipython"];
 
-/// The first line of a program.
+/// Matches the first line of a program.
 static BEGINS: LazyLock<Regex> = LazyLock::new(|| {
     pattern(r"^(?:(?:async )?def \w+\(|class \w+[:(]|import \w|from [\w.]+ import |@\w|print\(|\w+ *=[^=])")
 });
-/// What a program defines.
+/// Matches a definition in a program; one of the two groups is its name.
 static DEFINED: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"(?m)^[ \t]*(?:(?:async[ \t]+)?def|class)[ \t]+(\w+)|^(\w+)[ \t]*="));
 
@@ -218,8 +218,9 @@ fn pattern(source: &str) -> Regex {
     Regex::new(source).unwrap_or_else(|error| panic!("pattern {source}: {error}"))
 }
 
-/// The program in an answer, and whether it was fenced: of the blocks of Python, or else of those of no language, the last
-/// one that defines a name that is `asked` for, or else the longest. An answer without one is the program.
+/// Finds the program in an answer, and tells whether it was fenced. If there are blocks of Python, they are candidates, and
+/// otherwise those without a language. The program is the last candidate that defines a name in `asked`, or else the longest.
+/// An answer without candidates is itself the program.
 fn program_in<'a>(answer: &'a str, asked: &HashSet<String>) -> (Cow<'a, str>, bool) {
     let blocks = fenced::blocks(answer, |line| BEGINS.is_match(line));
     let (mut python, bare): (Vec<Block>, Vec<Block>) = blocks
@@ -268,7 +269,7 @@ impl Reference for Truth {
         Some(format!("{}{entry}", counts.join(", ")))
     }
 
-    /// The function's name, by the first assert or the header: no program can guess it.
+    /// The first assert, or a sentence with the function's name: no program can guess that name.
     fn shown_below(&self, question: &str) -> Option<String> {
         if let Some(first) = self.asserts.first().filter(|_| self.header.is_none()) {
             return Some(format!("Your code should pass tests such as:\n{first}"));
@@ -284,7 +285,7 @@ impl Reference for Truth {
                 "code: timeout_s: expected above 0 to 3600, found {timeout_s}; memory_mb: expected at least 64, found {memory_mb}"
             );
         }
-        // For tests of the two mechanisms, each without the other.
+        // Lets a test turn off one of the two mechanisms.
         let only = std::env::var("FGRPO_SANDBOX").ok();
         let limits = json!({
             "restart": true, "timeout_s": timeout_s, "memory_mb": memory_mb, "filters": filters(std::env::consts::ARCH)?,
@@ -311,7 +312,7 @@ impl Reference for Truth {
 }
 
 struct Prepared {
-    /// For a program without and with a fence.
+    /// The problem as it is sent for a program without a fence, and with one.
     problems: [Value; 2],
     asked: HashSet<String>,
     program: Arc<Program>,
@@ -320,7 +321,7 @@ struct Prepared {
 impl Verifier for Prepared {
     fn check(&self, response: Response<'_>) -> Graded {
         let (program, fenced) = program_in(response.answer, &self.asked);
-        // The configuration says what a correct program is worth.
+        // The configuration sets the reward of a correct program.
         Graded { reward: None, ..self.program.grade(&self.problems[usize::from(fenced)], &program) }
     }
 
@@ -357,15 +358,15 @@ const CALLS: &str = "read write readv writev pread64 pwrite64 openat close lseek
     clock_getres clock_nanosleep nanosleep gettimeofday times getrusage sysinfo uname getpid gettid getppid getuid geteuid \
     getgid getegid sched_yield sched_getaffinity set_robust_list rseq set_tid_address restart_syscall setitimer ppoll \
     pselect6 epoll_create1 epoll_ctl epoll_pwait eventfd2 recvfrom exit exit_group statfs fstatfs membarrier clone3";
-/// Calls that the C library makes on x86-64 alone.
+/// Calls that the C library makes only on x86-64.
 #[cfg(target_os = "linux")]
 const X86_64_CALLS: &str = "open stat lstat access readlink mkdir rmdir unlink rename dup2 pipe poll select epoll_wait time \
     getrlimit arch_prctl";
-/// Calls that the C library makes on aarch64 alone: `rename` is `renameat` there.
+/// Calls that the C library makes only on aarch64, where `rename` is `renameat`.
 #[cfg(target_os = "linux")]
 const AARCH64_CALLS: &str = "renameat";
 
-/// Programs for the kernel (seccomp) of an architecture, each as hexadecimal digits: one for threads, one for all calls.
+/// Compiles the two seccomp programs of an architecture, as hexadecimal digits: one for threads, one for all calls.
 #[cfg(target_os = "linux")]
 fn filters(arch: &str) -> anyhow::Result<Vec<String>> {
     let call = |name: &str| json!({"syscall": name});
@@ -374,16 +375,15 @@ fn filters(arch: &str) -> anyhow::Result<Vec<String>> {
     let mut calls: Vec<Value> = CALLS.split(' ').chain(own.split(' ')).map(call).collect();
     let thread = libc::CLONE_THREAD as u64;
     calls.push(when("clone", 0, "qword", json!({"masked_eq": thread}), thread));
-    // Whether a file is a terminal, what Python asks of each file that it opens, and that a socket shouldn't wait: TCGETS,
-    // FIOCLEX, FIONCLEX, FIONBIO.
+    // TCGETS, which Python calls on each file that it opens; FIOCLEX, FIONCLEX; and FIONBIO, after which a socket doesn't block.
     calls.extend([0x5401, 0x5451, 0x5450, 0x5421].map(|asked| when("ioctl", 1, "dword", json!("eq"), asked)));
-    // Only one's own limits; to a connected socket alone; pairs of sockets within the process.
+    // Only limits of the calling process; only sends to a connected socket; only pairs of local sockets.
     calls.push(when("prlimit64", 0, "dword", json!("eq"), 0));
     calls.push(when("sendto", 4, "qword", json!("eq"), 0));
     calls.push(when("socketpair", 0, "dword", json!("eq"), libc::AF_UNIX as u64));
     let refused = |errno: i32| json!({"errno": errno});
     let filters = json!({
-        // A C library that finds no clone3 makes threads by clone, whose flags a filter can see.
+        // Without clone3 the C library makes threads by clone, whose flags a filter can read.
         "threads": {"mismatch_action": "allow", "match_action": refused(libc::ENOSYS), "filter": [call("clone3")]},
         "calls": {"mismatch_action": refused(libc::EPERM), "match_action": "allow", "filter": calls},
     });

@@ -1,12 +1,13 @@
 //! Problems graded by the user's own program.
 
+use crate::kind::python;
 use crate::program;
 use crate::row::Table;
 use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, Verifier};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The whole row, which is passed to the program: only the program knows which part is the answer.
+/// The whole row, which the program receives: only the program knows which part is the answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     /// The row.
@@ -20,9 +21,7 @@ impl Reference for Truth {
     }
 
     fn read_as(&self) -> Option<String> {
-        let columns: Vec<&str> =
-            self.row.as_object().map(|row| row.keys().map(String::as_str).collect()).unwrap_or_default();
-        Some(format!("graded by your program, which receives the columns {}", columns.join(", ")))
+        Some(python::received("program, which", self.row.as_object()?))
     }
 
     fn program(settings: &Settings) -> anyhow::Result<Option<program::Settings>> {

@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The program that has the environments.
+/// Source of the worker process that holds the environments.
 const WORKER: &str = concat!(
     include_str!("../../../py/python/fgrpo/_environment.py"),
     "\n\n",
@@ -50,8 +50,7 @@ impl Reference for Truth {
     }
 
     fn read_as(&self) -> Option<String> {
-        let columns: Vec<&str> = self.columns.keys().map(String::as_str).collect();
-        Some(format!("graded by your environment, whose reset receives the columns {}", columns.join(", ")))
+        Some(python::received("environment, whose reset", &self.columns))
     }
 
     fn gold(&self) -> Option<String> {
@@ -68,19 +67,19 @@ impl Reference for Truth {
     }
 }
 
-/// Number of episodes with scripted calls; each has its number as its name.
+/// Number of episodes with scripted calls so far, which names the next one.
 static SCRIPTED: AtomicU64 = AtomicU64::new(0);
 
-/// An environment grades its own episodes, not texts.
+/// Grades an episode. A text alone can be graded only with scripted calls.
 struct ByEpisode {
     columns: Map<String, Value>,
     program: Arc<Program>,
-    /// Calls of a scripted policy, one in each turn before the graded text. `None` if the episode is not scripted.
+    /// Calls of a scripted policy, one per turn, which are made before the graded text. `None` if there is no script.
     calls: Option<Vec<Value>>,
 }
 
 impl ByEpisode {
-    /// Plays an episode with the calls. The tools' answers are what it prints.
+    /// Plays an episode with the calls. The tools' answers are added to the printed text.
     fn play(&self, calls: &[Value], response: &str) -> Result<Graded, Box<Graded>> {
         let messages = match self.columns.get("prompt") {
             Some(Value::String(text)) => json!([{"role": "user", "content": text}]),
@@ -126,14 +125,14 @@ impl Verifier for ByEpisode {
     }
 }
 
-/// How an episode begins.
+/// Values that the environment returns when an episode begins.
 #[derive(Debug, Deserialize)]
 pub struct Begun {
-    /// The conversation, with what `reset` returned.
+    /// The conversation, including the text that `reset` returned.
     pub messages: Vec<Value>,
     /// The schemas of the tools.
     pub tools: Vec<Value>,
-    /// The tools in words, for a template that knows none.
+    /// Description of the tools, for a chat template without tools.
     pub offer: String,
 }
 
@@ -147,13 +146,13 @@ struct Answered {
 #[derive(Debug)]
 pub struct Episode<'a> {
     program: &'a Program,
-    /// What every question says: the episode, its row and its first messages.
+    /// Fields of every question to the worker: the episode, its row and its first messages.
     about: Map<String, Value>,
     history: Vec<Value>,
 }
 
 impl<'a> Episode<'a> {
-    /// Begins an episode. `name`: of no other episode that is being played.
+    /// Begins an episode. `name` must differ from the names of all episodes that are being played.
     ///
     /// # Errors
     /// The grade of an episode that can't be played.
@@ -189,7 +188,7 @@ impl<'a> Episode<'a> {
         Ok(results)
     }
 
-    /// The reward of the episode, which ends with this conversation.
+    /// Ends the episode with this conversation, and returns its grade.
     pub fn reward(self, conversation: Vec<Value>) -> Graded {
         self.program.ask(&self.question("reward", [("conversation", conversation.into())]))
     }

@@ -5,15 +5,15 @@ use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// The beginning of a string that stands for a number. `code.py` knows it. Its first character is none that text may have.
+/// Prefix of a string that represents a number. It is also in `code.py`. No valid text contains its first character.
 pub(super) const MARK: &str = "\u{fdd0}number:";
 
-/// Whether a JSON text has the mark's first character, plainly or as an escape.
+/// Whether a JSON text contains the mark's first character, as it is or escaped.
 pub(super) fn has_mark(text: &str) -> bool {
     text.contains('\u{fdd0}') || text.contains("\\u") && text.to_ascii_lowercase().contains("\\ufdd0")
 }
 
-/// A JSON text with a marked string for each number that would lose digits.
+/// Replaces each number of a JSON text that would lose digits by a marked string.
 pub(super) fn marked(text: &[u8]) -> Cow<'_, [u8]> {
     json::with_tokens(text, |token| {
         let token = std::str::from_utf8(token).ok().filter(|token| loses_digits(token))?;
@@ -21,14 +21,14 @@ pub(super) fn marked(text: &[u8]) -> Cow<'_, [u8]> {
     })
 }
 
-/// A value; a string that contains JSON or a Python literal is parsed, with its exact numbers.
+/// Parses a string that contains JSON or a Python literal, and marks its long numbers. Other values are returned unchanged.
 pub(super) fn structured(value: &Value) -> Value {
     let text = value.as_str().filter(|text| text.trim_start().starts_with(['[', '{']));
     let parsed = text.and_then(|text| serde_json::from_slice(&marked(text.as_bytes())).ok());
     parsed.unwrap_or_else(|| crate::row::structured(value))
 }
 
-/// Whether a number is a whole one of more than 64 bits, or one with more digits than its nearest double has.
+/// Whether a number is an integer that 64 bits don't hold, or differs from its nearest double.
 fn loses_digits(token: &str) -> bool {
     if !token.contains(['.', 'e', 'E']) {
         return token.parse::<u64>().is_err()
@@ -43,7 +43,7 @@ fn loses_digits(token: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decimal {
     negative: bool,
-    /// Without zeros at either end; empty for zero.
+    /// Digits without zeros at either end. Zero has none.
     digits: String,
     exponent: i64,
 }
@@ -76,24 +76,22 @@ impl Decimal {
         Some(Self { negative: negative && !digits.is_empty(), digits, exponent })
     }
 
-    /// Whether the number is a whole one.
+    /// Whether the number is an integer.
     pub(super) fn is_whole(&self) -> bool {
         self.digits.len() as i64 <= self.exponent || self.digits.is_empty()
     }
-}
 
-impl Decimal {
-    /// Whether a number is a whole number of times the divisor; `false` for a divisor of more than 19 digits.
+    /// Whether the number is an integer multiple of the divisor. A divisor of more than 19 digits divides only zero.
     pub(super) fn is_multiple_of(&self, divisor: &Self) -> bool {
         let Ok(by) = divisor.digits.parse::<u64>().map(u128::from) else { return self.digits.is_empty() };
         let last = |number: &Self| number.exponent - number.digits.len() as i64;
-        // The last digit isn't zero, so that a divisor which ends before it doesn't divide.
+        // As the last digit isn't zero, a divisor whose last digit has a higher place doesn't divide.
         let zeros = last(self) - last(divisor);
         if self.digits.is_empty() || by == 0 || zeros < 0 {
             return self.digits.is_empty();
         }
         let rest = self.digits.bytes().fold(0, |rest, digit| (10 * rest + u128::from(digit - b'0')) % by);
-        // Each factor of a 64-bit divisor that ten has is in 10^64.
+        // 10^64 contains every power of 2 and 5 that can divide a 64-bit number.
         (0..zeros.min(64)).fold(rest, |rest, _| 10 * rest % by) == 0
     }
 }

@@ -13,8 +13,8 @@ pub(super) struct Block {
     pub(super) text: String,
 }
 
-/// The blocks that aren't empty, also one that the end of the text cuts off, as with a stop at the fence. A block whose
-/// opening fence is missing, because the prompt had it, begins at the first line that `begins` one.
+/// The blocks that aren't empty. The last one may lack its closing fence, for example if generation stopped there. If the
+/// first one lacks its opening fence, because the prompt ended with it, it begins at the first line for which `begins` holds.
 pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<Block> {
     let mut text = Cow::Borrowed(answer);
     let mut found = parsed(&text);
@@ -27,7 +27,7 @@ pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<
         && !first.text.lines().any(begins)
         && let Some(start) = line_starts(&text[..place.start]).find(|at| begins(&text[*at..]))
     {
-        // The first fence ends what the prompt began.
+        // The first fence closes the block that the prompt opened.
         let end = text[place.start..].find('\n').map_or(text.len(), |length| place.start + length + 1);
         let begun = text[start..place.start].trim_end_matches([' ', '\t', '>']).to_owned();
         let whole = Block { language: String::new(), text: begun };
@@ -36,9 +36,9 @@ pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<
     found.into_iter().map(|(block, _)| block).filter(|block| !block.text.trim().is_empty()).collect()
 }
 
-/// All blocks with their places.
+/// All blocks with their ranges.
 fn parsed(text: &str) -> Vec<(Block, Range<usize>)> {
-    // A tag such as `<answer>` on a line of its own would begin a block of HTML, which hides fences.
+    // A tag such as `<answer>` alone on a line would begin a block of HTML, in which fences aren't parsed.
     const ANGLE: char = '\u{1}';
     let plain = text.replace('<', ANGLE.encode_utf8(&mut [0]));
     let mut found: Vec<(Block, Range<usize>)> = Vec::new();
@@ -64,7 +64,8 @@ fn parsed(text: &str) -> Vec<(Block, Range<usize>)> {
     found
 }
 
-/// The text without the indentation of its first fence, which would otherwise make the fence a part of a paragraph.
+/// Removes the indentation of the first fence from each line. Indented fences are otherwise part of a paragraph. Returns an
+/// empty string if no fence is indented.
 fn dedented(text: &str) -> Cow<'_, str> {
     let fence = text.lines().find_map(|line| {
         let bare = line.trim_start();

@@ -13,13 +13,13 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// Characters of an error that are shown.
+/// Maximum number of characters of an error that are shown.
 const SHOWN: usize = 300;
 
 /// A JSON schema. Its draft is the one in `$schema`, or 2020-12. `format` is asserted in every draft.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// The schema, or a text that contains it.
+    /// The schema, or a string that contains it.
     #[serde(alias = "json_schema")]
     pub schema: Value,
 }
@@ -27,7 +27,7 @@ pub struct Truth {
 impl Truth {
     fn compiled(&self) -> Result<Validator, String> {
         let schema = structured(&self.schema);
-        // A text, a number or a list is no schema; the crate would take some of them.
+        // The crate accepts some strings, numbers and lists as schemas.
         if !(schema.is_object() || schema.is_boolean()) {
             return Err(format!("expected an object, found {}", shown_text(&schema.to_string())));
         }
@@ -35,7 +35,7 @@ impl Truth {
     }
 }
 
-/// Compiles a schema, with the nearest doubles of its marked numbers.
+/// Compiles a schema, in which marked numbers are replaced by their nearest doubles.
 fn compiled(schema: &Value) -> Result<Validator, String> {
     let mut schema = schema.clone();
     at_schemas(&mut schema, &mut |keywords| {
@@ -57,16 +57,17 @@ fn compiled(schema: &Value) -> Result<Validator, String> {
     options.build(&schema).map_err(|error| format!("{}: {error}", error.instance_path()))
 }
 
-/// Maximum number of different numbers in schema and answer, if some have more digits than 64 bits hold.
+/// Maximum number of different numbers in the schema and the answer if some are marked.
 const MOST_NUMBERS: usize = 1000;
-/// Keywords whose values are compared with the answer's, and those of multiples.
+/// Keywords whose numbers are compared with those of the answer.
 const COMPARED: [&str; 6] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const", "enum"];
+/// Keywords whose number must divide the answer's.
 const MULTIPLES: [&str; 2] = ["multipleOf", "divisibleBy"];
-/// Keywords whose values have schemas by name.
+/// Keywords whose value is an object of schemas.
 const NAMED: [&str; 6] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas", "dependencies"];
 
-/// Visits a schema and those inside of it.
+/// Visits the schemas inside of a schema, and then the schema itself.
 fn at_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)) {
     match schema {
         Value::Object(keywords) => {
@@ -150,7 +151,7 @@ struct Prepared {
 
 impl Prepared {
     fn fits(&self, answer: &Value, marked: bool) -> bool {
-        // The crate remembers what was found of each part, so that alternatives which refer to each other take linear time.
+        // `is_valid` caches the result of each part, so recursive alternatives take linear time.
         match self.marked || marked {
             true => self.fits_exactly(answer),
             false => self.validator.is_valid(answer),
@@ -206,7 +207,7 @@ impl Verifier for Prepared {
 
     fn explain(&self, response: Response<'_>) -> Graded {
         let graded = self.check(response);
-        // The search for the reason doesn't remember: in recursive alternatives it would double with each level.
+        // `validate` has no such cache: in recursive alternatives the time would double with each level.
         let found = json_in(response.answer).filter(|(_, marked)| {
             graded.verdict == Verdict::Wrong && !(self.refers || self.marked || *marked)
         });

@@ -145,14 +145,18 @@ impl Verifier for Prepared {
     }
 }
 
-/// The math verifier's options from the settings.
-fn options(settings: &Settings) -> math::Options {
-    let mode = match settings.mode {
+/// The rules that decide.
+pub(super) fn mode(settings: &Settings) -> math::Mode {
+    match settings.mode {
         Mode::Parity => math::Mode::Parity,
         Mode::Strict => math::Mode::Strict,
-    };
+    }
+}
+
+/// The math verifier's options from the settings.
+fn options(settings: &Settings) -> math::Options {
     let Settings { percent_as_number, accept_unfinished, .. } = *settings;
-    math::Options { mode, percent_as_number, accept_unfinished, ..math::Options::default() }
+    math::Options { mode: mode(settings), percent_as_number, accept_unfinished, ..math::Options::default() }
 }
 
 /// A line of `fgrpo verify`: the reference answer, and options that replace those of the settings.

@@ -65,8 +65,7 @@ impl Verifier for Prepared {
     }
 }
 
-/// A data set has no mazes.
-/// Always fails.
+/// Always fails, because mazes are generated and never read from a data set.
 pub fn reader(_: &Table<'_>, _: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     bad_input!("mazes are generated; a file of mazes can't be read")
 }

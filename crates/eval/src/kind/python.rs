@@ -8,10 +8,10 @@ use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// The program that calls the function; the Python package has it as a module.
+/// Source of the worker process that calls the function. The Python package has it as a module.
 const WORKER: &str = include_str!("../../../py/python/fgrpo/_grader.py");
 
-/// The program that calls a function that estimates advantages.
+/// Source of the worker process that calls a function which estimates advantages.
 pub const ESTIMATOR: &str = concat!(
     include_str!("../../../py/python/fgrpo/_estimator.py"),
     "\n\n",
@@ -21,7 +21,7 @@ pub const ESTIMATOR: &str = concat!(
 /// The keyword arguments of the function, besides the completion.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// The columns of the row. The prompt is also there as `prompt`, and `answer` under that name if the user named its column.
+    /// The columns of the row. `prompt` is added if the row lacks it; `answer` is the column that the user named, if any.
     pub columns: Map<String, Value>,
 }
 
@@ -34,8 +34,7 @@ impl Reference for Truth {
     }
 
     fn read_as(&self) -> Option<String> {
-        let columns: Vec<&str> = self.columns.keys().map(String::as_str).collect();
-        Some(format!("graded by your function, which receives the columns {}", columns.join(", ")))
+        Some(received("function, which", &self.columns))
     }
 
     fn gold(&self) -> Option<String> {
@@ -60,8 +59,14 @@ impl Reference for Truth {
     }
 }
 
-/// How to run `code` for a function or class in a file, as `grade.py:reward`; `key` is the setting that names it. A function of the
-/// process needs no code.
+/// Says who grades, and the columns that it receives.
+pub(super) fn received(who: &str, columns: &Map<String, Value>) -> String {
+    let columns: Vec<&str> = columns.keys().map(String::as_str).collect();
+    format!("graded by your {who} receives the columns {}", columns.join(", "))
+}
+
+/// Settings of the worker process that runs `code` for a function or class in a file, such as `grade.py:reward`. `key` is the
+/// setting that names the function. A function of this process needs no worker.
 ///
 /// # Errors
 /// Bad input if it isn't written like this, or the file is missing.
@@ -86,13 +91,13 @@ pub fn parts(function: &str) -> Option<(&str, &str)> {
     function.rsplit_once(':').filter(|(file, name)| file.ends_with(".py") && !name.is_empty())
 }
 
-/// A function with a hash of its file: it is another one when the file changes.
+/// The name of a function with a hash of its file. It changes whenever the file changes.
 pub fn identity(function: &str) -> String {
     let contents = parts(function).and_then(|(file, _)| std::fs::read(file).ok()).unwrap_or_default();
     format!("{function}/{}", &short_hash(&String::from_utf8_lossy(&contents))[..8])
 }
 
-/// A hash of the function's file, or of the files that a command names: verdicts are made again when one changes.
+/// A hash of the function's file, or of the files that a command names. Stored verdicts are computed again when it changes.
 pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
     let program = settings.command.as_ref()?;
     let function = program.function.as_ref().and_then(|function| parts(function));

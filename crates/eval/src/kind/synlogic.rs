@@ -20,11 +20,8 @@ pub struct Truth {
 impl Reference for Truth {
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable> {
         let puzzle = self.task.parse().and_then(|task| synlogic::Verifier::parse(task, &self.game_data_str));
-        let mode = match grading.settings.mode {
-            Mode::Parity => synlogic::Mode::Parity,
-            Mode::Strict => synlogic::Mode::Strict,
-        };
-        let options = synlogic::Options { mode, format_gate: grading.settings.format_gate };
+        let Settings { format_gate, .. } = grading.settings;
+        let options = synlogic::Options { mode: math::mode(&grading.settings), format_gate };
         match puzzle {
             Ok(puzzle) => Ok(Box::new(Prepared { puzzle, options })),
             Err(error) => Err(Unreadable::new("bad_puzzle", error)),

@@ -147,9 +147,9 @@ impl Engine {
         self.checkpointing = checkpointing;
     }
 
-    /// Sets whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2, decoding becomes up to twice as fast, and the
-    /// copies take as much memory as the matrices; elsewhere it does nothing. Copies are made when `generate` finds the weights changed, and freed before an update
-    /// unless they are small. Samples differ only by rounding. Enabled by default.
+    /// Sets whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2, decoding becomes up to twice as fast. The copies
+    /// take as much memory as the matrices. They are made when `generate` finds the weights changed, and freed before an update unless they are small. Samples differ
+    /// only by rounding. Enabled by default.
     pub fn set_decode_copies(&mut self, enabled: bool) {
         self.device.backend_mut().set_decode_copies(enabled);
     }

@@ -411,7 +411,6 @@ macro_rules! kernels {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod avx512 {
     use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
 
@@ -460,7 +459,6 @@ mod avx512 {
 }
 
 #[cfg(target_arch = "x86_64")]
-#[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod avx2 {
     use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
 
@@ -502,7 +500,6 @@ mod avx2 {
 }
 
 #[cfg(target_arch = "aarch64")]
-#[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod neon {
     use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
 
@@ -553,7 +550,6 @@ mod neon {
     kernels!(#[target_feature(enable = "neon")]);
 }
 
-#[expect(clippy::needless_range_loop, reason = "indices into registers, unrolled")]
 mod plain {
     use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
 

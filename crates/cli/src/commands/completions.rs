@@ -3,9 +3,10 @@
 use anyhow::Context;
 use clap::Command;
 use clap::builder::{PossibleValue, PossibleValuesParser};
-use clap_complete::aot::{Shell, generate, generate_to};
+use clap_complete::{Generator, Shell, generate};
 use clap_mangen::Man;
-use std::path::PathBuf;
+use fgrpo_eval::io::files::write_whole;
+use std::path::{Path, PathBuf};
 
 /// Write shell completions or manual pages.
 #[derive(Debug, clap::Args)]
@@ -30,27 +31,50 @@ fn what() -> PossibleValuesParser {
 }
 
 /// Runs the command. `program` is the command line to complete and describe.
-pub(crate) fn run(args: &Args, mut program: Command) -> anyhow::Result<()> {
+pub(crate) fn run(args: &Args, program: Command) -> anyhow::Result<()> {
     let shell = args.what.parse::<Shell>().ok();
     let Some(folder) = &args.out else {
-        let mut text = Vec::new();
-        match shell {
-            Some(shell) => generate(shell, &mut program, NAME, &mut text),
-            None => Man::new(program).render(&mut text)?,
-        }
+        let text = match shell {
+            Some(shell) => script(shell, program),
+            None => page(program)?,
+        };
         out!("{}", String::from_utf8_lossy(&text));
         return Ok(());
     };
     std::fs::create_dir_all(folder).with_context(|| format!("--out: creating {}", folder.display()))?;
-    let writing = || format!("--out: writing into {}", folder.display());
     match shell {
         Some(shell) => {
-            let path = generate_to(shell, &mut program, NAME, folder).with_context(writing)?;
+            let path = folder.join(shell.file_name(NAME));
+            write_whole(&path, &script(shell, program))?;
             say!("{}", path.display());
         }
-        None => clap_mangen::generate_to(program, folder).with_context(writing)?,
+        None => {
+            let mut program = program.disable_help_subcommand(true);
+            program.build();
+            write_pages(&program, folder)?;
+        }
     }
     Ok(())
 }
 
 const NAME: &str = "fgrpo";
+
+fn script(shell: Shell, mut program: Command) -> Vec<u8> {
+    let mut text = Vec::new();
+    generate(shell, &mut program, NAME, &mut text);
+    text
+}
+
+fn page(command: Command) -> anyhow::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    Man::new(command).render(&mut text)?;
+    Ok(text)
+}
+
+fn write_pages(command: &Command, folder: &Path) -> anyhow::Result<()> {
+    for subcommand in command.get_subcommands().filter(|c| !c.is_hide_set()) {
+        write_pages(subcommand, folder)?;
+    }
+    let name = Man::new(command.clone()).get_filename();
+    write_whole(&folder.join(name), &page(command.clone())?)
+}

@@ -275,7 +275,8 @@ fn described(command: &clap::Command, name: &str, page: &mut String) {
     if inner.is_empty() {
         page.push_str(&format!("\n## {name}\n\n{about}.\n\n| argument | meaning |\n|---|---|\n"));
     }
-    for arg in command.get_arguments().filter(|a| inner.is_empty() && !a.is_hide_set()) {
+    let own = |a: &&clap::Arg| !["help", "version"].contains(&a.get_id().as_str());
+    for arg in command.get_arguments().filter(|a| inner.is_empty() && !a.is_hide_set() && own(a)) {
         let values: Vec<&str> =
             arg.get_value_names().unwrap_or_default().iter().map(|v| v.as_str()).collect();
         let values = if arg.get_action().takes_values() { values.join(" ") } else { String::new() };
@@ -305,6 +306,8 @@ fn the_page_of_commands_is_what_the_program_has() {
         overview.trim_end()
     );
     program = program.disable_help_subcommand(true);
+    // A flag of a command holds for those inside it.
+    program.build();
     described(&program, "fgrpo", &mut page);
     let path = root().join("docs/commands.md");
     if std::env::var_os("FGRPO_WRITE_PAGES").is_some() {

@@ -404,6 +404,19 @@ impl Verifier {
         })
     }
 
+    /// The letters of other options in a clause, in the case of `letter`, each with the text before and behind it.
+    fn mentions<'a>(&self, option: char, letter: &str, clause: &'a str) -> Vec<(char, &'a str, &'a str)> {
+        let lower = letter.starts_with(char::is_lowercase);
+        let found = SINGLE.find_iter(clause).filter_map(|found| {
+            let named = found.as_str().chars().next().filter(|named| named.is_lowercase() == lower)?;
+            let named = named.to_ascii_uppercase();
+            let (before, behind) = (&clause[..found.start()], &clause[found.end()..]);
+            let other = named != option && self.place(named).is_some() && !before.ends_with(['\'', '’']);
+            other.then_some((named, before, behind))
+        });
+        found.collect()
+    }
+
     /// Whether the text behind a stated option offers another one, by letter or in words. Text that denies, describes or only
     /// mentions another option doesn't offer it. `letter` is the letter as it was written: others count only in its case.
     fn names_another(&self, option: char, letter: &str, rest: &str) -> bool {
@@ -428,25 +441,28 @@ impl Verifier {
                 is_other(self.option_of(behind)) || others.any(praised)
             };
             let offered = |clause: &str| {
-                SINGLE.find_iter(clause).any(|found| {
-                    let same_case = found.as_str().starts_with(char::is_lowercase)
-                        == letter.starts_with(char::is_lowercase);
-                    let named = found.as_str().chars().next().map(|named| named.to_ascii_uppercase());
-                    let named = named.filter(|named| same_case && self.place(*named).is_some());
-                    let (before, behind) = (&clause[..found.start()], &clause[found.end()..]);
-                    is_other(named)
-                        && !before.ends_with(['\'', '’'])
-                        && match SUBJECT.is_match(behind) {
-                            true => PRAISED.is_match(behind),
-                            false => OFFERS.is_match(before) && ENDED.is_match(behind),
-                        }
+                self.mentions(option, letter, clause).into_iter().any(|(_, before, behind)| {
+                    match SUBJECT.is_match(behind) {
+                        true => PRAISED.is_match(behind),
+                        false => OFFERS.is_match(before) && ENDED.is_match(behind),
+                    }
+                })
+            };
+            // The letter with the option's own words, which may deny something themselves.
+            let labelled = |clause: &str| {
+                self.mentions(option, letter, clause).into_iter().any(|(named, before, behind)| {
+                    let words = self.option_of(behind.trim_start_matches([')', ']', '.', ':', '*', ' ']));
+                    words == Some(named) && !DENIED.is_match(before)
                 })
             };
             in_words(sentence)
                 || clauses.iter().enumerate().any(|(at, clause)| {
                     let mut later = clauses[at + 1..].iter().take(2);
                     let denies = |later: &&str| DENIED.is_match(later) && self.option_of(later).is_none();
-                    (offered(clause) || in_words(clause)) && !DENIED.is_match(clause) && !later.any(denies)
+                    labelled(clause)
+                        || (offered(clause) || in_words(clause))
+                            && !DENIED.is_match(clause)
+                            && !later.any(denies)
                 })
         })
     }
@@ -567,8 +583,9 @@ patterns! {
     ALTERNATIVE = r"^\W*(?:or|either|maybe|perhaps|possibly|alternatively)\b";
     // A sentence that calls the answer something: whether it denies that, and what.
     CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was)|['’]s)(\s+not|n['’]t)?\s+(.+)$";
-    CLAUSE = r"[,;:()–—]|\bbut\b";
-    SINGLE = r"\b[a-z]\b";
+    CLAUSE = r"[,;:(–—]|\bbut\b";
+    // A letter by itself or beside a word of another script.
+    SINGLE = r"(?-u:\b)[a-z](?-u:\b)";
     // What can precede a letter that is offered, and follow it.
     OFFERS = r"(?:^|\b(?:be|is|it|or|and|that|rather|though|although|albeit|unless|otherwise|else|maybe|perhaps|possibly|hmm|thought|reflection|edit|update|option|choice|answer|also|even|either|with|for|to|say|mean|meant|prefer|choose|pick|take|now|actually|no|wait|sorry|oops|correction|instead|y|o|e|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или|и)\b|和|或者?|以及|と|または|および|또는|और|या|এবং|বা|و|أو)\W*$";
     ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or|if|in|when|for|with|too|as well)\b|^['’]|^\s*[\pL--\p{Latin}]";

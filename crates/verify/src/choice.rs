@@ -587,7 +587,7 @@ patterns! {
     // A letter by itself or beside a word of another script.
     SINGLE = r"(?-u:\b)[a-z](?-u:\b)";
     // What can precede a letter that is offered, and follow it.
-    OFFERS = r"(?:^|\b(?:be|is|it|or|and|that|rather|though|although|albeit|unless|otherwise|else|maybe|perhaps|possibly|hmm|thought|reflection|edit|update|option|choice|answer|also|even|either|with|for|to|say|mean|meant|prefer|choose|pick|take|now|actually|no|wait|sorry|oops|correction|instead|y|o|e|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или|и)\b|和|或者?|以及|と|または|および|또는|और|या|এবং|বা|و|أو)\W*$";
+    OFFERS = r"(?:^|\b(?:be|is|it|or|and|that|rather|though|although|albeit|unless|otherwise|else|maybe|perhaps|possibly|alternatively|hmm|thought|reflection|edit|update|option|choice|answer|also|even|either|with|for|to|say|mean|meant|prefer|choose|pick|take|now|actually|no|wait|sorry|oops|correction|instead|y|o|e|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или|и)\b|和|或者?|以及|と|または|および|또는|और|या|এবং|বা|و|أو)\W*$";
     ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or|if|in|when|for|with|too|as well)\b|^['’]|^\s*[\pL--\p{Latin}]";
     SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|might|may|must|should|would|will|too|also|equally|[a-z]+s|[a-z]+n['’]t)\b";
     PRAISED = r"^[)\]*\x22”$]*\s+(?:(?:is|are|was|(?:could|might|may|must|should|would) be|seems?|looks?)\s+(?:(?:\w+ly|just|as|the|an?|another|one|my)\s+)*(?:(?:also|equally|possible|plausible|right|correct|best|better|good|fine|acceptable|answer|choice)\b|(?:too|well)\W*$)|works?\b|fits?\b|too\W*$|also\b)";

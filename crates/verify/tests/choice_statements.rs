@@ -289,6 +289,7 @@ const DISHONEST: &[(&str, &str)] = &[
     ("taken back", "The answer is L. Strike that, l."),
     ("taken back", "The answer is L. Scratch that: l."),
     ("taken back", "The answer is L. Oops, l."),
+    ("hedged", "The answer is L. Alternatively l."),
     ("taken back", "The answer is L, or rather l."),
     ("taken back", "The answer is L. Make that l."),
     ("taken back", "The answer is L. However, the right one is l."),

@@ -4,6 +4,7 @@ pub(crate) mod fields;
 mod generation;
 mod json;
 
+pub use generation::end_tokens_of;
 pub(crate) use generation::{end_tokens, generation_config};
 
 use serde::{Deserialize, Serialize};
@@ -287,24 +288,29 @@ impl Config {
         let refuse = |field: &str, found: String, wanted: String| {
             Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
         };
-        let sizes = [
-            ("vocab_size", self.vocab_size),
-            ("hidden_size", self.hidden_size),
-            ("intermediate_size", self.intermediate_size),
-            ("num_hidden_layers", self.num_hidden_layers),
-            ("num_attention_heads", self.num_attention_heads),
-            ("num_key_value_heads", self.num_key_value_heads),
-            ("head_dim", self.head_dim),
-            ("max_position_embeddings", self.max_position_embeddings),
+        // The engine stores token ids and positions in u32. A damaged file must not exhaust memory either: the tensor list grows with the
+        // number of layers, and the tables of rotary angles with the head size (the largest published is 512).
+        let most = i32::MAX as usize;
+        let mut sizes = vec![
+            ("vocab_size", self.vocab_size, most),
+            ("hidden_size", self.hidden_size, most),
+            ("intermediate_size", self.intermediate_size, most),
+            ("num_hidden_layers", self.num_hidden_layers, 10_000),
+            ("num_attention_heads", self.num_attention_heads, most),
+            ("num_key_value_heads", self.num_key_value_heads, most),
+            ("head_dim", self.head_dim, 1 << 16),
+            ("max_position_embeddings", self.max_position_embeddings, most),
         ];
-        for (field, value) in sizes {
-            // The engine stores token ids and positions in u32. A damaged file must not exhaust memory either: the tensor list grows with the
-            // number of layers, and the tables of rotary angles with the head size (the largest published is 512).
-            let most = match field {
-                "num_hidden_layers" => 10_000,
-                "head_dim" => 1 << 16,
-                _ => i32::MAX as usize,
-            };
+        if let Some(mixer) = self.linear_attention {
+            sizes.extend([
+                ("linear_conv_kernel_dim", mixer.linear_conv_kernel_dim, 1 << 6),
+                ("linear_key_head_dim", mixer.linear_key_head_dim, 1 << 12),
+                ("linear_value_head_dim", mixer.linear_value_head_dim, 1 << 12),
+                ("linear_num_key_heads", mixer.linear_num_key_heads, 1 << 16),
+                ("linear_num_value_heads", mixer.linear_num_value_heads, 1 << 16),
+            ]);
+        }
+        for (field, value, most) in sizes {
             if value == 0 || value > most {
                 return refuse(field, value.to_string(), format!("1 to {most}"));
             }
@@ -327,36 +333,18 @@ impl Config {
                 return refuse("partial_rotary_factor", fraction.to_string(), wanted);
             }
         }
-        let recurrent = self.layer_types.contains(&LayerType::LinearAttention);
         match self.linear_attention {
-            None if recurrent => {
+            None if self.layer_types.contains(&LayerType::LinearAttention) => {
                 let wanted = "full_attention, or also the sizes of the recurrent layers (linear_num_value_heads and others)".into();
                 return refuse("layer_types", "linear_attention".into(), wanted);
             }
-            None => {}
-            Some(GatedDeltaNet {
-                linear_conv_kernel_dim: kernel,
-                linear_key_head_dim: key,
-                linear_value_head_dim: value,
-                linear_num_key_heads: keys,
-                linear_num_value_heads: values,
-            }) => {
-                for (field, value, most) in [
-                    ("linear_conv_kernel_dim", kernel, 1 << 6),
-                    ("linear_key_head_dim", key, 1 << 12),
-                    ("linear_value_head_dim", value, 1 << 12),
-                    ("linear_num_key_heads", keys, 1 << 16),
-                    ("linear_num_value_heads", values, 1 << 16),
-                ] {
-                    if value == 0 || value > most {
-                        return refuse(field, value.to_string(), format!("1 to {most}"));
-                    }
-                }
-                if !values.is_multiple_of(keys) {
-                    let wanted = format!("a multiple of linear_num_key_heads, {keys}");
-                    return refuse("linear_num_value_heads", values.to_string(), wanted);
-                }
+            Some(GatedDeltaNet { linear_num_key_heads: keys, linear_num_value_heads: values, .. })
+                if !values.is_multiple_of(keys) =>
+            {
+                let wanted = format!("a multiple of linear_num_key_heads, {keys}");
+                return refuse("linear_num_value_heads", values.to_string(), wanted);
             }
+            _ => {}
         }
         let positive = |value: f64| value.is_finite() && value > 0.0;
         for (field, value) in [

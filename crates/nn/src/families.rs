@@ -38,8 +38,9 @@ pub(crate) struct Family {
     pub(crate) write: fn(&Config) -> Value,
     /// The first setting that this family rejects, as (field, value, expected value).
     pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
-    /// The multimodal model whose text part this family is, if there is one.
-    pub(crate) whole: Option<Whole>,
+    /// `model_type` of the multimodal model whose text part this family is, if there is one. The `text_config` of that model holds the text part's
+    /// settings, and its tensors have `language_model.` before or after `model.` in their names.
+    pub(crate) whole: Option<&'static str>,
     /// Offset that is added to the weights of norms.
     pub(crate) norm_offset: f32,
     pub(crate) embedding_scale: fn(&Config) -> f32,
@@ -47,18 +48,19 @@ pub(crate) struct Family {
     layer: fn(&Config, usize) -> Layer,
 }
 
-/// A multimodal model. Its `text_config` holds the text part's settings, and its tensors have `language_model.` before or after `model.` in their names.
-#[derive(Clone, Copy)]
-pub(crate) struct Whole {
-    pub(crate) model_type: &'static str,
-    /// Name prefixes of the tensors outside the text model. Files of the text model may contain them too.
-    pub(crate) left_out: &'static [&'static str],
-}
+/// Prefixes of the tensors and modules of multimodal models outside of the text part. Files of the text part may contain them too.
+pub(crate) const LEFT_OUT: [&str; 6] = [
+    "vision_tower.",
+    "multi_modal_projector.",
+    "model.vision_tower.",
+    "model.multi_modal_projector.",
+    "model.visual.",
+    "mtp.",
+];
 
 /// Whether a tensor or module belongs to a multimodal model, but not to its text part.
 pub(crate) fn is_left_out(name: &str) -> bool {
-    let mut wholes = Architecture::ALL.into_iter().filter_map(|architecture| architecture.family().whole);
-    wholes.any(|whole| whole.left_out.iter().any(|part| name.starts_with(part)))
+    LEFT_OUT.iter().any(|part| name.starts_with(part))
 }
 
 /// Order of the rows of queries and keys in a GGUF file.

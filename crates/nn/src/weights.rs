@@ -21,7 +21,7 @@ pub use write::{TensorWriter, write_checkpoint};
 use crate::config::fields::read_object;
 use crate::config::{Config, end_tokens};
 use crate::error::Error;
-use crate::families::is_layer_matrix;
+use crate::families::{LEFT_OUT, is_layer_matrix};
 use crate::quantized::{BaseFormat, Quantized};
 
 const SINGLE: &str = "model.safetensors";
@@ -236,7 +236,7 @@ impl Checkpoint {
             }
         }
         let known: BTreeSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
-        let parts = self.config.architecture.family().whole.map_or(&[][..], |whole| whole.left_out);
+        let parts = if self.config.architecture.family().whole.is_some() { &LEFT_OUT[..] } else { &[] };
         for part in parts {
             let count = self.stored().filter(|name| name.starts_with(part)).count();
             if count > 0 {

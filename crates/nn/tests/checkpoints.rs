@@ -47,7 +47,7 @@ fn config(architecture: Architecture, tied: bool) -> Config {
         max_position_embeddings: 64,
         bos_token_id: Some(1),
         eos_token_id: vec![2, 3],
-        pad_token_id: None,
+        pad_token_id: Some(4),
         ..Config::default()
     }
 }

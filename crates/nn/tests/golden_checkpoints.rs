@@ -70,6 +70,7 @@ fn written_configs_are_those_that_transformers_4_and_5_opened() {
     for case in golden::CASES {
         let checkpoint = golden::checkpoint(case);
         let written = Value::Object(checkpoint.config().to_json(checkpoint.dtype()));
+        assert_eq!(parse(written.clone()).unwrap(), *checkpoint.config(), "{case}");
         assert_eq!(written, record["configs"][case], "{case}: wrote {written:#}");
     }
 }

@@ -23,9 +23,9 @@ use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::harmless::shortened;
 use fgrpo_eval::io::json;
 use fgrpo_files as input;
+use fgrpo_nn::config::end_tokens_of;
 use fgrpo_nn::weights::Item;
 use fgrpo_verify::thoughts::{self, Tags};
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -110,7 +110,10 @@ impl Language {
         for (name, bytes) in
             generation.into_iter().chain(config.map(|bytes| ("config.json".to_owned(), bytes)))
         {
-            ends.extend(end_ids(&folder.join(name), &bytes)?);
+            let place = folder.join(name).display().to_string();
+            let fields: Map<String, Value> =
+                json::parse(&bytes).with_context(|| place.clone()).or_bad_input()?;
+            ends.extend(end_tokens_of(&fields, &place).or_bad_input()?.unwrap_or_default());
         }
         let template = ChatTemplate::of_files(folder, &files)?;
         let mut language = Self::from_files(files, template, ends, stop)
@@ -577,25 +580,4 @@ fn declare(
         }
     }
     Ok(())
-}
-
-/// Reads `eos_token_id` from a JSON file: one id, or several.
-fn end_ids(path: &Path, bytes: &[u8]) -> anyhow::Result<Vec<u32>> {
-    #[derive(Deserialize)]
-    struct Ends {
-        #[serde(default)]
-        eos_token_id: Option<Ids>,
-    }
-    #[derive(Deserialize)]
-    #[serde(untagged, expecting = "expected a token id or a list of token ids")]
-    enum Ids {
-        One(u32),
-        Several(Vec<u32>),
-    }
-    let ends: Ends = json::parse(bytes).with_context(|| path.display().to_string()).or_bad_input()?;
-    Ok(match ends.eos_token_id {
-        Some(Ids::Several(ids)) => ids,
-        Some(Ids::One(id)) => vec![id],
-        None => Vec::new(),
-    })
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::Config;
 use super::fields::{Fields, object, one_or_many, read_object, tokens};
@@ -14,14 +14,18 @@ pub(crate) fn end_tokens(path: &Path) -> Result<Option<Vec<u32>>, Error> {
     if !path.exists() {
         return Ok(None);
     }
+    end_tokens_of(&read_object(path)?, &path.display().to_string())
+}
+
+/// End tokens in the fields of a `generation_config.json` or `config.json`, or `None` if they list none. `place` is the file's name for
+/// messages.
+pub fn end_tokens_of(fields: &Map<String, Value>, place: &str) -> Result<Option<Vec<u32>>, Error> {
     #[derive(Deserialize)]
     struct File {
         #[serde(default, deserialize_with = "tokens")]
         eos_token_id: Option<Vec<u32>>,
     }
-    let map = read_object(path)?;
-    let place = path.display().to_string();
-    Ok(Fields { place: &place, map: &map }.read::<File>()?.eos_token_id)
+    Ok(Fields { place, map: fields }.read::<File>()?.eos_token_id)
 }
 
 /// Contents of the file for a model that was created without one.

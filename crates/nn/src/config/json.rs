@@ -164,10 +164,7 @@ fn neutral() -> Value {
 fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
     let Some(name) = fields.get("model_type").and_then(Value::as_str) else { return Ok(None) };
     let mut families = Architecture::ALL.into_iter().map(Architecture::family);
-    let Some(family) = families.find(|family| family.whole.is_some_and(|whole| whole.model_type == name))
-    else {
-        return Ok(None);
-    };
+    let Some(family) = families.find(|family| family.whole == Some(name)) else { return Ok(None) };
     let Some(Value::Object(text)) = fields.get("text_config") else {
         return fields.refuse("text_config", "the text model's settings");
     };
@@ -407,21 +404,6 @@ mod tests {
             value.insert("dtype".into(), dtype);
             value.insert("head_dim".into(), json!(old.head_dim));
             assert_eq!(parse(Value::Object(value)).unwrap(), old);
-        }
-    }
-
-    #[test]
-    fn written_config_reads_back_equal_for_every_family_and_scaling() {
-        let mut configs = vec![parse(qwen2_5_7b()).unwrap(), parse(llama_3_2_3b()).unwrap()];
-        let mut qwen3 = configs[1].clone();
-        qwen3.architecture = Architecture::Qwen3;
-        qwen3.rope_scaling = RopeScaling::Linear { factor: 2.5 };
-        qwen3.pad_token_id = Some(7);
-        configs.push(qwen3);
-        for config in configs {
-            let map = config.to_json(Dtype::BF16);
-            assert_eq!(map["dtype"], "bfloat16");
-            assert_eq!(Config::from_json(&map, "config.json").unwrap(), config);
         }
     }
 

@@ -4,7 +4,7 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Activation, Family, Layer, Norms, QkNorm, Theta, Whole, alternating_types, llama};
+use super::{Activation, Family, Layer, Norms, QkNorm, Theta, alternating_types, llama};
 use crate::config::fields::{Fields, object};
 use crate::config::{Config, LayerType, RopeScaling};
 use crate::error::Error;
@@ -43,7 +43,7 @@ pub(super) const FAMILY: Family = Family {
         settings["rope_local_base_freq"] = json!(config.rope_local_base_freq.unwrap_or(config.rope_theta));
         settings
     },
-    whole: Some(Whole { model_type: "gemma3", left_out: &LLAVA }),
+    whole: Some("gemma3"),
     norm_offset: 1.0,
     embedding_scale: |config| (config.hidden_size as f64).sqrt() as f32,
     layer: |config, layer| Layer {
@@ -55,10 +55,6 @@ pub(super) const FAMILY: Family = Family {
     },
     ..llama::FAMILY
 };
-
-/// Prefixes of the tensors for images in models that transformers writes in LLaVA's form.
-pub(super) const LLAVA: [&str; 4] =
-    ["vision_tower.", "multi_modal_projector.", "model.vision_tower.", "model.multi_modal_projector."];
 
 /// Reads the sliding window, the layers that have it, and their rotary frequencies.
 pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {

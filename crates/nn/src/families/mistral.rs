@@ -3,8 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::gemma3_text::LLAVA;
-use super::{Family, Layer, Whole, listed_types, llama};
+use super::{Family, Layer, listed_types, llama};
 use crate::config::LayerType;
 
 pub(super) const FAMILY: Family = Family {
@@ -34,7 +33,7 @@ pub(super) const FAMILY: Family = Family {
     },
     write: |config| json!({"sliding_window": config.sliding_window}),
     refused: |_| None,
-    whole: Some(Whole { model_type: "mistral3", left_out: &LLAVA }),
+    whole: Some("mistral3"),
     layer: |config, layer| Layer { window: config.sliding_window, ..(llama::FAMILY.layer)(config, layer) },
     ..llama::FAMILY
 };

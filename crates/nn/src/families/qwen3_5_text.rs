@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::{Family, Layer, QkNorm, Whole, alternating_types, llama};
+use super::{Family, Layer, QkNorm, alternating_types, llama};
 use crate::config::fields::object;
 use crate::config::{GatedDeltaNet, LayerType};
 
@@ -45,7 +45,7 @@ pub(super) const FAMILY: Family = Family {
         let wanted = "linear_attention or full_attention for each layer; a checkpoint's config.json lists them, and [model.size] derives them from linear_num_value_heads";
         config.layer_types.is_empty().then(|| ("layer_types", "nothing".into(), wanted.into()))
     },
-    whole: Some(Whole { model_type: "qwen3_5", left_out: &["model.visual.", "mtp."] }),
+    whole: Some("qwen3_5"),
     norm_offset: 1.0,
     layer: |config, layer| Layer {
         mixer: config

@@ -130,22 +130,15 @@ impl Kind {
                 let d = half(b, 0);
                 x.iter_mut().zip(&b[2..]).for_each(|(x, &q)| *x = f32::from(q as i8) * d);
             }),
-            Kind::Q4_K => blocks.for_each(|(b, x)| {
+            // Q5_K has a fifth bit of each value before the nibbles.
+            Kind::Q4_K | Kind::Q5_K => blocks.for_each(|(b, x)| {
+                let fifths: &[u8] = if self == Kind::Q5_K { &b[16..48] } else { &[0; 32] };
+                let fourths = &b[size - 128..];
                 for part in 0..8 {
                     let (scale, offset) = scale_and_offset(b, part);
                     let low = part % 2 == 0;
-                    let q = &b[16 + part / 2 * 32..][..32];
-                    for (x, &q) in x[part * 32..][..32].iter_mut().zip(q) {
-                        *x = scale * f32::from(if low { q & 15 } else { q >> 4 }) - offset;
-                    }
-                }
-            }),
-            Kind::Q5_K => blocks.for_each(|(b, x)| {
-                for part in 0..8 {
-                    let (scale, offset) = scale_and_offset(b, part);
-                    let low = part % 2 == 0;
-                    let q = &b[48 + part / 2 * 32..][..32];
-                    for ((x, &q), &high) in x[part * 32..][..32].iter_mut().zip(q).zip(&b[16..48]) {
+                    let q = &fourths[part / 2 * 32..][..32];
+                    for ((x, &q), &high) in x[part * 32..][..32].iter_mut().zip(q).zip(fifths) {
                         let q = if low { q & 15 } else { q >> 4 } | (high >> part & 1) << 4;
                         *x = scale * f32::from(q) - offset;
                     }

@@ -1,8 +1,12 @@
 //! Llama: grouped-query attention and SwiGLU, with an RMSNorm before each.
 
+use serde::Deserialize;
 use serde_json::json;
 
-use super::{Activation, Family, GgufRows, Layer, Norms, Theta, qwen2};
+use super::{Activation, Family, GgufRows, Layer, Norms, Theta, listed_types};
+use crate::config::fields::Fields;
+use crate::config::{Config, LayerType};
+use crate::error::Error;
 
 pub(super) const FAMILY: Family = Family {
     class_name: "LlamaForCausalLM",
@@ -18,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     gguf: Some(GgufRows::Interleaved),
     // An attention bias would also apply to `o_proj`, which isn't supported.
     supported: || json!({"attention_bias": false, "mlp_bias": false}),
-    read: qwen2::no_window,
+    read: no_window,
     write: |_| json!({}),
     // transformers can't load such a checkpoint.
     refused: |config| {
@@ -43,3 +47,23 @@ pub(super) const FAMILY: Family = Family {
         activation: Activation::Silu,
     },
 };
+
+/// Returns an error if a layer uses a sliding window. (Many files define a window that no layer uses.)
+pub(super) fn no_window(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {
+    #[derive(Deserialize)]
+    struct Windows {
+        use_sliding_window: Option<bool>,
+        max_window_layers: Option<usize>,
+    }
+    if listed_types(fields, config, &[LayerType::FullAttention])?.is_some() {
+        return Ok(());
+    }
+    let (layers, windows) = (config.num_hidden_layers, fields.read::<Windows>()?);
+    let first = windows.max_window_layers.unwrap_or(28);
+    let windowed = windows.use_sliding_window.unwrap_or(false) && first < layers;
+    if windowed && (!fields.map.contains_key("sliding_window") || fields.get("sliding_window").is_some()) {
+        let wanted = format!("false: layers {first} to {} would use it, which is not supported", layers - 1);
+        return fields.refuse("use_sliding_window", wanted);
+    }
+    Ok(())
+}

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, Layer, Theta, last_of, llama, qwen2};
+use super::{Family, Layer, Theta, last_of, llama};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "SmolLM3ForCausalLM",
@@ -22,7 +22,7 @@ pub(super) const FAMILY: Family = Family {
     supported: || json!({"attention_bias": false, "mlp_bias": false, "use_sliding_window": false}),
     read: |fields, config| {
         // transformers masks such layers by the window even if `use_sliding_window` is false.
-        qwen2::no_window(fields, config)?;
+        llama::no_window(fields, config)?;
         #[derive(Deserialize)]
         struct NoRope {
             no_rope_layers: Option<Vec<usize>>,

@@ -80,17 +80,32 @@ fn states_another(words: &str, value: &str) -> bool {
     matches!(&numbers[..], [number] if *number != value) && !rewritten && !aside
 }
 
-/// Whether a sentence neither closes a solution, nor opens an explanation, nor has another subject than the answer.
+/// Whether a sentence disputes the answer, or is short and neither closes a solution, nor opens an explanation, nor has
+/// another subject than the answer.
 fn is_unclear(sentence: &str, value: &str) -> bool {
+    /// Number of words from which a sentence is taken for an explanation.
+    const LONG: usize = 7;
+    const DISPUTES: &str = r"\b(?:better|disagree[sd]?|insist(?:s|ed)?|shout(?:s|ed)?|claims)\b";
     const OPENS: &str = concat!(
         r"^(?:(?:but|however),? )?(?:done|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
         r"let me know|feel free|if you|would you|do you|note|here|(?:we|you|one) can|check|verify|verification|explanation|proof|reason|reasoning|",
         r"solution|details?|steps?|first|second|there (?:are|is) no|we are done|we have (?:shown|proved|verified)|see|recall|since|because|by|using|",
-        r"for|this|that|it|these|those|so|thus|hence|therefore|and|answer|final|in (?:summary|conclusion)|equivalently|alternatively|",
+        r"let \S+ be|finally|remember|interestingly|geometrically|algebraically|substituting|plugging|another way|both methods|students|many people|",
+        r"in other words|to (?:summari[sz]e|recap|conclude)|python|dimensional analysis|for|this|that|it|these|those|so|thus|hence|therefore|and|answer|final|in (?:summary|conclusion)|equivalently|alternatively|",
         r"as (?:wanted|desired|required|requested|claimed|needed|expected|above|before|shown)|which|where|with|when|units?)\b"
     );
+    const CONFIRMS: &str = concat!(
+        r"^(?:(?:i|we)(?:'ve| have| also| then| just)* (?:verified|checked|confirmed|used|applied|computed|rounded|simplified|factored)|",
+        r"(?:i|we)(?: am| are|'m|'re) (?:confident|certain|happy|glad)|(?:\pL+ ){1,3}(?:confirms?|agrees?|verif(?:y|ies))) [^0-9]*$"
+    );
     let restates = !value.is_empty() && sentence.contains(&*plain(value));
-    !restates && !sentence.ends_with(':') && !regex!(OPENS).is_match(sentence) && !is_aside(sentence)
+    let known = || [regex!(OPENS), regex!(CONFIRMS)].iter().any(|form| form.is_match(sentence));
+    let is_short = sentence.split_whitespace().count() < LONG;
+    (is_short || regex!(DISPUTES).is_match(sentence))
+        && !restates
+        && !sentence.ends_with(':')
+        && !known()
+        && !is_aside(sentence)
 }
 
 /// Whether a sentence is about a person or thing of the problem and says nothing about the answer.

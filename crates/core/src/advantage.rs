@@ -497,7 +497,7 @@ impl Advantage {
                 sums
             }
             Self::Avspo { eps } => {
-                let extra = match judged()?.1 {
+                let extra = match rewards.count(group)? {
                     0 => Some(rewards.correct),
                     c if c == n => Some(rewards.wrong),
                     _ => None,
@@ -549,8 +549,8 @@ impl Advantage {
         match *self {
             Self::Dgpo { temperature } if temperature > 0.0 => {
                 let rate = |&g: &usize| {
-                    let correct = rewards.correct(&groups[g]).map_err(|e| (g, e))?;
-                    Ok(correct.iter().filter(|&&u| u).count() as f64 / groups[g].scored_len() as f64)
+                    let correct = rewards.count(&groups[g]).map_err(|e| (g, e))?;
+                    Ok(correct as f64 / groups[g].scored_len() as f64)
                 };
                 let rates: Vec<f64> = unequal.iter().map(rate).collect::<Result<_, (usize, Error)>>()?;
                 let total: f64 = rates.iter().map(|p| (-p / temperature).exp()).sum();
@@ -589,8 +589,7 @@ impl Advantage {
                 // Each group's success rate in steps of 1 / (largest + 1); 0 for a group that doesn't count.
                 let mut steps = vec![0; groups.len()];
                 for &g in &compared {
-                    let (c, n) = (rewards.correct(&groups[g]).map_err(|e| (g, e))?, groups[g].scored_len());
-                    let c = c.into_iter().filter(|&u| u).count();
+                    let (c, n) = (rewards.count(&groups[g]).map_err(|e| (g, e))?, groups[g].scored_len());
                     steps[g] = if c < n { c * (largest + 1) / n } else { 0 };
                 }
                 let count =

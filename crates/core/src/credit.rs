@@ -183,13 +183,6 @@ pub struct Assigned {
     pub focal_weight: f64,
 }
 
-impl Assigned {
-    /// Whether any advantage is nonzero, so that the group changes the policy.
-    pub fn active(&self) -> bool {
-        self.advantages.iter().any(|&a| a != 0.0)
-    }
-}
-
 impl Credit {
     /// Returns an error that names the key if the settings don't work together or with groups of `group_size`.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
@@ -301,8 +294,7 @@ impl Credit {
     fn batch_rate(&self, groups: &[Group<'_>]) -> Result<Option<f64>, (usize, Error)> {
         let mut counts = (0, 0);
         for (g, group) in groups.iter().enumerate() {
-            let correct = self.rewards.correct(group).map_err(|e| (g, e))?;
-            counts.0 += correct.into_iter().filter(|&c| c).count();
+            counts.0 += self.rewards.count(group).map_err(|e| (g, e))?;
             counts.1 += group.scored_len();
         }
         Ok((counts.1 > 0).then(|| counts.0 as f64 / counts.1 as f64))
@@ -384,7 +376,7 @@ mod tests {
         assert_eq!((focal.success_rate, focal.focal_weight), (Some(0.75), 0.5));
         let halves: Vec<f64> = base.advantages.iter().map(|a| a * 0.5).collect();
         assert_eq!(focal.advantages, halves);
-        assert!(base.active() && focal.active());
+        assert!(focal.advantages.iter().all(|&a| a != 0.0));
     }
 
     #[test]

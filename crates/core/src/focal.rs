@@ -31,8 +31,7 @@ pub fn focal_weight(success_rate: f64, gamma: f64) -> f64 {
 /// Fails with [`Error::NonFiniteReward`], or with [`Error::GradedReward`] if `rewards` has no threshold and a reward is
 /// neither correct nor wrong.
 pub fn success_rate(group: &Group<'_>, rewards: &Rewards) -> Result<Option<f64>, Error> {
-    let correct = rewards.correct(group)?.into_iter().filter(|&c| c).count();
-    let n = group.scored_len();
+    let (correct, n) = (rewards.count(group)?, group.scored_len());
     Ok((n > 0).then(|| correct as f64 / n as f64))
 }
 

@@ -124,6 +124,11 @@ impl Rewards {
         }
         Ok(correct)
     }
+
+    /// Number of correct completions of the group. Fails as [`Rewards::correct`] does.
+    pub fn count(&self, group: &Group<'_>) -> Result<usize, Error> {
+        Ok(self.correct(group)?.into_iter().filter(|&correct| correct).count())
+    }
 }
 
 /// A group for tests: completions of one token, in one cluster and all scored.

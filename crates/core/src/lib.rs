@@ -7,7 +7,7 @@
 pub mod advantage;
 pub mod credit;
 #[cfg(feature = "serde")]
-mod default;
+pub mod default;
 pub mod error;
 pub mod focal;
 pub mod group;

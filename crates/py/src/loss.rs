@@ -2,7 +2,7 @@
 
 use crate::call::{bad, without_gil};
 use crate::credit::named;
-use fgrpo_core::loss::{Aggregation, Counts, PolicyLoss, covariance};
+use fgrpo_core::loss::{Counts, Objective, PolicyLoss, covariance};
 use fgrpo_eval::io::json;
 use fgrpo_train::config::AlgorithmConfig;
 use numpy::ndarray::ArrayView2;
@@ -51,12 +51,13 @@ fn policy(
     Ok(found)
 }
 
-fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Aggregation> {
+/// An objective with this aggregation, for the factors of tokens.
+fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Objective> {
     if name == "seq-mean-token-sum-norm" && max_len.is_none() {
         return Err(bad(format!("max_len is required: {name:?} divides by it")));
     }
     let algorithm: AlgorithmConfig = json::of_value(json!({ "aggregation": name })).map_err(bad)?;
-    let found = algorithm.objective(max_len.unwrap_or(1)).aggregation;
+    let found = algorithm.objective(max_len.unwrap_or(1));
     found.check().map_err(|e| bad(named(&e)))?;
     Ok(found)
 }
@@ -92,7 +93,7 @@ pub(crate) fn policy_loss<'py>(
 
 fn sum(
     policy: PolicyLoss,
-    aggregation: Aggregation,
+    aggregation: Objective,
     logp: ArrayView2<'_, f64>,
     old_logp: ArrayView2<'_, f64>,
     advantages: &[f64],
@@ -111,7 +112,7 @@ fn sum(
         advantages.iter().copied().zip(old_logp.iter().map(Vec::as_slice)).collect();
     let selected = covariance::selected(&policy, &all);
     for (b, tokens) in rows.iter().enumerate() {
-        let scale = aggregation.weight(tokens.len(), &counts);
+        let scale = aggregation.scale(tokens.len(), &counts);
         let terms = policy.completion(&logp[b], &old_logp[b], advantages[b]);
         for (i, (&t, mut term)) in tokens.iter().zip(terms).enumerate() {
             if selected.as_ref().is_some_and(|selected| selected[b][i]) {

@@ -2,7 +2,7 @@
 
 use crate::call::{bad, with_own_threads, without_gil};
 use crate::verifiers::mode_named;
-use fgrpo_core::stats::pass_at_k::PassAtK;
+use fgrpo_core::stats::pass_at_k::pass_at_k_table;
 use fgrpo_eval::benchmarks::{self, Domain};
 use fgrpo_eval::compare::{self as paired, Method, Settings};
 use fgrpo_eval::dumps;
@@ -32,11 +32,11 @@ pub(crate) fn pass_at_k<'py>(
         }
     }
     let values = without_gil(py, || {
-        let mut tables: HashMap<(i64, i64), PassAtK> = HashMap::new();
+        let mut tables: HashMap<(i64, i64), Vec<f64>> = HashMap::new();
         let rows = n.iter().zip(c).zip(k);
         rows.map(|((&n, &c), &k)| {
-            let table = tables.entry((n, k)).or_insert_with(|| PassAtK::new(n as usize, k as usize));
-            table.at(c as usize)
+            let table = tables.entry((n, k)).or_insert_with(|| pass_at_k_table(n as usize, k as usize));
+            table[c as usize]
         })
         .collect::<Vec<f64>>()
     })?;

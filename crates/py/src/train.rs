@@ -52,7 +52,7 @@ pub(crate) fn train(
         let settings: Vec<Override> = settings.collect();
         let mut config = match &file {
             Some(file) => Config::load_with(file, &settings)?,
-            None => Config::of_overrides(&settings)?,
+            None => Config::parse_with("", &settings)?,
         };
         has_steps(&config)?;
         if let Some(answerer) = &answerer {

@@ -6,7 +6,7 @@
 use anyhow::Context;
 use fgrpo_eval::failure::{OrBadInput, in_one_line};
 use fgrpo_nn::{Engine, Precision, Products};
-use ranges::{STEPS, THREADS, whole};
+use ranges::{STEPS, THREADS, number, whole};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
@@ -32,13 +32,13 @@ mod task;
 mod text;
 mod update;
 
-pub use algorithm::{AggregationName, AlgorithmConfig, Truncated};
+pub use algorithm::{AlgorithmConfig, Truncated};
 pub use eval::{EvalConfig, FullEvalConfig};
 pub use keys::{Override, overridden, suggestions, typed};
 pub use lora::{AllLinear, LoraTable, Targets};
 pub use maze::{MazeConfig, SolutionsName};
 pub use model::{InitConfig, ModelConfig, SizeConfig};
-pub use number_or_word::{Every, Keep};
+pub use number_or_word::{All, Epoch, Every, Keep};
 pub use rollout::RolloutConfig;
 pub use scheduled::{Goal, ScheduledKey};
 pub use server::{LogprobsOf, ServerConfig};
@@ -120,11 +120,9 @@ impl Default for GradeConfig {
 pub struct SaveConfig {
     /// Checkpoint interval in steps, or `"epoch"`. A run also saves after the last step and when it is interrupted;
     /// with 0, only then.
-    #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Checkpoints kept in addition to the best and the last: a number, or `"all"`, so that `fgrpo select` and later
     /// evaluations can use them. Only the newest two contain the optimizer state.
-    #[schemars(schema_with = "schema::keep")]
     pub keep: Keep,
 }
 
@@ -205,7 +203,7 @@ impl ComputeConfig {
 
 impl Default for SaveConfig {
     fn default() -> Self {
-        Self { every: Every::Steps(25), keep: Keep::All }
+        Self { every: Every::Steps(25), keep: Keep::All(All::All) }
     }
 }
 
@@ -232,17 +230,13 @@ impl Config {
         Self::parse_with(text, &Override::all("", assignments)?)
     }
 
-    /// Builds a configuration from these values and the defaults.
-    pub fn of_overrides(overrides: &[Override]) -> anyhow::Result<Self> {
-        Self::parse_with("", overrides)
-    }
-
     /// Applies overrides to this configuration and checks the result.
     pub fn overridden(&self, overrides: &[Override]) -> anyhow::Result<Self> {
         Self::parse_with(&self.to_toml(), overrides)
     }
 
-    fn parse_with(text: &str, overrides: &[Override]) -> anyhow::Result<Self> {
+    /// [`Config::parse`] with overrides from any source.
+    pub fn parse_with(text: &str, overrides: &[Override]) -> anyhow::Result<Self> {
         let parse = |overrides: &[Override]| -> anyhow::Result<Self> {
             let mut config: Self = typed(text, overrides, keys::suggestions)?;
             config.algorithm.focal_gamma = Some(config.algorithm.focal_gamma());
@@ -304,7 +298,7 @@ impl Config {
     pub fn counts_epochs(&self) -> bool {
         let full = self.eval.full.as_ref().map(|full| full.every);
         let every = [self.eval.every, self.save.every].into_iter();
-        self.epochs.is_some() || every.chain(full).any(|every| every == Every::Epoch)
+        self.epochs.is_some() || every.chain(full).any(|every| every == Every::Epoch(Epoch::Epoch))
     }
 
     /// Whether an evaluation follows the last step.
@@ -331,11 +325,6 @@ impl Config {
     /// Seed of the starting policy: new weights, adapters, and the order of the demonstrations.
     pub fn start_seed(&self) -> u64 {
         self.sft.as_ref().and_then(|s| s.seed).unwrap_or(self.seed)
-    }
-
-    /// Number of threads to use.
-    pub fn threads(&self) -> usize {
-        self.compute.threads()
     }
 
     /// Checks the settings of an evaluation outside a run, even if the configuration doesn't evaluate while training.
@@ -382,10 +371,8 @@ impl Config {
         if self.has_steps() {
             self.eval.check(&self.task)?;
         }
-        if !(0.0..=1.0).contains(&self.log.rollout_share) {
-            bad_input!("log.rollout_share: expected 0 to 1, found {}", self.log.rollout_share);
-        }
-        Ok(())
+        let share = self.log.rollout_share;
+        number("log.rollout_share", share, (0.0..=1.0).contains(&share), "0 to 1")
     }
 }
 
@@ -407,22 +394,9 @@ pub fn read<T>(path: &Path, parse: impl FnOnce(&str) -> anyhow::Result<T>) -> an
 
 /// Adds the file name to an error about a key that was only checked after the problems or the model were loaded.
 pub fn in_file(error: anyhow::Error, path: &Path) -> anyhow::Error {
-    const TABLES: [&str; 12] = [
-        "algorithm.",
-        "compute.",
-        "eval.",
-        "grade.",
-        "log.",
-        "lora.",
-        "model.",
-        "rollout.",
-        "save.",
-        "sft.",
-        "task.",
-        "update.",
-    ];
     let message = error.to_string();
-    if TABLES.iter().any(|table| message.starts_with(table)) {
+    let table = message.split_once('.').map(|(table, _)| table);
+    if table.is_some_and(|table| !Config::schema()["properties"][table].is_null()) {
         return error.context(format!("configuration {}", path.display()));
     }
     error

@@ -7,7 +7,7 @@ mod pack;
 mod sample;
 mod save;
 
-pub use fgrpo_nn::AdamW;
+pub use fgrpo_nn::{AdamW, Scores as SequenceScores};
 pub use loss::{Datum, Loss, Losses, TokenSums, level_tokens};
 pub use open::{check, fresh, model_config, open, open_in, sizes};
 pub use pack::{Sequence, Target};
@@ -104,15 +104,6 @@ impl Bounds {
         }
         Ok(())
     }
-}
-
-/// Log-probability and entropy of each target of a sequence.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct SequenceScores {
-    /// Log-probabilities.
-    pub logp: Vec<f32>,
-    /// Entropies of the distributions that predict the tokens, in nats.
-    pub entropy: Vec<f32>,
 }
 
 impl Policy {

@@ -8,6 +8,8 @@ pub mod text;
 mod turns;
 pub mod words;
 
+pub use fgrpo_core::maze::Split;
+
 use crate::config::{Config, TaskConfig};
 use crate::language::Language;
 use fgrpo_core::rng::Key;
@@ -23,15 +25,6 @@ use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::Arc;
 use turns::Turns;
-
-/// A split: the training problems or the held-out problems for evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Split {
-    /// Training problems.
-    Train,
-    /// Held-out problems.
-    HeldOut,
-}
 
 /// A problem and its prompt.
 #[derive(Debug, Clone)]
@@ -239,18 +232,18 @@ impl Task {
 
     /// Settings for prompting and grading a problem.
     pub fn set(&self, prompt: &Prompt) -> &ProblemSet {
-        self.parts[prompt.part].set()
+        &self.parts[prompt.part].set
     }
 
     /// Maximum number of turns in an episode with an environment; 1 without an environment.
     pub fn max_turns(&self) -> usize {
-        let turns = |part: &Part| part.set().grader.environment().map_or(1, |(_, turns)| turns);
+        let turns = |part: &Part| part.set.grader.environment().map_or(1, |(_, turns)| turns);
         self.parts.iter().map(turns).max().unwrap_or(1)
     }
 
     /// The name of a problem's source, if there are several.
     pub fn part(&self, prompt: &Prompt) -> Option<&str> {
-        self.mixed.then(|| self.parts[prompt.part].name())
+        self.mixed.then(|| self.parts[prompt.part].set.name.as_str())
     }
 
     /// The demonstration of a problem, including the end token, or `None` if there is none.
@@ -267,14 +260,14 @@ impl Task {
     /// Grades a completion, given as token ids with or without the end token.
     pub fn grade(&self, prompt: &Prompt, completion: &[u32]) -> Graded {
         match self.language.answer(completion) {
-            Ok(text) => self.parts[prompt.part].grade(&prompt.problem, &text),
+            Ok(text) => self.set(prompt).grader.grade(&prompt.problem, &text),
             Err(_) => Graded::unscorable("undecodable"),
         }
     }
 
     /// The default limit on completion length, in tokens.
     pub fn max_new_tokens(&self) -> usize {
-        self.parts.iter().map(Part::max_new_tokens).max().unwrap_or(1)
+        self.parts.iter().map(|part| part.set.max_tokens).max().unwrap_or(1)
     }
 
     /// Length of the longest prompt, in tokens.
@@ -284,7 +277,7 @@ impl Task {
 
     /// Maximum length of a prompt and its completion, for which a new model needs positions.
     pub fn context(&self) -> usize {
-        self.parts.iter().map(|p| p.longest_prompt() + p.max_new_tokens()).max().unwrap_or(1)
+        self.parts.iter().map(|p| p.longest_prompt() + p.set.max_tokens).max().unwrap_or(1)
     }
 
     /// Reports on the rows of the task's files, one for each file and split.
@@ -294,7 +287,7 @@ impl Task {
 
     /// Returns an identifier of each part's grader.
     pub fn graders(&self) -> Vec<String> {
-        self.parts.iter().map(Part::grader).collect()
+        self.parts.iter().map(|part| part.set.grader.identity()).collect()
     }
 
     /// Identifies all training and held-out problems, with their answers and solutions.

@@ -11,6 +11,7 @@ use crate::problem::{Prompt, Task};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::interrupt;
+use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_nn::Completion;
 use rayon::prelude::*;
 use std::collections::HashMap;
@@ -53,10 +54,10 @@ impl Rollouts {
 pub struct Draws {
     /// Number of completions of each prompt.
     pub group_size: usize,
-    /// Length limit of a completion in tokens.
-    pub max_new_tokens: usize,
-    /// Settings of drawing tokens.
-    pub sampling: Sampling,
+    /// Settings of drawing tokens, with the length limit of a completion.
+    pub sampling: RequestSampling,
+    /// Maximum number of cached tokens. If `None`, as many as fit in memory.
+    pub max_cached_tokens: Option<usize>,
 }
 
 /// Samples completions of each prompt, or plays episodes if the prompt's task has an environment.
@@ -77,6 +78,8 @@ pub fn sample(
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Rollouts>>> {
     let (keys, samples) = (keys(&prompts, key), 0..draws.group_size);
+    let Draws { sampling: RequestSampling { max_tokens, .. }, max_cached_tokens, .. } = *draws;
+    let sampling = Sampling { max_cached_tokens, ..Sampling::from(&draws.sampling) };
     let mut requests = Vec::new();
     let mut wanted = Vec::new();
     for (prompt, &key) in prompts.iter().zip(&keys) {
@@ -86,13 +89,13 @@ pub fn sample(
             continue;
         }
         check_prompt(policy, prompt)?;
-        let (prompt, max_tokens) = (prompt.tokens.clone(), draws.max_new_tokens);
-        requests.push(Request { prompt, samples: samples.clone(), max_tokens, stop: None, key });
+        let (prompt, samples) = (prompt.tokens.clone(), samples.clone());
+        requests.push(Request { prompt, samples, max_tokens, stop: None, key });
     }
-    let Some(episodes) = episode::play(policy, &wanted, draws.max_new_tokens, &draws.sampling, go_on)? else {
+    let Some(episodes) = episode::play(policy, &wanted, max_tokens, &sampling, go_on)? else {
         return Ok(None);
     };
-    let Some(groups) = policy.sample_while(&requests, &draws.sampling, go_on)? else { return Ok(None) };
+    let Some(groups) = policy.sample_while(&requests, &sampling, go_on)? else { return Ok(None) };
     let (mut episodes, mut groups) = (episodes.into_iter(), groups.into_iter());
     let mut rollouts = |prompt: Prompt| match task.set(&prompt).grader.environment() {
         Some(_) => {

@@ -47,7 +47,8 @@ impl Session {
             events.say(&format!("method: {}", config.algorithm.method()));
         }
         let inputs = Inputs::of(config, task, stage)?;
-        sessions::begin(&run.path, name, config.threads(), inputs, if_exists.accepts_changes(), events)?;
+        let accepts_changes = if_exists == IfExists::Resume { accept_changes: true };
+        sessions::begin(&run.path, name, config.compute.threads(), inputs, accepts_changes, events)?;
         device::announce(&device, events);
         Ok(Self { run, device })
     }

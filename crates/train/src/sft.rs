@@ -62,18 +62,9 @@ pub fn run(
     let task = Task::open(config)?;
     let session = Session::begin((config, &task, Stage::Sft), out, if_exists, (name, device), events)?;
     let Session { run, device } = &session;
-    let place = Fit {
-        config,
-        sft,
-        task: &task,
-        device,
-        run,
-        checkpoints: "checkpoints",
-        keep: config.save.keep,
-        lines: run.file("sft.jsonl"),
-        tensorboard: config.log.tensorboard.then_some(run.path.as_path()),
-    };
-    let fitted = session.end(fit(place, || policy::fresh(config, &task, device), events))?;
+    let keep = config.save.keep;
+    let stage = Fit { config, sft, task: &task, device, run, checkpoints: "checkpoints", keep };
+    let fitted = session.end(fit(&stage, events))?;
     let lines = lines(&run.path)?;
     match (fitted, run.latest()?, lines.first(), lines.last()) {
         (Some(_), Some((_, folder)), Some(first), Some(last)) => {
@@ -142,19 +133,9 @@ pub fn stage(
         }
     } else {
         claim(run, &name, events)?;
-        let place = Fit {
-            config,
-            sft,
-            task,
-            device,
-            run,
-            checkpoints: CHECKPOINTS,
-            keep: Keep::Newest(0),
-            lines: log.clone(),
-            tensorboard: config.log.tensorboard.then_some(run.path.as_path()),
-        };
-        let fitted = fit(place, || policy::fresh(config, task, device), events);
-        let Some(engine) = fitted.map_err(|error| run.blame(error))? else { return Ok(None) };
+        let keep = Keep::Newest(0);
+        let stage = Fit { config, sft, task, device, run, checkpoints: CHECKPOINTS, keep };
+        let Some(engine) = fit(&stage, events).map_err(|error| run.blame(error))? else { return Ok(None) };
         // Runs that start at the same time compute the same result, so it doesn't matter which one is stored.
         publish(&folder, &name, Existing::Keep, |dir| {
             Contents::of(config, task).write(dir, &engine)?;

@@ -233,7 +233,7 @@ impl Trainer<'_> {
         match every {
             Every::Steps(0) => false,
             Every::Steps(n) => step.is_multiple_of(n) || step == self.config.steps,
-            Every::Epoch => unreachable!("the configuration was resolved"),
+            Every::Epoch(_) => unreachable!("the configuration was resolved"),
         }
     }
 

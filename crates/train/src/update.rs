@@ -4,7 +4,7 @@ use crate::config::{AlgorithmConfig, Truncated, UpdateConfig};
 use crate::credit::Credited;
 use crate::policy::{AdamW, Datum, Loss, Policy, Sequence, TokenSums, level_tokens};
 use anyhow::bail;
-use fgrpo_core::loss::daro::{Daro, Levels};
+use fgrpo_core::loss::daro::Daro;
 use fgrpo_core::loss::{Objective, PolicyLoss};
 use fgrpo_nn::{CHECK_LAYERS, Finish, UpdateReport};
 use serde::{Deserialize, Serialize};
@@ -99,14 +99,8 @@ pub fn update(
 ) -> anyhow::Result<Sums> {
     let mut sums = Sums::default();
     let size = config.mini_batch.unwrap_or(groups.len()).max(1);
-    let adamw = AdamW {
-        lr,
-        beta1: config.betas[0],
-        beta2: config.betas[1],
-        eps: config.eps,
-        weight_decay: config.weight_decay,
-        ..AdamW::default()
-    };
+    let UpdateConfig { betas: [beta1, beta2], eps, weight_decay, .. } = *config;
+    let adamw = AdamW { lr, beta1, beta2, eps, weight_decay, ..AdamW::default() };
     policy.set_pass_tokens(config.micro_batch_tokens());
     for _ in 0..config.epochs {
         for mini_batch in groups.chunks(size) {
@@ -132,7 +126,7 @@ pub fn update(
                 sums.gradient_norm += report.gradient_norm;
                 state.skipped_in_a_row = 0;
                 if let (Some(mut daro), Some(lr)) = (daro, loss.daro_lr) {
-                    daro.step(&Levels { loss: batch.level_losses, tokens }, lr);
+                    daro.step(&batch.level_losses, &tokens, lr);
                     state.daro = Some(daro.raw);
                 }
             } else {

@@ -6,7 +6,6 @@
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::group::{Group, Part, Rewards};
 use fgrpo_core::loss::{Aggregation, Counts, PolicyLoss, covariance, high_entropy::high_entropy};
-use fgrpo_train::config::AggregationName;
 use serde::Deserialize;
 
 #[derive(Deserialize)]
@@ -39,7 +38,7 @@ struct WeightedPart {
 #[derive(Deserialize)]
 struct GoldenLoss {
     loss: PolicyLoss,
-    aggregation: AggregationName,
+    aggregation: Aggregation,
     source: String,
     logp: Vec<Vec<f64>>,
     old_logp: Vec<Vec<f64>>,
@@ -111,18 +110,15 @@ fn estimators_equal_their_published_code() {
 #[test]
 fn losses_equal_their_published_code() {
     for golden in golden().losses {
-        let aggregation = match golden.aggregation {
-            AggregationName::TokenMean => Aggregation::TokenMean,
-            AggregationName::SeqMeanTokenMean => Aggregation::SeqMeanTokenMean,
-            other => panic!("{other:?}"),
-        };
+        let aggregation = golden.aggregation;
+        assert!(matches!(aggregation, Aggregation::TokenMean | Aggregation::SeqMeanTokenMean));
         let (counts, policy) = (Counts::of(golden.logp.iter().map(Vec::len)), golden.loss);
         let all: Vec<(f64, &[f64])> =
             golden.advantages.iter().copied().zip(golden.old_logp.iter().map(Vec::as_slice)).collect();
         let selected = covariance::selected(&policy, &all);
         let mut value = 0.0;
         for (i, logp) in golden.logp.iter().enumerate() {
-            let weight = aggregation.weight(logp.len(), &counts);
+            let weight = aggregation.weight(logp.len(), &counts, 1);
             let tokens = policy.completion(logp, &golden.old_logp[i], golden.advantages[i]);
             for (t, (mut token, wanted)) in tokens.zip(&golden.dlogp[i]).enumerate() {
                 if selected.as_ref().is_some_and(|selected| selected[i][t]) {

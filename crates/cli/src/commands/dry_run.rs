@@ -133,7 +133,7 @@ pub(crate) fn run(
         }
         return Ok(task);
     }
-    let rate = fgrpo_nn::measure_flops(config.threads(), config.compute.products);
+    let rate = fgrpo_nn::measure_flops(config.compute.threads(), config.compute.products);
     let range = [lengths, longest];
     say_time(config, &range, &range.map(|lengths| Time::of(config, &model, &lengths, rate)), rate);
     Ok(task)
@@ -179,7 +179,8 @@ fn say_memory(
     if !on_gpu {
         say("decode copies", engine.decode_copies, "the weights in the order in which decoding reads them");
     }
-    let copies = if !on_gpu && config.threads() > 1 { "two copies, however many threads" } else { "" };
+    let copies =
+        if !on_gpu && config.compute.threads() > 1 { "two copies, however many threads" } else { "" };
     say("gradient", engine.gradient, copies);
     match engine.offloaded {
         0 => say("optimizer", engine.optimizer, ""),
@@ -281,7 +282,7 @@ fn say_time(config: &Config, [likely, longest]: &[Lengths; 2], [low, high]: &[Ti
     say!(
         "  from {:.0} GFLOP/s, measured now on {} threads, decoding at half of that; completions of {:.0} tokens, {}{longest}; {:.0} % of the groups active",
         rate / 1e9,
-        config.threads(),
+        config.compute.threads(),
         likely.completion_likely,
         likely.likely_source,
         100.0 * ACTIVE

@@ -64,6 +64,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
     let objective = Objective {
         policy,
         aggregation: Aggregation::TokenMean,
+        max_len: 1,
         entropy_coef: 0.0,
         kl: None,
         correction: Correction::Off,
@@ -106,7 +107,8 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
                         advantage: advantages[which],
                     };
                     let mut totals = totals.lock().unwrap();
-                    objective.completion(&tokens, &counts, |t, term| {
+                    let scale = objective.scale(logp.len(), &counts);
+                    objective.completion(&tokens, [scale; 2], |t, term| {
                         family.dlogp[mine[t]] += term.dlogp as f32;
                         totals.0 += term.loss;
                         totals.1 += usize::from(term.dlogp == 0.0 && advantages[which] != 0.0);

@@ -12,15 +12,6 @@ pub struct Daro {
     pub raw: Vec<f64>,
 }
 
-/// The token losses of one mini-batch, by level. A level is a success rate strictly between 0 and 1.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Levels {
-    /// Sum of the token losses of each level. Index `c - 1` is the level of groups with `c` correct completions.
-    pub loss: Vec<f64>,
-    /// Number of tokens of each level.
-    pub tokens: Vec<usize>,
-}
-
 impl Daro {
     /// Returns weights of 1 for groups of `group_size`.
     ///
@@ -56,28 +47,21 @@ impl Daro {
         self.weight(level) / tokens as f64
     }
 
-    /// The total loss, including the terms `-ln w_mu`.
-    pub fn loss(&self, levels: &Levels) -> f64 {
-        self.present(levels).map(|(i, mean)| self.weight(i) * mean - self.weight(i).ln()).sum()
-    }
-
-    /// One step of gradient descent on the weights of the levels that occur.
-    pub fn step(&mut self, levels: &Levels, lr: f64) {
-        let steps: Vec<_> = self.present(levels).map(|(i, mean)| (i, self.draw(i, mean))).collect();
-        for (i, derivative) in steps {
-            self.raw[i] -= lr * derivative;
+    /// One step of gradient descent on the weights of the levels that occur in a mini-batch, given the sum of the token
+    /// losses and the number of tokens of each level.
+    ///
+    /// # Panics
+    /// If the slices don't have a value for each level.
+    pub fn step(&mut self, losses: &[f64], tokens: &[usize], lr: f64) {
+        assert!(losses.len() == self.raw.len() && tokens.len() == self.raw.len());
+        for i in (0..losses.len()).filter(|&i| tokens[i] > 0) {
+            self.raw[i] -= lr * self.draw(i, losses[i] / tokens[i] as f64);
         }
     }
 
     /// Derivative of the loss with respect to `raw[level]`, at that level's mean loss.
     fn draw(&self, level: usize, mean: f64) -> f64 {
         (mean - 1.0 / self.weight(level)) / (1.0 + (-self.raw[level]).exp())
-    }
-
-    fn present<'a>(&self, levels: &'a Levels) -> impl Iterator<Item = (usize, f64)> + use<'a> {
-        assert!(levels.loss.len() == self.raw.len() && levels.tokens.len() == self.raw.len());
-        let mean = |i: usize| levels.loss[i] / levels.tokens[i] as f64;
-        (0..levels.loss.len()).filter(|&i| levels.tokens[i] > 0).map(move |i| (i, mean(i)))
     }
 }
 
@@ -98,29 +82,28 @@ mod tests {
 
     #[test]
     fn weight_derivative_matches_finite_differences() {
-        let levels = Levels { loss: vec![3.0, 0.0, 1.0], tokens: vec![2, 0, 4] };
         let base = Daro { raw: vec![-0.3, 0.5, 1.7] };
         let h = 1e-6;
         for (i, mean) in [(0, 1.5), (2, 0.25)] {
+            // The level's term of the total loss.
             let at = |x: f64| {
                 let mut moved = base.clone();
                 moved.raw[i] += x;
-                moved.loss(&levels)
+                moved.weight(i) * mean - moved.weight(i).ln()
             };
             let wanted = (at(h) - at(-h)) / (2.0 * h);
             assert!((base.draw(i, mean) - wanted).abs() < 1e-8);
         }
         let mut stepped = base.clone();
-        stepped.step(&levels, 0.1);
+        stepped.step(&[3.0, 0.0, 1.0], &[2, 0, 4], 0.1);
         assert_eq!(stepped.raw[1], base.raw[1], "an absent level keeps its weight");
     }
 
     #[test]
     fn weights_settle_at_the_inverse_of_the_loss() {
         let mut daro = Daro::new(3);
-        let levels = Levels { loss: vec![8.0, 1.0], tokens: vec![4, 4] };
         for _ in 0..20_000 {
-            daro.step(&levels, 0.05);
+            daro.step(&[8.0, 1.0], &[4, 4], 0.05);
         }
         assert!((daro.weight(0) - 0.5).abs() < 1e-6 && (daro.weight(1) - 4.0).abs() < 1e-6);
     }

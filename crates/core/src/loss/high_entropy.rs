@@ -6,6 +6,7 @@
 //! micro-batches. In the first update after sampling, the sampling policy and the updated policy are the same.
 
 use crate::error::{Error, require};
+use crate::stats::bootstrap::Simulated;
 
 /// Returns an error if `share` is outside (0, 1].
 pub fn check(share: f64) -> Result<(), Error> {
@@ -23,17 +24,8 @@ where
     if share >= 1.0 {
         return None;
     }
-    let mut sorted: Vec<f64> = completions.iter().flat_map(|c| c.iter().map(|&e| e.into())).collect();
-    sorted.sort_unstable_by(f64::total_cmp);
-    let threshold = match sorted.len() {
-        0 => 0.0,
-        n => {
-            let position = (1.0 - share) * (n - 1) as f64;
-            let below = position as usize;
-            let above = (below + 1).min(n - 1);
-            sorted[below] + (position - below as f64) * (sorted[above] - sorted[below])
-        }
-    };
+    let all: Vec<f64> = completions.iter().flat_map(|c| c.iter().map(|&e| e.into())).collect();
+    let threshold = if all.is_empty() { 0.0 } else { Simulated::new(all).quantile(1.0 - share) };
     let kept = |completion: &&[T]| completion.iter().map(|&e| e.into() >= threshold).collect();
     Some(completions.iter().map(kept).collect())
 }

@@ -44,6 +44,8 @@ pub struct Objective {
     pub policy: PolicyLoss,
     /// Aggregation of the token losses.
     pub aggregation: Aggregation,
+    /// Maximum length of a completion in tokens, by which one aggregation divides.
+    pub max_len: usize,
     /// Coefficient of the entropy bonus. 0 turns it off.
     pub entropy_coef: f64,
     /// The estimator of the KL divergence from the reference policy, and its coefficient.
@@ -96,10 +98,22 @@ pub struct TokenTerm {
 }
 
 impl Objective {
+    /// GRPO's clipped loss, averaged over tokens, without an entropy bonus or a KL penalty.
+    pub const GRPO: Self = Self {
+        policy: PolicyLoss::GRPO,
+        aggregation: Aggregation::TokenMean,
+        max_len: 1,
+        entropy_coef: 0.0,
+        kl: None,
+        correction: Correction::Off,
+        top_entropy_quantile: 1.0,
+    };
+
     /// Returns an error that names the setting if one is invalid.
     pub fn check(&self) -> Result<(), Error> {
         self.policy.check()?;
-        self.aggregation.check()?;
+        let divides = self.max_len > 0 || self.aggregation != Aggregation::SeqMeanTokenSumNorm;
+        require(divides, "max_new_tokens", 0, "at least 1 (the loss is divided by it)")?;
         self.correction.check()?;
         high_entropy::check(self.top_entropy_quantile)?;
         require(self.entropy_coef.is_finite(), "entropy_coef", self.entropy_coef, "a finite number")?;
@@ -107,28 +121,21 @@ impl Objective {
         require(coef.is_finite(), "kl_coef", coef, "a finite number")
     }
 
-    /// Calls `each(token, term)` for every token of one completion.
-    ///
-    /// `counts` covers the whole mini-batch, regardless of micro-batches, so the terms of all completions add up to the
-    /// mini-batch's loss and gradient.
+    /// Factor of each token's loss in a completion of `seq_len` tokens. `counts` covers the whole mini-batch, regardless
+    /// of micro-batches, so the terms of all completions add up to the mini-batch's loss and gradient.
+    pub fn scale(&self, seq_len: usize, counts: &Counts) -> f64 {
+        self.aggregation.weight(seq_len, counts, self.max_len)
+    }
+
+    /// Calls `each(token, term)` for every token of one completion. The policy loss and the terms of entropy and KL have
+    /// separate factors, because DARO weights the policy loss by success rate; otherwise both are [`Objective::scale`].
     ///
     /// # Panics
     /// If the slices differ in length, or if one is missing that the settings require.
-    pub fn completion(&self, tokens: &Tokens<'_>, counts: &Counts, each: impl FnMut(usize, TokenTerm)) {
-        let scale = self.aggregation.weight(tokens.logp.len(), counts);
-        self.completion_scaled(tokens, scale, scale, each);
-    }
-
-    /// [`Objective::completion`] with separate factors for the policy loss (`policy_scale`) and for entropy and KL
-    /// (`scale`). DARO weights the policy loss by success rate.
-    ///
-    /// # Panics
-    /// As [`Objective::completion`].
-    pub fn completion_scaled(
+    pub fn completion(
         &self,
         tokens: &Tokens<'_>,
-        policy_scale: f64,
-        scale: f64,
+        [policy_scale, scale]: [f64; 2],
         mut each: impl FnMut(usize, TokenTerm),
     ) {
         let n = tokens.logp.len();

@@ -21,8 +21,7 @@ const LOSSES: [PolicyLoss; 13] = [
     PolicyLoss::CLIP_COV,
 ];
 
-const MODES: [Aggregation; 4] =
-    [TokenMean, SeqMeanTokenSum, SeqMeanTokenSumNorm { max_len: 9 }, SeqMeanTokenMean];
+const MODES: [Aggregation; 4] = [TokenMean, SeqMeanTokenSum, SeqMeanTokenSumNorm, SeqMeanTokenMean];
 
 fn close(found: f64, wanted: f64) {
     assert!((found - wanted).abs() < 1e-9 * (1.0 + wanted.abs()), "found {found}, wanted {wanted}");
@@ -252,12 +251,13 @@ proptest! {
         let counts = Counts::of(all.iter().map(|c| c.0.len()));
         for policy in LOSSES {
             for aggregation in MODES {
-                let objective = Objective { policy, aggregation, entropy_coef: 0.01, kl: Some((Kl::K3, 0.1)), correction: Correction::Tis { cap: 1.1, level: Level::Token }, top_entropy_quantile: 1.0 };
+                let objective = Objective { policy, aggregation, max_len: 9, entropy_coef: 0.01, kl: Some((Kl::K3, 0.1)), correction: Correction::Tis { cap: 1.1, level: Level::Token }, top_entropy_quantile: 1.0 };
                 let run = |part: &[(Vec<f32>, Vec<f32>, f64)]| {
                     let (mut loss, mut gradient) = (0.0, Vec::new());
                     for (logp, old, advantage) in part {
                         let tokens = Tokens { logp, old_logp: old, entropy: Some(logp), ref_logp: Some(old), rollout_logp: Some(logp), advantage: *advantage, selected: Some(&vec![false; logp.len()]), high_entropy: None };
-                        objective.completion(&tokens, &counts, |_, t| { loss += t.loss; gradient.push((t.dlogp, t.dentropy)); });
+                        let scale = objective.scale(logp.len(), &counts);
+                        objective.completion(&tokens, [scale; 2], |_, t| { loss += t.loss; gradient.push((t.dlogp, t.dentropy)); });
                     }
                     (loss, gradient)
                 };
@@ -275,7 +275,8 @@ proptest! {
 fn aggregation_modes_match_their_printed_formula() {
     let lengths = [3usize, 1, 4];
     let value = |i: usize, t: usize| (i * 5 + t) as f64 * 0.25 - 1.0;
-    let counts = Counts::of(lengths);
+    let counts = Counts::of([3, 1, 0, 4]);
+    assert_eq!(counts, Counts { tokens: 8, sequences: 3 });
     let sums: Vec<f64> = (0..3).map(|i| (0..lengths[i]).map(|t| value(i, t)).sum()).collect();
     let wanted = [
         sums.iter().sum::<f64>() / 8.0,
@@ -285,20 +286,14 @@ fn aggregation_modes_match_their_printed_formula() {
     ];
     for (mode, wanted) in MODES.into_iter().zip(wanted) {
         let found: f64 = (0..3)
-            .map(|i| (0..lengths[i]).map(|t| value(i, t)).sum::<f64>() * mode.weight(lengths[i], &counts))
+            .map(|i| (0..lengths[i]).map(|t| value(i, t)).sum::<f64>() * mode.weight(lengths[i], &counts, 9))
             .sum();
         close(found, wanted);
+        assert_eq!(mode.weight(0, &counts, 9), 0.0);
     }
 }
 
-const OBJECTIVE: Objective = Objective {
-    policy: PolicyLoss::GRPO,
-    aggregation: TokenMean,
-    entropy_coef: 0.5,
-    kl: Some((Kl::K1, 0.25)),
-    correction: Correction::Off,
-    top_entropy_quantile: 1.0,
-};
+const OBJECTIVE: Objective = Objective { entropy_coef: 0.5, kl: Some((Kl::K1, 0.25)), ..Objective::GRPO };
 
 const TOKENS: Tokens<'_> = Tokens {
     logp: &[-1.0, -2.0],
@@ -316,7 +311,7 @@ fn objective_adds_entropy_and_kl_with_their_signs() {
     let objective = Objective { correction: Correction::Tis { cap: 2.0, level: Level::Token }, ..OBJECTIVE };
     let tokens = Tokens { rollout_logp: Some(&[-1.0, -12.0]), ..TOKENS };
     let mut found = Vec::new();
-    objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
+    objective.completion(&tokens, [0.25; 2], |_, t| found.push(t));
     close(found[0].loss, (-3.0 - 0.5 * 0.5 + 0.25 * 0.5) / 4.0);
     close(found[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
     close(found[0].dentropy, -0.125);
@@ -330,7 +325,7 @@ fn tokens_of_low_entropy_have_no_policy_loss_and_count_in_the_denominator() {
     let objective = Objective { top_entropy_quantile: 0.5, ..OBJECTIVE };
     let tokens = Tokens { old_logp: &[-1.0, -2.5], high_entropy: Some(&[true, false]), ..TOKENS };
     let mut found = Vec::new();
-    objective.completion(&tokens, &Counts { tokens: 4, sequences: 2 }, |_, t| found.push(t));
+    objective.completion(&tokens, [0.25; 2], |_, t| found.push(t));
     close(found[0].policy_loss, -3.0 / 4.0);
     close(found[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
     // Its ratio, exp(0.5), would be clipped. Entropy and KL stay.
@@ -344,7 +339,7 @@ fn tokens_of_low_entropy_have_no_policy_loss_and_count_in_the_denominator() {
 #[should_panic(expected = "ref_logp is required by the objective")]
 fn missing_reference_is_a_bug_and_not_a_zero() {
     let tokens = Tokens { ref_logp: None, ..TOKENS };
-    OBJECTIVE.completion(&tokens, &Counts { tokens: 2, sequences: 1 }, |_, _| ());
+    OBJECTIVE.completion(&tokens, [0.5; 2], |_, _| ());
 }
 
 #[test]

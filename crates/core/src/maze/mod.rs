@@ -59,19 +59,6 @@ impl Move {
     }
 }
 
-/// The content of a cell.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Cell {
-    /// A wall, which can't be entered.
-    Wall,
-    /// A free cell.
-    Path,
-    /// The start, a free cell.
-    Start,
-    /// The goal, a free cell.
-    Goal,
-}
-
 impl Maze {
     /// Parses a maze from a drawing: `#` is a wall, anything else is free.
     ///
@@ -109,13 +96,13 @@ impl Maze {
         row < self.size && column < self.size && self.open[row * self.size + column]
     }
 
-    /// The content of a cell.
-    pub fn cell(&self, at: Position) -> Cell {
+    /// The token of a cell: a wall, the start, the goal or a free cell.
+    fn cell(&self, at: Position) -> Token {
         match at {
-            _ if !self.is_open(at) => Cell::Wall,
-            _ if at == self.start() => Cell::Start,
-            _ if at == self.goal() => Cell::Goal,
-            _ => Cell::Path,
+            _ if !self.is_open(at) => Token::Wall,
+            _ if at == self.start() => Token::Start,
+            _ if at == self.goal() => Token::Goal,
+            _ => Token::Path,
         }
     }
 
@@ -137,11 +124,11 @@ impl Maze {
         for row in 0..self.size {
             for column in 0..self.size {
                 lines.push(match self.cell((row, column)) {
-                    Cell::Wall => '#',
-                    Cell::Start => 'S',
-                    Cell::Goal => 'G',
-                    Cell::Path if path.contains(&(row, column)) => '.',
-                    Cell::Path => ' ',
+                    Token::Wall => '#',
+                    Token::Start => 'S',
+                    Token::Goal => 'G',
+                    _ if path.contains(&(row, column)) => '.',
+                    _ => ' ',
                 });
             }
             lines.push('\n');

@@ -3,15 +3,15 @@
 use super::{Maze, Mazes};
 use std::collections::HashSet;
 
-/// Training and held-out mazes, whose indices never overlap.
+/// A split of problems. The indices of training mazes and of held-out mazes never overlap.
 ///
 /// At small sizes, different indices often give the same maze. [`HeldOut`] contains each held-out maze once and excludes it
 /// from training.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Split {
-    /// Training mazes.
+    /// Problems to train on.
     Train,
-    /// Mazes for evaluation.
+    /// Problems for evaluation, which are never trained on.
     HeldOut,
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use super::{Cell, Maze, Move};
+use super::{Maze, Move};
 
 /// A token of the vocabulary. The discriminant is the token id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -66,17 +66,6 @@ impl From<Move> for Token {
     }
 }
 
-impl From<Cell> for Token {
-    fn from(cell: Cell) -> Self {
-        match cell {
-            Cell::Wall => Self::Wall,
-            Cell::Path => Self::Path,
-            Cell::Start => Self::Start,
-            Cell::Goal => Self::Goal,
-        }
-    }
-}
-
 /// The move that a token stands for, or `None` if the token isn't a move.
 pub fn as_move(token: u32) -> Option<Move> {
     Move::ALL.into_iter().find(|&m| Token::from(m) as u32 == token)
@@ -92,7 +81,7 @@ pub fn prompt(maze: &Maze) -> Vec<u32> {
     let mut tokens = Vec::with_capacity(prompt_len(maze.size()));
     tokens.extend([Token::Bos as u32, Token::GridStart as u32]);
     for row in 0..maze.size() {
-        tokens.extend((0..maze.size()).map(|column| Token::from(maze.cell((row, column))) as u32));
+        tokens.extend((0..maze.size()).map(|column| maze.cell((row, column)) as u32));
         tokens.push(Token::Newline as u32);
     }
     tokens.extend([Token::GridEnd as u32, Token::PathStart as u32]);

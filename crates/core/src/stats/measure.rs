@@ -1,6 +1,6 @@
 //! Measures of a model on one problem, computed from the number of its correct samples.
 
-use super::pass_at_k::{PassAtK, pass_at_k};
+use super::pass_at_k::{pass_at_k, pass_at_k_table};
 use std::fmt;
 
 /// Measure of one problem, in `[0, 1]`. The reported value is the mean over problems.
@@ -53,10 +53,7 @@ impl Measure {
     /// If pass@k has a `k` of 0 or above `n`.
     pub fn values(self, n: u64) -> Vec<f64> {
         match self {
-            Self::PassAtK(k) => {
-                let table = PassAtK::new(n as usize, k as usize);
-                (0..=n as usize).map(|c| table.at(c)).collect()
-            }
+            Self::PassAtK(k) => pass_at_k_table(n as usize, k as usize),
             Self::Cover(_) => (0..=n).map(|c| self.of(n, c)).collect(),
         }
     }

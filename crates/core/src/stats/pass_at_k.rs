@@ -50,50 +50,27 @@ fn check(n: usize, k: usize) {
     assert!((1..=n).contains(&k), "pass@{k} from {n} samples: k must be from 1 to {n}");
 }
 
-/// pass@k for every possible number of correct samples, computed once per (n, k).
-#[derive(Debug, Clone, PartialEq)]
-pub struct PassAtK {
-    by_correct: Vec<f64>,
-}
-
-impl PassAtK {
-    /// The table for `n` samples, in time proportional to `n`.
-    ///
-    /// # Panics
-    /// If `k` is 0 or above `n`.
-    pub fn new(n: usize, k: usize) -> Self {
-        check(n, k);
-        // C(n-c-1, k) / C(n-c, k) = 1 - k / (n-c), so each further correct sample adds one term.
-        let mut sum = Sum::default();
-        let by_correct = (0..=n)
-            .map(|c| {
-                if n - c < k {
-                    return 1.0;
-                }
-                if c > 0 {
-                    sum.add((-(k as f64) / (n - c + 1) as f64).ln_1p());
-                }
-                match c.min(k) {
-                    1 => c.max(k) as f64 / n as f64,
-                    _ => rises_from_zero(&sum),
-                }
-            })
-            .collect();
-        Self { by_correct }
-    }
-
-    /// pass@k if `c` of the n samples are correct.
-    ///
-    /// # Panics
-    /// If `c` is above n.
-    pub fn at(&self, c: usize) -> f64 {
-        self.by_correct[c]
-    }
-
-    /// The number of samples n.
-    pub fn samples(&self) -> usize {
-        self.by_correct.len() - 1
-    }
+/// pass@k for each number of correct samples from 0 to `n`, in time proportional to `n`.
+///
+/// # Panics
+/// If `k` is 0 or above `n`.
+pub fn pass_at_k_table(n: usize, k: usize) -> Vec<f64> {
+    check(n, k);
+    // C(n-c-1, k) / C(n-c, k) = 1 - k / (n-c), so each further correct sample adds one term.
+    let mut sum = Sum::default();
+    let value = |c: usize| {
+        if n - c < k {
+            return 1.0;
+        }
+        if c > 0 {
+            sum.add((-(k as f64) / (n - c + 1) as f64).ln_1p());
+        }
+        match c.min(k) {
+            1 => c.max(k) as f64 / n as f64,
+            _ => rises_from_zero(&sum),
+        }
+    };
+    (0..=n).map(value).collect()
 }
 
 /// The values of k in tables and plots: 1, 2, 4, ... up to `n`, and `n` itself.
@@ -165,12 +142,12 @@ mod tests {
     fn equals_exact_rational_arithmetic_for_every_k_and_c() {
         for n in [1u128, 2, 3, 7, 16, 40, 100] {
             for k in 1..=n {
-                let (all, table) = (binomial(n, k), PassAtK::new(n as usize, k as usize));
+                let (all, table) = (binomial(n, k), pass_at_k_table(n as usize, k as usize));
                 for c in 0..=n {
                     // One rounding each: numerator, denominator, quotient.
                     let wanted = (all - binomial(n - c, k)) as f64 / all as f64;
                     let direct = pass_at_k(n as usize, c as usize, k as usize);
-                    for found in [direct, table.at(c as usize)] {
+                    for found in [direct, table[c as usize]] {
                         assert!((found - wanted).abs() <= 4e-15 * wanted, "{n} {c} {k}: {found}, {wanted}");
                     }
                 }
@@ -181,7 +158,7 @@ mod tests {
     #[test]
     fn no_correct_sample_gives_zero_and_not_minus_zero() {
         for (n, k) in [(1, 1), (8, 1), (8, 3), (8, 8)] {
-            for found in [pass_at_k(n, 0, k), PassAtK::new(n, k).at(0)] {
+            for found in [pass_at_k(n, 0, k), pass_at_k_table(n, k)[0]] {
                 assert_eq!(found.to_bits(), 0.0f64.to_bits(), "n {n}, k {k}: {found}");
             }
         }
@@ -191,12 +168,12 @@ mod tests {
     fn keeps_its_digits_with_a_million_samples() {
         let n = 1_000_000u128;
         for k in 1..=5u32 {
-            let table = PassAtK::new(n as usize, k as usize);
+            let table = pass_at_k_table(n as usize, k as usize);
             for c in [1u128, 2, 10, 1_000, 500_000, 999_990] {
                 let falling = |m: u128| (0..u128::from(k)).map(|i| m - i).product::<u128>();
                 let (all, wrong) = (falling(n), falling(n - c));
                 let wanted = (all - wrong) as f64 / all as f64;
-                for found in [pass_at_k(n as usize, c as usize, k as usize), table.at(c as usize)] {
+                for found in [pass_at_k(n as usize, c as usize, k as usize), table[c as usize]] {
                     assert!((found - wanted).abs() <= 1e-13 * wanted, "c {c}, k {k}: {found}, {wanted}");
                 }
             }
@@ -210,10 +187,10 @@ mod tests {
     #[test]
     fn table_and_direct_form_agree_at_sizes_beyond_rational_arithmetic() {
         for (n, k) in [(1024usize, 256usize), (2048, 1024), (100_000, 777)] {
-            let table = PassAtK::new(n, k);
+            let table = pass_at_k_table(n, k);
             for c in [0, 1, 3, 17, n / 10, n / 2, n - k, n - k + 1, n] {
                 let direct = pass_at_k(n, c, k);
-                assert!((table.at(c) - direct).abs() <= 1e-12 * direct, "n {n}, c {c}, k {k}");
+                assert!((table[c] - direct).abs() <= 1e-12 * direct, "n {n}, c {c}, k {k}");
             }
         }
     }

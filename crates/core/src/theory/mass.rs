@@ -8,6 +8,7 @@
 //! actions that were not drawn the paper's proposition ([`Step::unsampled_correct`]). Both are returned term by term.
 
 use super::{Error, finite, probability, require};
+use crate::group::Rewards;
 
 /// A categorical policy and the correctness of each action.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +22,7 @@ impl Policy {
     /// Fails if the lists are empty or differ in length, an entry isn't a probability, or the
     /// probabilities don't add up to 1 within 1e-9.
     pub fn new(probabilities: Vec<f64>, correct: Vec<bool>) -> Result<Self, Error> {
-        same_length(probabilities.len(), &correct)?;
+        length("correct", correct.len(), probabilities.len().max(1))?;
         for &p in &probabilities {
             probability("probabilities", p)?;
         }
@@ -34,7 +35,7 @@ impl Policy {
     /// Creates a policy from the logit of each action and whether it is correct.
     /// Fails if the lists are empty or differ in length, or a logit is not finite.
     pub fn from_logits(logits: &[f64], correct: Vec<bool>) -> Result<Self, Error> {
-        same_length(logits.len(), &correct)?;
+        length("correct", correct.len(), logits.len().max(1))?;
         for &z in logits {
             finite("logits", z)?;
         }
@@ -59,44 +60,15 @@ impl Policy {
         self.sum(|i| self.correct[i], |p| p)
     }
 
-    fn sum(&self, of: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
+    pub(super) fn sum(&self, of: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
         let p = self.probabilities.iter().enumerate();
         // Adding 0 turns -0, the sum of no floats, into 0.
         p.filter(|&(i, _)| of(i)).map(|(_, &p)| value(p)).sum::<f64>() + 0.0
     }
 }
 
-fn same_length(actions: usize, correct: &[bool]) -> Result<(), Error> {
-    length("correct", correct.len(), actions.max(1))
-}
-
 fn length(name: &'static str, count: usize, expected: usize) -> Result<(), Error> {
     require(count == expected, name, count, format_args!("{expected} entries"))
-}
-
-/// The rewards of a correct and of a wrong completion.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Rewards {
-    /// Reward of a correct completion, `R_c`.
-    pub correct: f64,
-    /// Reward of a wrong completion, `R_w`; less than `correct`.
-    pub wrong: f64,
-}
-
-impl Default for Rewards {
-    /// Returns the rewards 1 and 0.
-    fn default() -> Self {
-        Self { correct: 1.0, wrong: 0.0 }
-    }
-}
-
-impl Rewards {
-    /// Returns these rewards, or an error if one isn't finite or `correct <= wrong`.
-    pub fn checked(self) -> Result<Self, Error> {
-        finite("R_c", self.correct)?;
-        finite("R_w", self.wrong)?;
-        require(self.correct > self.wrong, "R_c", self.correct, "more than R_w").map(|()| self)
-    }
 }
 
 /// One step: a policy, the actions drawn, and the sums in the paper's formulas.
@@ -137,7 +109,7 @@ impl Step {
     /// Fails if `sample` is empty or has an index out of range, if `lr` isn't finite, or if the rewards aren't finite and in
     /// order.
     pub fn new(policy: &Policy, sample: &[usize], rewards: Rewards, lr: f64) -> Result<Self, Error> {
-        let rewards = rewards.checked()?;
+        rewards.check()?;
         finite("lr", lr)?;
         let actions = policy.probabilities.len();
         super::group_size(sample.len() as u64)?;
@@ -196,7 +168,8 @@ impl Step {
         rewards: Rewards,
         lr: f64,
     ) -> Result<Self, Error> {
-        let (rewards, lr) = (rewards.checked()?, finite("lr", lr)?);
+        rewards.check()?;
+        finite("lr", lr)?;
         for &(p, _) in correct.iter().chain(wrong) {
             probability("probabilities", p)?;
         }
@@ -362,7 +335,11 @@ mod tests {
             let correct = prop::collection::vec(any::<bool>(), n);
             let sample = prop::collection::vec(0..n, 1..20);
             (logits, correct, sample, 0.1..2.0f64, -1.0..=0.0f64).prop_map(|(z, correct, sample, c, w)| {
-                (Policy::from_logits(&z, correct).unwrap(), sample, Rewards { correct: c, wrong: w })
+                (
+                    Policy::from_logits(&z, correct).unwrap(),
+                    sample,
+                    Rewards { correct: c, wrong: w, threshold: None },
+                )
             })
         })
     }
@@ -412,7 +389,7 @@ mod tests {
         // p = (1/2, 1/4, 1/4), the first two correct, draws 0, 0, 2; R = 1 / -1.
         // S_R = 1/2 - 1/4 = 1/4; dz = 1/3 (1/2 * 3/4, -1/4 * 1/4, -1/4 * 5/4) = (1/8, -1/48, -5/48).
         let policy = Policy::new(vec![0.5, 0.25, 0.25], vec![true, true, false]).unwrap();
-        let rewards = Rewards { correct: 1.0, wrong: -1.0 };
+        let rewards = Rewards { wrong: -1.0, ..Rewards::default() };
         let step = Step::new(&policy, &[0, 0, 2], rewards, 1.0).unwrap();
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-16, "found {a}, wanted {b}");
         close(step.baseline, 0.25);
@@ -463,7 +440,7 @@ mod tests {
     fn correct_mass_can_grow_while_its_undrawn_part_shrinks() {
         // The paper's point: one likely correct action drawn, one rare correct action not.
         let policy = Policy::new(vec![0.6, 0.1, 0.3], vec![true, true, false]).unwrap();
-        let step = Step::new(&policy, &[0, 2], Rewards { correct: 1.0, wrong: -1.0 }, 0.1).unwrap();
+        let step = Step::new(&policy, &[0, 2], Rewards { wrong: -1.0, ..Rewards::default() }, 0.1).unwrap();
         assert!(step.mass_balance().total() > 0.0);
         assert!(step.unsampled_correct().total() < 0.0);
     }
@@ -481,7 +458,7 @@ mod tests {
         let step = |sample: &[usize], rewards, lr| Step::new(&policy, sample, rewards, lr);
         assert!(text(step(&[], Rewards::default(), 1.0).unwrap_err()).starts_with("n: "));
         assert!(text(step(&[2], Rewards::default(), 1.0).unwrap_err()).contains("found action 2"));
-        assert!(step(&[0], Rewards { correct: 0.0, wrong: 1.0 }, 1.0).is_err());
+        assert!(step(&[0], Rewards { correct: 0.0, wrong: 1.0, threshold: None }, 1.0).is_err());
         assert!(step(&[0], Rewards::default(), f64::NAN).is_err());
         assert!(subset_change(&policy, &[0.0], |_| true).is_err());
     }

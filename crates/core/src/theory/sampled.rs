@@ -5,8 +5,9 @@
 //! `1 - (1 - q)^k`. More correct completions therefore cover more of the correct set, so `X / N` is a usable proxy for
 //! coverage.
 
-use super::mass::{Policy, Rewards};
+use super::mass::Policy;
 use super::{Error, group_size, require};
+use crate::group::Rewards;
 
 /// Expectations given `X = k`, that is, `k` correct completions in a group of `n`.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -25,21 +26,13 @@ pub struct SampledMass {
 /// corollary.
 /// Fails if `n` is 0, `k > n`, the rewards aren't finite and in order, or `X = k` has probability 0.
 pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result<SampledMass, Error> {
-    let rewards = rewards.checked()?;
+    rewards.check()?;
     group_size(n)?;
-    let mass_of = |side: bool| {
-        let p = policy.probabilities().iter().zip(policy.correct());
-        p.filter(|&(_, &c)| c == side).map(|(p, _)| p).sum::<f64>()
-    };
+    let mass_of = |side: bool| policy.sum(|i| policy.correct()[i] == side, |p| p);
     let drawn = |side: bool, draws: u64| {
         let total = mass_of(side);
-        if draws == 0 || total == 0.0 {
-            return 0.0;
-        }
-        let p = policy.probabilities().iter().zip(policy.correct());
-        p.filter(|&(_, &c)| c == side)
-            .map(|(&p, _)| p * -(draws as f64 * (-(p / total).min(1.0)).ln_1p()).exp_m1())
-            .sum()
+        let covered = |p: f64| p * -(draws as f64 * (-(p / total).min(1.0)).ln_1p()).exp_m1();
+        if draws == 0 || total == 0.0 { 0.0 } else { policy.sum(|i| policy.correct()[i] == side, covered) }
     };
     let possible = k <= n && (k == 0 || mass_of(true) != 0.0) && (k == n || mass_of(false) != 0.0);
     let found = format_args!("{k} correct completions of {n}, which has probability 0");
@@ -54,7 +47,7 @@ mod tests {
     use crate::theory::mass::Step;
     use proptest::prelude::*;
 
-    const SIGNS: Rewards = Rewards { correct: 1.0, wrong: -1.0 };
+    const SIGNS: Rewards = Rewards { correct: 1.0, wrong: -1.0, threshold: None };
 
     #[test]
     fn expectations_equal_the_average_over_all_samples_with_that_count() {
@@ -107,7 +100,7 @@ mod tests {
         ) {
             let correct = (0..logits.len()).map(|i| i % 2 == 0).collect();
             let policy = Policy::from_logits(&logits, correct).unwrap();
-            let rewards = Rewards { correct: reward, wrong: penalty };
+            let rewards = Rewards { correct: reward, wrong: penalty, threshold: None };
             let all: Vec<_> = (0..=n).map(|k| sampled_mass(&policy, n, k, rewards).unwrap()).collect();
             for w in all.windows(2) {
                 prop_assert!(w[0].correct <= w[1].correct + 1e-15);

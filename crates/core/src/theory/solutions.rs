@@ -142,14 +142,10 @@ mod tests {
         let none = solutions(&[0.0, 0.0]);
         assert_eq!((none.mass(), none.effective(), none.pass_at_k(256)), (0.0, None, 0.0));
         assert_eq!(none.retained(&none), 1.0);
-        assert_eq!(solutions(&[0.5]).retained(&none_of_one()), 1.0);
+        assert_eq!(solutions(&[0.5]).retained(&solutions(&[0.0])), 1.0);
         // 1 - 1e-18 is 1 in an f64, and 256 samples still have 256 times the chance of one.
         let rare = solutions(&[1e-18]);
         assert!((rare.pass_at_k(256) / 256e-18 - 1.0).abs() < 1e-9);
-    }
-
-    fn none_of_one() -> Solutions {
-        solutions(&[0.0])
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub struct AlgorithmConfig {
     #[schemars(schema_with = "schema::kind::<PolicyLoss>")]
     pub loss: PolicyLoss,
     /// How the losses of tokens are averaged.
-    pub aggregation: AggregationName,
+    pub aggregation: Aggregation,
     /// Coefficient of the entropy bonus.
     pub entropy_coef: f64,
     /// Coefficient of the KL penalty against the model that RL started from.
@@ -108,17 +108,6 @@ pub enum Truncated {
     },
 }
 
-/// Names of the aggregation modes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case")]
-#[allow(missing_docs)]
-pub enum AggregationName {
-    TokenMean,
-    SeqMeanTokenSum,
-    SeqMeanTokenSumNorm,
-    SeqMeanTokenMean,
-}
-
 impl Default for AlgorithmConfig {
     fn default() -> Self {
         Self {
@@ -129,7 +118,7 @@ impl Default for AlgorithmConfig {
             correct_threshold: None,
             reward_weights: BTreeMap::new(),
             loss: PolicyLoss::default(),
-            aggregation: AggregationName::TokenMean,
+            aggregation: Aggregation::TokenMean,
             entropy_coef: 0.0,
             kl_coef: 0.0,
             kl: Kl::K3,
@@ -176,14 +165,8 @@ impl AlgorithmConfig {
     pub fn objective(&self, max_new_tokens: usize) -> Objective {
         Objective {
             policy: self.loss,
-            aggregation: match self.aggregation {
-                AggregationName::TokenMean => Aggregation::TokenMean,
-                AggregationName::SeqMeanTokenSum => Aggregation::SeqMeanTokenSum,
-                AggregationName::SeqMeanTokenSumNorm => {
-                    Aggregation::SeqMeanTokenSumNorm { max_len: max_new_tokens }
-                }
-                AggregationName::SeqMeanTokenMean => Aggregation::SeqMeanTokenMean,
-            },
+            aggregation: self.aggregation,
+            max_len: max_new_tokens,
             entropy_coef: self.entropy_coef,
             kl: (self.kl_coef != 0.0).then_some((self.kl, self.kl_coef)),
             correction: self.correction,
@@ -266,7 +249,7 @@ impl AlgorithmConfig {
             reward("algorithm.shaping.correct", correct)?;
             reward("algorithm.shaping.wrong", wrong)?;
         }
-        if self.daro && self.aggregation != AggregationName::TokenMean {
+        if self.daro && self.aggregation != Aggregation::TokenMean {
             bad_input!(
                 "algorithm.aggregation: expected token-mean, found {}: DARO's loss is a token mean for each success rate",
                 serde_json::json!(self.aggregation)

@@ -4,10 +4,6 @@ pub(super) fn seed() -> u64 {
     1
 }
 
-pub(super) fn part_weight() -> f64 {
-    1.0
-}
-
 pub(super) fn held_out_share() -> f64 {
     0.02
 }
@@ -20,14 +16,6 @@ pub(super) fn architecture() -> fgrpo_nn::config::Architecture {
     fgrpo_nn::config::Architecture::Qwen2
 }
 
-pub(super) fn rope_theta() -> f64 {
-    1e6
-}
-
 pub(super) fn yes() -> bool {
     true
-}
-
-pub(super) fn init_std() -> f64 {
-    0.02
 }

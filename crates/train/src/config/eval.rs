@@ -2,7 +2,7 @@
 
 use super::ranges::{MANY, within};
 use super::schema;
-use super::{Every, TaskConfig};
+use super::{Epoch, Every, TaskConfig};
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::record::{Average, FULL, USUAL};
 use schemars::JsonSchema;
@@ -14,7 +14,6 @@ use serde::{Deserialize, Serialize};
 pub struct EvalConfig {
     /// Evaluation interval in steps, or `"epoch"`. Evaluations also run before the first and after the last step; 0
     /// means never.
-    #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Also evaluate at every checkpoint of `save.every`, so that `fgrpo select` can choose among them; with
     /// `[eval.full]`, this is the full evaluation.
@@ -57,7 +56,6 @@ pub struct EvalConfig {
 #[serde(deny_unknown_fields, default)]
 pub struct FullEvalConfig {
     /// Like `eval.every`.
-    #[schemars(schema_with = "schema::every")]
     pub every: Every,
     /// Samples per problem.
     pub samples: usize,
@@ -70,7 +68,7 @@ pub struct FullEvalConfig {
 
 impl Default for FullEvalConfig {
     fn default() -> Self {
-        Self { every: Every::Epoch, samples: 256, k: vec![1, 4, 16, 64, 256], problems: None }
+        Self { every: Every::Epoch(Epoch::Epoch), samples: 256, k: vec![1, 4, 16, 64, 256], problems: None }
     }
 }
 

@@ -234,8 +234,7 @@ impl Refusal {
 
     /// Whether the path leads to an unknown key.
     fn is_unknown_key(&self) -> bool {
-        self.message.starts_with("unknown field")
-            && self.path.last().map(String::as_str) == json::quoted(&self.message).next()
+        names_key(&self.path, &self.message)
     }
 
     /// Reads a value, or returns why it is rejected.
@@ -254,8 +253,7 @@ impl Refusal {
         // A table with a kind is read as a whole, so serde doesn't name the wrong key in it. Each key is read alone to find it.
         while let Some(value) = cause
             && !message.starts_with("missing field")
-            && !(message.starts_with("unknown field")
-                && path.last().map(String::as_str) == json::quoted(&message).next())
+            && !names_key(&path, &message)
         {
             let steps: Vec<String> = match value {
                 Value::Table(table) if !message.contains(": map, ") => table.keys().cloned().collect(),
@@ -372,24 +370,29 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, (String, Track)> {
         .map_err(|error| (error.message().trim_end().to_owned(), track))
 }
 
+/// Whether the path leads to the unknown key in serde's message.
+fn names_key(path: &[String], message: &str) -> bool {
+    message.starts_with("unknown field") && path.last().map(String::as_str) == json::quoted(message).next()
+}
+
+/// The value at the path.
+fn inside<'a>(whole: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
+    path.iter().try_fold(whole, |value, step| match value {
+        Value::Array(list) => list.get_mut(step.parse::<usize>().ok()?),
+        other => other.get_mut(step),
+    })
+}
+
 /// Removes the value at the path, and returns whether there was one.
 fn remove(whole: &mut Value, path: &[String]) -> bool {
     let Some((last, outer)) = path.split_last() else { return false };
-    let inside = outer.iter().try_fold(whole, |value, step| match value {
-        Value::Array(list) => list.get_mut(step.parse::<usize>().ok()?),
-        other => other.get_mut(step),
-    });
-    inside.and_then(|value| value.as_table_mut()?.remove(last)).is_some()
+    inside(whole, outer).and_then(|value| value.as_table_mut()?.remove(last)).is_some()
 }
 
 /// A copy of the value in which the table or list at `path` has only the item `step`, and the table's kind.
 fn alone(whole: &Value, path: &[String], step: &str) -> Value {
     let mut only = whole.clone();
-    let inside = path.iter().try_fold(&mut only, |value, step| match value {
-        Value::Array(list) => list.get_mut(step.parse::<usize>().ok()?),
-        other => other.get_mut(step),
-    });
-    match inside {
+    match inside(&mut only, path) {
         Some(Value::Table(table)) => table.retain(|key, _| key == step || key == "kind"),
         Some(Value::Array(list)) => {
             *list = step.parse().into_iter().map(|i: usize| list[i].clone()).collect()

@@ -3,8 +3,9 @@
 use super::defaults;
 use super::ranges::{positive, whole};
 use super::schema;
+use fgrpo_core::default::ratio;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_nn::config::{Architecture, RopeScaling};
+use fgrpo_nn::config::Architecture;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
@@ -79,12 +80,8 @@ impl SizeConfig {
             head_dim: self.head_dim.unwrap_or(self.hidden_size / self.num_attention_heads),
             rms_norm_eps: 1e-6,
             rope_theta: 1e6,
-            rope_scaling: RopeScaling::Default,
             tie_word_embeddings: self.tie_word_embeddings,
             max_position_embeddings: usize::MAX,
-            bos_token_id: None,
-            eos_token_id: Vec::new(),
-            pad_token_id: None,
             ..fgrpo_nn::config::Config::default()
         };
         match self.linear_num_value_heads {
@@ -212,13 +209,13 @@ pub struct InitConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub head_dim: Option<usize>,
     /// Base of the rotary frequencies.
-    #[serde(default = "defaults::rope_theta")]
+    #[serde(default = "ratio::<1_000_000, 1>")]
     pub rope_theta: f64,
     /// Whether the output layer shares the embedding's weights.
     #[serde(default = "defaults::yes")]
     pub tie_word_embeddings: bool,
     /// Standard deviation of the initial matrices.
-    #[serde(default = "defaults::init_std")]
+    #[serde(default = "ratio::<1, 50>")]
     pub std: f64,
 }
 
@@ -241,28 +238,15 @@ impl InitConfig {
 
     pub(super) fn check(&self) -> anyhow::Result<()> {
         self.size(1).check("model.init")?;
-        if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {
+        if self.head_dim.is_none() && !self.hidden_size.is_multiple_of(self.num_attention_heads) {
             bad_input!(
-                "model.init.num_key_value_heads: expected a divisor of num_attention_heads = {}, found {}",
-                self.num_attention_heads,
-                self.num_key_value_heads
-            );
-        }
-        match self.head_dim {
-            None if !self.hidden_size.is_multiple_of(self.num_attention_heads) => bad_input!(
                 "model.init.num_attention_heads: expected a divisor of hidden_size = {} (or a head_dim), found {}",
                 self.hidden_size,
                 self.num_attention_heads
-            ),
-            None if !(self.hidden_size / self.num_attention_heads).is_multiple_of(2) => bad_input!(
-                "model.init: the head size, hidden_size / num_attention_heads = {}, must be even, because rotary embedding rotates pairs",
-                self.hidden_size / self.num_attention_heads
-            ),
-            Some(e) if !e.is_multiple_of(2) => {
-                bad_input!("model.init.head_dim: expected an even number of at least 2, found {e}")
-            }
-            _ => {}
+            );
         }
+        let sizes = fgrpo_nn::config::Config { max_position_embeddings: 1, ..self.size(1).config() };
+        sizes.validate_at("model.init").or_bad_input()?;
         positive("model.init.std", self.std)?;
         positive("model.init.rope_theta", self.rope_theta)
     }

@@ -46,25 +46,24 @@ pub fn within(name: &str, number: u64, allowed: RangeInclusive<u64>) -> anyhow::
     Ok(())
 }
 
-pub(super) fn positive(name: &str, number: f64) -> anyhow::Result<()> {
-    if !(number.is_finite() && number > 0.0) {
-        bad_input!("{name}: expected a number above 0, found {number}");
+/// Fails unless a number `holds`.
+pub(super) fn number(name: &str, number: f64, holds: bool, expected: &str) -> anyhow::Result<()> {
+    if !holds {
+        bad_input!("{name}: expected {expected}, found {number}");
     }
     Ok(())
 }
 
-pub(super) fn not_negative(name: &str, number: f64) -> anyhow::Result<()> {
-    if !(number.is_finite() && number >= 0.0) {
-        bad_input!("{name}: expected a number of at least 0, found {number}");
-    }
-    Ok(())
+pub(super) fn positive(name: &str, x: f64) -> anyhow::Result<()> {
+    number(name, x, x.is_finite() && x > 0.0, "a number above 0")
 }
 
-pub(super) fn learning_rate(name: &str, number: f64) -> anyhow::Result<()> {
-    if !(number > 0.0 && number < 1.0) {
-        bad_input!("{name}: expected a number between 0 and 1, found {number}");
-    }
-    Ok(())
+pub(super) fn not_negative(name: &str, x: f64) -> anyhow::Result<()> {
+    number(name, x, x.is_finite() && x >= 0.0, "a number of at least 0")
+}
+
+pub(super) fn learning_rate(name: &str, x: f64) -> anyhow::Result<()> {
+    number(name, x, x > 0.0 && x < 1.0, "a number between 0 and 1")
 }
 
 pub(super) fn betas(name: &str, betas: [f64; 2]) -> anyhow::Result<()> {
@@ -75,21 +74,15 @@ pub(super) fn betas(name: &str, betas: [f64; 2]) -> anyhow::Result<()> {
 }
 
 /// Checks a factor of a loss or an advantage, so that the product stays finite.
-pub(super) fn coefficient(name: &str, number: f64) -> anyhow::Result<()> {
+pub(super) fn coefficient(name: &str, x: f64) -> anyhow::Result<()> {
     let largest = LARGEST_REWARD;
-    if !(0.0..=largest).contains(&number) {
-        bad_input!("{name}: expected a number from 0 to {largest}, found {number}");
-    }
-    Ok(())
+    number(name, x, (0.0..=largest).contains(&x), &format!("a number from 0 to {largest}"))
 }
 
 /// Checks that a reward is small enough to compute advantages and metrics without overflow.
-pub(super) fn reward(name: &str, number: f64) -> anyhow::Result<()> {
+pub(super) fn reward(name: &str, x: f64) -> anyhow::Result<()> {
     let largest = LARGEST_REWARD;
-    if !(-largest..=largest).contains(&number) {
-        bad_input!("{name}: expected a number from -{largest} to {largest}, found {number}");
-    }
-    Ok(())
+    number(name, x, x.abs() <= largest, &format!("a number from -{largest} to {largest}"))
 }
 
 /// Reads a list of exactly two numbers.

@@ -64,20 +64,6 @@ pub(super) fn open(schema: &mut Schema) {
     open_forms(schema.ensure_object());
 }
 
-/// A number of steps, or `epoch`.
-pub(super) fn every(_: &mut SchemaGenerator) -> Schema {
-    number_or("epoch")
-}
-
-/// A number of checkpoints, or `all`.
-pub(super) fn keep(_: &mut SchemaGenerator) -> Schema {
-    number_or("all")
-}
-
-fn number_or(word: &str) -> Schema {
-    json_schema!({ "anyOf": [{ "type": "integer", "minimum": 0 }, { "const": word }] })
-}
-
 /// The alternatives of a schema, with references into `whole` resolved.
 pub(super) fn forms<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     if let Some(path) = schema["$ref"].as_str() {

@@ -1,6 +1,8 @@
 //! Settings of a server that samples completions instead of the embedded engine.
 
+use super::ranges::number;
 use super::schema;
+use fgrpo_core::default::{ratio, whole};
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::io::server::{RetryPolicy, check_address};
 use schemars::JsonSchema;
@@ -24,19 +26,19 @@ pub struct ServerConfig {
     #[serde(default)]
     pub logprobs: LogprobsOf,
     /// Maximum number of concurrent requests.
-    #[serde(default = "concurrency")]
+    #[serde(default = "whole::<64>")]
     pub concurrency: usize,
     /// Environment variable with the API key; by default `OPENAI_API_KEY`, if that is set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub key_env: Option<String>,
     /// Time limit for one attempt, in seconds.
-    #[serde(default = "timeout")]
+    #[serde(default = "ratio::<1800, 1>")]
     pub timeout: f64,
     /// Attempts after the first.
     #[serde(default = "retries")]
     pub retries: u32,
     /// Seconds before the first retry; doubled for each further retry, up to 30.
-    #[serde(default = "retry_wait")]
+    #[serde(default = "ratio::<1, 2>")]
     pub retry_wait: f64,
     /// Shell command to run after each checkpoint and when a run is resumed, for example to load the weights into the
     /// server; `{checkpoint}` is replaced by the folder.
@@ -55,20 +57,8 @@ pub enum LogprobsOf {
     Processed,
 }
 
-fn concurrency() -> usize {
-    64
-}
-
-fn timeout() -> f64 {
-    1800.0
-}
-
 fn retries() -> u32 {
     10
-}
-
-fn retry_wait() -> f64 {
-    0.5
 }
 
 impl ServerConfig {
@@ -80,14 +70,13 @@ impl ServerConfig {
     pub(super) fn check(&self) -> anyhow::Result<()> {
         let name = "rollout.server";
         check_address(&format!("{name}.url"), &self.url)?;
-        if self.concurrency == 0 || self.concurrency > 4096 {
-            bad_input!("{name}.concurrency: expected 1 to 4096, found {}", self.concurrency);
-        }
-        if !(0.001..=1e6).contains(&self.timeout) {
-            bad_input!("{name}.timeout: expected 0.001 to 1000000 seconds, found {}", self.timeout);
-        }
-        if !(0.0..=30.0).contains(&self.retry_wait) {
-            bad_input!("{name}.retry_wait: expected 0 to 30 seconds, found {}", self.retry_wait);
+        for (key, value, range, unit) in [
+            ("concurrency", self.concurrency as f64, 1.0..=4096.0, ""),
+            ("timeout", self.timeout, 0.001..=1e6, " seconds"),
+            ("retry_wait", self.retry_wait, 0.0..=30.0, " seconds"),
+        ] {
+            let expected = format!("{} to {}{unit}", range.start(), range.end());
+            number(&format!("{name}.{key}"), value, range.contains(&value), &expected)?;
         }
         if self.on_checkpoint.as_ref().is_some_and(|c| !c.contains("{checkpoint}")) {
             bad_input!(

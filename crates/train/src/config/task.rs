@@ -1,10 +1,10 @@
 //! The problems, and how answers are graded.
 
-use super::defaults;
 use super::maze::MazeConfig;
 use super::schema;
 use super::text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 use anyhow::Context;
+use fgrpo_core::default::ratio;
 use fgrpo_core::maze::Scoring;
 use fgrpo_eval::io::objects::Objects;
 use fgrpo_eval::names::Named;
@@ -99,6 +99,15 @@ impl TaskConfig {
     }
 
     /// Settings of all tasks with problems from files: of this task, or of the parts of a mix.
+    fn texts(&self) -> Vec<&TextConfig> {
+        match self {
+            Self::Text(text) => vec![text],
+            Self::Mix(mix) => mix.parts.iter().flat_map(|part| part.task.texts()).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// As [`TaskConfig::texts`], to change them.
     pub fn texts_mut(&mut self) -> Vec<&mut TextConfig> {
         match self {
             Self::Text(text) => vec![text],
@@ -109,11 +118,7 @@ impl TaskConfig {
 
     /// Whether the policy talks to an environment, in a mix for any of its parts.
     pub fn has_environment(&self) -> bool {
-        match self {
-            Self::Mix(mix) => mix.parts.iter().any(|p| p.task.has_environment()),
-            Self::Text(text) => text.environment.is_some(),
-            _ => false,
-        }
+        self.texts().iter().any(|text| text.environment.is_some())
     }
 
     /// Name of the kind.
@@ -156,25 +161,16 @@ impl TaskConfig {
 
     /// Files and folders that the task names.
     pub fn paths(&self) -> Vec<&PathBuf> {
-        match self {
-            Self::Mix(mix) => {
-                mix.tokenizer.iter().chain(mix.parts.iter().flat_map(|p| p.task.paths())).collect()
-            }
-            Self::Text(text) => {
-                let data = (!text.owns_data()).then_some(&text.data);
-                data.into_iter().chain(&text.held_out).chain(&text.tokenizer).collect()
-            }
-            _ => Vec::new(),
+        let mut paths: Vec<&PathBuf> = self.tokenizer().into_iter().collect();
+        for text in self.texts() {
+            paths.extend((!text.owns_data()).then_some(&text.data).into_iter().chain(&text.held_out));
         }
+        paths
     }
 
     /// The maximum prompt length, if the task has such a limit.
     pub fn max_prompt_tokens(&self) -> Option<usize> {
-        match self {
-            Self::Mix(mix) => mix.parts.iter().filter_map(|p| p.task.max_prompt_tokens()).max(),
-            Self::Text(text) => Some(text.max_prompt_tokens),
-            _ => None,
-        }
+        self.texts().iter().map(|text| text.max_prompt_tokens).max()
     }
 
     pub(super) fn check(&self) -> anyhow::Result<()> {
@@ -251,7 +247,7 @@ pub struct MixPart {
     pub name: Option<String>,
     /// Weight of the part's prompts relative to the other parts. With 0, the part is only evaluated: all problems of
     /// `data` are held out, unless `held_out` names a file.
-    #[serde(default = "defaults::part_weight")]
+    #[serde(default = "ratio::<1, 1>")]
     pub weight: f64,
     /// The problems: any text task.
     #[serde(flatten)]

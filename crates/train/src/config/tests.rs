@@ -145,6 +145,13 @@ fn controls_out_of_range_are_refused_by_their_keys() {
 }
 
 #[test]
+fn a_kind_with_a_program_requires_it() {
+    let text = minimal("command").replace("[task.verifier.command]\ncommand = [\"x\"]\n", "");
+    let error = format!("{:#}", parse(&text, &[]).unwrap_err());
+    assert!(error.contains("task.verifier.command"), "{error}");
+}
+
+#[test]
 fn sizes_beyond_what_a_machine_can_hold_are_refused_by_their_keys() {
     let keys = "steps epochs task.size task.train task.held_out model.init.hidden_size model.init.intermediate_size \
                 model.init.num_hidden_layers model.init.num_attention_heads model.init.num_key_value_heads \

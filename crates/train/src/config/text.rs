@@ -1,7 +1,7 @@
 //! Settings of text tasks: problems from files, or generated ones.
 
 use super::defaults;
-use super::ranges::{MANY, TOKENS, whole, within};
+use super::ranges::{MANY, TOKENS, number, whole, within};
 use super::schema;
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::{Family, Prompting};
@@ -154,12 +154,8 @@ impl TextConfig {
     /// Checks ranges, and that a required grader is configured.
     pub fn check(&self) -> anyhow::Result<()> {
         within("task.max_prompt_tokens", self.max_prompt_tokens as u64, 1..=TOKENS)?;
-        if !(0.0..1.0).contains(&self.held_out_share) {
-            bad_input!(
-                "task.held_out_share: expected at least 0 and less than 1, found {}",
-                self.held_out_share
-            );
-        }
+        let share = self.held_out_share;
+        number("task.held_out_share", share, (0.0..1.0).contains(&share), "at least 0 and less than 1")?;
         if self.owns_data() && self.environment.is_none() {
             bad_input!("task.data: this key is missing; set the file or data set with the training problems");
         }

@@ -4,9 +4,10 @@
 use crate::credit::Credited;
 use crate::policy::{Policy, Sequence};
 use anyhow::Context;
+use fgrpo_core::group::Rewards;
 use fgrpo_core::maze::tokens;
 use fgrpo_core::stats::mean;
-use fgrpo_core::theory::mass::{Rewards, Step};
+use fgrpo_core::theory::mass::Step;
 use fgrpo_core::theory::solutions::Solutions;
 use fgrpo_eval::dataset::Problem;
 use fgrpo_eval::dataset::presets::Preset;
@@ -120,7 +121,7 @@ impl Group {
         let draws = |side: &[(f64, u64)]| side.iter().map(|&(_, draws)| draws).sum::<u64>() as f64;
         let (correct, n) = (draws(&self.correct), draws(&self.correct) + draws(&self.wrong));
         let step = |mean: f64| {
-            let rewards = Rewards { correct: 1.0 - mean, wrong: -mean };
+            let rewards = Rewards { correct: 1.0 - mean, wrong: -mean, threshold: None };
             Step::of_draws(&self.correct, &self.wrong, rewards, n)
         };
         Ok([step(0.0)?, step(correct / n)?])
@@ -247,7 +248,7 @@ mod tests {
                 falls += f64::from(after.iter().sum::<f64>() > 0.75 && unsampled < 0.0);
                 active += 1.0;
                 let mean = correct as f64 / 4.0;
-                let centred = Rewards { correct: 1.0 - mean, wrong: -mean };
+                let centred = Rewards { correct: 1.0 - mean, wrong: -mean, threshold: None };
                 let centred = Step::new(&whole, &sample, centred, 1.0).unwrap().unsampled_correct().total();
                 if (0..3).any(|i| !sample.contains(&i)) {
                     centred_agrees += f64::from((unsampled < 0.0) == (centred < 0.0));

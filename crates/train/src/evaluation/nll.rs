@@ -86,9 +86,8 @@ pub struct Model {
 struct Pool {
     problem: String,
     prompt: Vec<u32>,
-    completions: Vec<Vec<u32>>,
-    /// Whether each completion ended by itself.
-    completed: Vec<bool>,
+    /// Tokens of each completion, and whether it ended by itself.
+    completions: Vec<(Vec<u32>, bool)>,
 }
 
 /// Number of completions scored at once.
@@ -102,13 +101,18 @@ fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>
     let (vocabulary, room) = (policy.engine().config().vocab_size, policy.positions());
     let mut all = Vec::new();
     for pool in pools {
-        if pool.prompt.iter().chain(pool.completions.iter().flatten()).any(|&t| t as usize >= vocabulary) {
+        if pool
+            .prompt
+            .iter()
+            .chain(pool.completions.iter().flat_map(|c| &c.0))
+            .any(|&t| t as usize >= vocabulary)
+        {
             bad_input!(
                 "{}: the samples have tokens outside the model's vocabulary of {vocabulary}",
                 dir.display()
             );
         }
-        let longest = pool.completions.iter().map(Vec::len).max().unwrap_or(0) + pool.prompt.len();
+        let longest = pool.completions.iter().map(|c| c.0.len()).max().unwrap_or(0) + pool.prompt.len();
         if longest > room {
             bad_input!(
                 "{}: a sample of problem {} has {longest} tokens with its prompt, more than the model's {room} positions",
@@ -119,7 +123,7 @@ fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>
         let mut sums = Vec::new();
         for part in pool.completions.chunks(BATCH) {
             let sequences: Vec<Sequence> =
-                part.iter().map(|completion| Sequence::completion(&pool.prompt, completion)).collect();
+                part.iter().map(|(tokens, _)| Sequence::completion(&pool.prompt, tokens)).collect();
             let scores = policy.score(&sequences, 1.0)?;
             sums.extend(scores.iter().map(|s| s.logp.iter().map(|&l| f64::from(l)).sum::<f64>()));
         }
@@ -179,27 +183,19 @@ fn read_pools(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<V
         if !seen_problems.insert(record.problem.as_str()) {
             continue;
         }
-        let prompt = match &text {
-            Some(text) if record.task != TaskKind::Maze => text.prompt(&record.messages, record.thinking)?,
-            _ => record.messages.iter().flat_map(|m| tokens::read(&m.content)).collect(),
+        let text = text.as_ref().filter(|_| record.task != TaskKind::Maze);
+        let prompt = match text {
+            Some(text) => text.prompt(&record.messages, record.thinking)?,
+            None => record.messages.iter().flat_map(|m| tokens::read(&m.content)).collect(),
         };
         let problem = record.problem.clone();
-        let mut pool = Pool { problem, prompt, completions: Vec::new(), completed: Vec::new() };
+        let mut pool = Pool { problem, prompt, completions: Vec::new() };
         let mut seen = HashSet::new();
         for c in *list {
-            let ids = match &text {
-                Some(text) if record.task != TaskKind::Maze => {
-                    let mut ids = text.encode(&c.text)?;
-                    if c.completed {
-                        ids.extend(end);
-                    }
-                    ids
-                }
-                _ => tokens::read(&c.text),
-            };
+            let mut ids = text.map_or_else(|| Ok(tokens::read(&c.text)), |text| text.encode(&c.text))?;
+            ids.extend(end.filter(|_| text.is_some() && c.completed));
             if !ids.is_empty() && seen.insert(ids.clone()) {
-                pool.completions.push(ids);
-                pool.completed.push(c.completed);
+                pool.completions.push((ids, c.completed));
             }
         }
         pools.push(pool);
@@ -218,11 +214,9 @@ fn leave_out_long(settings: &Settings, pools: &mut [Pool]) -> anyhow::Result<()>
     let room = Checkpoint::open(&settings.base).or_bad_input()?.config().context();
     let mut dropped = 0;
     for pool in pools {
-        let fits: Vec<bool> = pool.completions.iter().map(|c| c.len() + pool.prompt.len() <= room).collect();
-        dropped += fits.iter().filter(|fits| !**fits).count();
-        let (mut first, mut second) = (fits.iter(), fits.iter());
-        pool.completions.retain(|_| *first.next().unwrap_or(&true));
-        pool.completed.retain(|_| *second.next().unwrap_or(&true));
+        let before = pool.completions.len();
+        pool.completions.retain(|(tokens, _)| tokens.len() + pool.prompt.len() <= room);
+        dropped += before - pool.completions.len();
     }
     if dropped > 0 {
         tracing::info!(
@@ -241,7 +235,7 @@ pub fn measure(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<
     let base = log_probabilities(&settings.base, &pools)?;
     let nll = |logp: &[Vec<f64>]| -> Vec<Vec<f64>> {
         let pool = |(p, sums): (&Pool, &Vec<f64>)| {
-            sums.iter().zip(&p.completions).map(|(s, c)| -s / c.len() as f64).collect()
+            sums.iter().zip(&p.completions).map(|(s, c)| -s / c.0.len() as f64).collect()
         };
         pools.iter().zip(logp).map(pool).collect()
     };
@@ -254,7 +248,8 @@ pub fn measure(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<
         .iter()
         .enumerate()
         .filter_map(|(p, pool)| {
-            let mut whole: Vec<usize> = (0..pool.completions.len()).filter(|&i| pool.completed[i]).collect();
+            let mut whole: Vec<usize> =
+                (0..pool.completions.len()).filter(|&i| pool.completions[i].1).collect();
             whole.sort_by(|&a, &b| base[p][a].total_cmp(&base[p][b]));
             (whole.len() >= settings.pool)
                 .then(|| (p, whole[..settings.subset.min(whole.len())].to_vec(), whole.clone()))

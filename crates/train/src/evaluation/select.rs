@@ -53,7 +53,6 @@ fgrpo_eval::named! {
 struct Candidate {
     step: u64,
     value: f64,
-    compute: f64,
     checkpoint: Option<PathBuf>,
 }
 
@@ -156,12 +155,12 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
         }
         let last = candidates.all.iter().map(|c| c.step).max().unwrap_or(0);
         let costs = costs(settings, &read.metrics, last).with_context(here)?;
-        let all = candidates.all.into_iter().map(|c| {
-            let compute = costs.iter().filter(|(step, _)| *step <= c.step).map(|(_, cost)| cost).sum();
-            Candidate { compute, ..c }
-        });
+        let compute = |c: &Candidate| -> f64 {
+            costs.iter().filter(|(step, _)| *step <= c.step).map(|(_, cost)| cost).sum()
+        };
         let limit = chosen.first().map(|base| base.compute);
-        let allowed: Vec<Candidate> = all.filter(|c| limit.is_none_or(|limit| c.compute <= limit)).collect();
+        let mut allowed = candidates.all;
+        allowed.retain(|c| limit.is_none_or(|limit| compute(c) <= limit));
         let Some(first) = allowed.first() else {
             bad_input!(
                 "{}: no checkpoint took at most as much compute as the base run's choice, {:.0}",
@@ -176,7 +175,7 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
             step: best.step,
             value: best.value,
             start: candidates.start,
-            compute: best.compute,
+            compute: compute(best),
             checkpoint: best.checkpoint.clone(),
             candidates: allowed.len(),
         });

@@ -2,9 +2,9 @@
 
 use super::mapping::{Mapping, Setting};
 use super::{Cluster, Sampler, Sizes};
-use crate::config::{AggregationName, AlgorithmConfig, Config, Keep, Schedule, Truncated, UpdateConfig};
+use crate::config::{AlgorithmConfig, Config, Keep, Schedule, Truncated, UpdateConfig};
 use fgrpo_core::advantage::Advantage;
-use fgrpo_core::loss::{Correction, Kl, PolicyLoss};
+use fgrpo_core::loss::{Aggregation, Correction, Kl, PolicyLoss};
 use serde_json::{Value, json};
 
 /// Adds the settings that aren't a copy of a value.
@@ -80,7 +80,7 @@ fn advantages(m: &mut Mapping, config: &Config) {
     m.set("mask_truncated_completions", algorithm.truncated == Truncated::Mask, "algorithm.truncated");
     match algorithm.truncated {
         Truncated::Grade => {}
-        Truncated::Mask if algorithm.aggregation == AggregationName::TokenMean => {}
+        Truncated::Mask if algorithm.aggregation == Aggregation::TokenMean => {}
         Truncated::Mask => m.state("algorithm.truncated:mean"),
         Truncated::Reward { .. } => m.state("algorithm.truncated:reward"),
     }
@@ -103,10 +103,10 @@ fn advantages(m: &mut Mapping, config: &Config) {
 
 fn loss(m: &mut Mapping, algorithm: &AlgorithmConfig) {
     let mut aggregation = match algorithm.aggregation {
-        AggregationName::TokenMean => "dapo",
-        AggregationName::SeqMeanTokenMean => "grpo",
-        AggregationName::SeqMeanTokenSumNorm => "dr_grpo",
-        AggregationName::SeqMeanTokenSum => {
+        Aggregation::TokenMean => "dapo",
+        Aggregation::SeqMeanTokenMean => "grpo",
+        Aggregation::SeqMeanTokenSumNorm => "dr_grpo",
+        Aggregation::SeqMeanTokenSum => {
             m.state("algorithm.aggregation:sum");
             "dapo"
         }

@@ -5,7 +5,7 @@ use super::{Policy, SequenceScores, positive, refused};
 use crate::config::AlgorithmConfig;
 use fgrpo_core::loss::daro::Daro;
 use fgrpo_core::loss::{
-    Aggregation, Correction, Counts, Objective, PolicyLoss, TokenTerm, Tokens, covariance, high_entropy,
+    Correction, Counts, Objective, PolicyLoss, TokenTerm, Tokens, covariance, high_entropy,
 };
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::json;
@@ -96,15 +96,7 @@ pub enum Loss {
 impl Loss {
     /// GRPO's clipped loss, averaged over tokens, without an entropy bonus or a KL penalty.
     pub fn grpo() -> Self {
-        let objective = Objective {
-            policy: PolicyLoss::GRPO,
-            aggregation: Aggregation::TokenMean,
-            entropy_coef: 0.0,
-            kl: None,
-            correction: Correction::Off,
-            top_entropy_quantile: 1.0,
-        };
-        Self::Policy { objective, daro: None }
+        Self::Policy { objective: Objective::GRPO, daro: None }
     }
 
     /// A policy loss with settings named like the keys of the configuration's table `algorithm`.
@@ -512,7 +504,7 @@ impl<'a> Terms<'a> {
             }
             Loss::Policy { objective, daro } => (objective, daro),
         };
-        let scale = objective.aggregation.weight(logp.len(), &self.counts);
+        let scale = objective.scale(logp.len(), &self.counts);
         let policy_scale = match (daro, datum.level) {
             (None, _) => scale,
             (Some(daro), level) => level.map_or(0.0, |l| daro.token_weight(l, self.level_tokens[l])),
@@ -534,7 +526,7 @@ impl<'a> Terms<'a> {
                 selected: self.selected.as_ref().map(|all| &all[index][part.clone()]),
                 high_entropy: self.high_entropy.as_ref().map(|all| &all[index][part.clone()]),
             };
-            objective.completion_scaled(&tokens, policy_scale, scale, |t, term| {
+            objective.completion(&tokens, [policy_scale, scale], |t, term| {
                 derivative(first + t, term.dlogp, term.dentropy);
                 sums.add_term(&term, daro.as_ref().and(datum.level));
             });

@@ -87,21 +87,11 @@ mod tests {
     use crate::config::{Config, TaskConfig};
     use crate::language::Language;
     use crate::problem::{Split, Task};
-    use fgrpo_eval::verifier::Mode;
     use fgrpo_verify::verdict::Verdict;
     use std::collections::HashSet;
 
     fn config(train: u64, held_out: u64) -> ArithmeticConfig {
-        ArithmeticConfig {
-            fewest_operations: 2,
-            most_operations: 4,
-            largest: 99,
-            train,
-            held_out,
-            vocab_size: 320,
-            seed: 0,
-            mode: Mode::TRAINING,
-        }
+        ArithmeticConfig { train, held_out, ..ArithmeticConfig::default() }
     }
 
     fn open(task: &ArithmeticConfig) -> anyhow::Result<Task> {

@@ -11,7 +11,6 @@ use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::presets::Prompting;
 use fgrpo_eval::dataset::{FilterReport, Problem};
 use fgrpo_eval::grade::Grader;
-use fgrpo_eval::graded::Graded;
 use fgrpo_eval::io::files;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::problems::{ProblemSet, mazes_of, of_maze};
@@ -45,16 +44,11 @@ pub(super) struct Part {
     /// Weight of the part's prompts, relative to the other parts.
     pub(super) weight: f64,
     /// Settings for prompting and grading, without the problems.
-    set: ProblemSet,
+    pub(super) set: ProblemSet,
     held_out: Listed,
-    train: Training,
-}
-
-enum Training {
-    /// Problems in memory.
-    Listed(Listed),
-    /// Mazes, generated on demand, because there may be any number of them.
-    Mazes(MazeConfig, Box<HeldOut>),
+    train: Listed,
+    /// Training mazes, generated on demand, because there may be any number of them. Then `train` is empty.
+    mazes: Option<(MazeConfig, HeldOut)>,
 }
 
 impl<'a> Source<'a> {
@@ -133,12 +127,9 @@ impl<'a> Source<'a> {
             if elsewhere.is_some() {
                 problems.clear();
             }
-            return Ok(Part {
-                weight: 1.0,
-                held_out: Listed::of(held_out, language, &set.prompt)?,
-                train: Training::Listed(Listed::of(problems, language, &set.prompt)?),
-                set,
-            });
+            let held_out = Listed::of(held_out, language, &set.prompt)?;
+            let train = Listed::of(problems, language, &set.prompt)?;
+            return Ok(Part { weight: 1.0, held_out, train, set, mazes: None });
         }
         match self.task {
             TaskConfig::Maze(config) => mazes(config, language, elsewhere),
@@ -146,14 +137,15 @@ impl<'a> Source<'a> {
             TaskConfig::Arithmetic(_) | TaskConfig::Puzzles(_) => unreachable!("these are generated"),
             TaskConfig::Text(config) => {
                 let only_held_out = elsewhere.is_some();
-                let (held_out, listed) = text::open(config, language, train, only_held_out)?;
+                let (held_out, train_problems) = text::open(config, language, train, only_held_out)?;
                 let name = text::held_out_name(config, train);
                 let (prompting, settings) = (config.prompting(), config.grading());
                 let set = set(name, config.kind(), prompting, settings, text::MAX_NEW_TOKENS)?;
-                if !only_held_out && let Some(problem) = listed.first().or(held_out.first()) {
-                    set.grader.check_start(problem)?;
+                if !only_held_out && let Some(item) = train_problems.items.first().or(held_out.items.first())
+                {
+                    set.grader.check_start(&item.problem)?;
                 }
-                Ok(Part { weight: 1.0, set, held_out, train: Training::Listed(listed) })
+                Ok(Part { weight: 1.0, set, held_out, train: train_problems, mazes: None })
             }
         }
     }
@@ -183,8 +175,8 @@ fn mazes(
     let name = file.map_or_else(|| format!("maze-{}", config.size), files::stem);
     let grader = Grader::new(TaskKind::Maze, Settings { maze: config.reward, ..Settings::default() })?;
     let set = ProblemSet::new(name, Prompting::default(), grader, LONGEST_PATH);
-    let (problems, train) = match file {
-        Some(path) => (mazes_of(path)?, Training::Listed(Listed::default())),
+    let (problems, mazes) = match file {
+        Some(path) => (mazes_of(path)?, None),
         None => {
             let mazes = HeldOut::new(config.mazes(), config.held_out);
             if elsewhere.is_none() {
@@ -209,10 +201,11 @@ fn mazes(
                     config.held_out
                 );
             }
-            (problems, Training::Mazes(config.clone(), Box::new(mazes)))
+            (problems, Some((config.clone(), mazes)))
         }
     };
-    Ok(Part { weight: 1.0, held_out: Listed::of(problems, language, &set.prompt)?, set, train })
+    let held_out = Listed::of(problems, language, &set.prompt)?;
+    Ok(Part { weight: 1.0, held_out, set, train: Listed::default(), mazes })
 }
 
 /// Warns if less than half of the first `total` training problems are distinct, because a policy could memorise them.
@@ -226,58 +219,48 @@ fn warn_if_few<T>(different: &HashSet<T>, total: u64) {
 }
 
 impl Part {
-    /// Settings for prompting and grading, without the problems.
-    pub(super) fn set(&self) -> &ProblemSet {
-        &self.set
-    }
-
-    /// Name of the part in evaluations and logs.
-    pub(super) fn name(&self) -> &str {
-        &self.set.name
-    }
-
-    pub(super) fn len(&self, split: Split) -> u64 {
-        match (split, &self.train) {
-            (Split::HeldOut, _) => self.held_out.items.len() as u64,
-            (Split::Train, Training::Listed(listed)) => listed.items.len() as u64,
-            (Split::Train, Training::Mazes(config, _)) => config.train,
+    /// The problems of a split, unless they are generated on demand.
+    fn listed(&self, split: Split) -> Option<&Listed> {
+        match split {
+            Split::HeldOut => Some(&self.held_out),
+            Split::Train => self.mazes.is_none().then_some(&self.train),
         }
     }
 
-    /// Problem `id` of a split with the tokens of its prompt, and the maze's index if it is a maze.
+    pub(super) fn len(&self, split: Split) -> u64 {
+        match (self.listed(split), &self.mazes) {
+            (None, Some((config, _))) => config.train,
+            (listed, _) => listed.map_or(0, |listed| listed.items.len() as u64),
+        }
+    }
+
+    /// Problem `id` of a split with the tokens of its prompt, and the maze's index if it is generated on demand.
     pub(super) fn problem(
         &self,
         split: Split,
         id: u64,
         language: &Language,
     ) -> (Option<u64>, Problem, Vec<u32>) {
-        let listed = match (split, &self.train) {
-            (Split::Train, Training::Mazes(_, mazes)) => {
-                let (index, maze) = training_maze(mazes, id);
+        match (self.listed(split), &self.mazes) {
+            (None, Some((_, mazes))) => {
+                let maze = mazes.training(id);
+                let (index, maze) =
+                    maze.expect("hundreds of held-out draws in a row were ruled out at the start");
                 let problem = of_maze(maze);
-                let tokens =
-                    language.plain(problem.question()).expect("the language of mazes has all their words");
-                return (Some(index), problem, tokens);
+                let tokens = language.plain(problem.question());
+                (Some(index), problem, tokens.expect("the language of mazes has all their words"))
             }
-            (Split::Train, Training::Listed(listed)) => listed,
-            (Split::HeldOut, _) => &self.held_out,
-        };
-        let item = &listed.items[id as usize];
-        (None, item.problem.clone(), item.tokens.clone())
+            (listed, _) => {
+                let item = &listed.unwrap_or(&self.train).items[id as usize];
+                (None, item.problem.clone(), item.tokens.clone())
+            }
+        }
     }
 
     /// Whether problem `id` of a split has a demonstration. Problems with an environment have none.
     pub(super) fn demonstrates(&self, split: Split, id: u64) -> bool {
-        let listed = match (split, &self.train) {
-            (Split::Train, Training::Mazes(..)) => return true,
-            (Split::Train, Training::Listed(listed)) => listed,
-            (Split::HeldOut, _) => &self.held_out,
-        };
-        self.set.grader.environment().is_none() && listed.items[id as usize].problem.solution.is_some()
-    }
-
-    pub(super) fn grade(&self, problem: &Problem, answer: &str) -> Graded {
-        self.set.grader.grade(problem, answer)
+        let has_solution = |listed: &Listed| listed.items[id as usize].problem.solution.is_some();
+        self.set.grader.environment().is_none() && self.listed(split).is_none_or(has_solution)
     }
 
     /// The held-out problems with everything needed to prompt and grade them.
@@ -293,43 +276,25 @@ impl Part {
     /// Rejects the training problems that another part holds out.
     pub(super) fn leave_out(&mut self, held_out: &HashSet<String>) -> anyhow::Result<()> {
         let reason = "held out by another part";
-        if let Training::Listed(listed) = &mut self.train {
-            let rejected = listed.reject(reason, held_out);
-            if rejected > 0 {
-                tracing::info!("{}: {rejected} training problems rejected: {reason}", self.set.name);
-            }
+        let rejected = self.train.reject(reason, held_out);
+        if rejected > 0 {
+            tracing::info!("{}: {rejected} training problems rejected: {reason}", self.set.name);
         }
         if self.weight > 0.0 && self.len(Split::Train) == 0 {
-            bad_input!("task.parts, {}: no problem is left to train on", self.name());
+            bad_input!("task.parts, {}: no problem is left to train on", self.set.name);
         }
         Ok(())
     }
 
-    /// The default limit on completion length, in tokens.
-    pub(super) fn max_new_tokens(&self) -> usize {
-        self.set.max_tokens
-    }
-
     /// Length of the longest prompt in tokens.
     pub(super) fn longest_prompt(&self) -> usize {
-        match &self.train {
-            Training::Mazes(config, _) => tokens::prompt_len(config.size),
-            Training::Listed(listed) => self.held_out.longest().max(listed.longest()),
-        }
+        let mazes = self.mazes.as_ref().map_or(0, |(config, _)| tokens::prompt_len(config.size));
+        self.held_out.longest().max(self.train.longest()).max(mazes)
     }
 
     /// Reports on the rows of the part's files.
     pub(super) fn reports(&self) -> impl Iterator<Item = &FilterReport> {
-        let train = match &self.train {
-            Training::Listed(listed) => listed.report.as_ref(),
-            Training::Mazes(..) => None,
-        };
-        self.held_out.report.iter().chain(train)
-    }
-
-    /// Identifies the grader ([`Grader::identity`](fgrpo_eval::grade::Grader::identity)).
-    pub(super) fn grader(&self) -> String {
-        self.set.grader.identity()
+        self.held_out.report.iter().chain(&self.train.report)
     }
 
     /// Adds the part's problems to a hash: first the held-out ones, then the training problems.
@@ -345,22 +310,19 @@ impl Part {
             }
         };
         add(&self.held_out);
-        match &self.train {
-            Training::Listed(listed) => add(listed),
-            Training::Mazes(config, _) => {
-                hash.update(maze_fingerprint(config).as_bytes());
-            }
+        match &self.mazes {
+            None => add(&self.train),
+            Some((config, _)) => hash.update(maze_fingerprint(config).as_bytes()),
         }
     }
 
     /// Identifies the demonstrations: equal strings mean equal demonstrations.
     pub(super) fn fingerprint(&self, language: &Language) -> String {
-        let listed = match &self.train {
-            Training::Mazes(config, _) => return maze_fingerprint(config),
-            Training::Listed(listed) => listed,
-        };
+        if let Some((config, _)) = &self.mazes {
+            return maze_fingerprint(config);
+        }
         let mut hash = Sha256::new();
-        for item in &listed.items {
+        for item in &self.train.items {
             for token in &item.tokens {
                 hash.update(token.to_le_bytes());
             }
@@ -381,8 +343,4 @@ fn maze_fingerprint(config: &MazeConfig) -> String {
         Solutions::One => one,
         many => format!("{one} {many:?}"),
     }
-}
-
-fn training_maze(mazes: &HeldOut, id: u64) -> (u64, Maze) {
-    mazes.training(id).expect("hundreds of draws in a row that are all held out were ruled out at the start")
 }

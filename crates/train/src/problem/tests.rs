@@ -216,24 +216,6 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
     }
 }
 
-#[test]
-fn every_kind_is_configured_by_its_name() {
-    // An environment is a setting of kind `python`.
-    let other = [TaskKind::Maze, TaskKind::Environment];
-    for (kind, name, _) in TaskKind::NAMES.iter().filter(|(kind, ..)| !other.contains(kind)) {
-        let grader = if *kind == TaskKind::Python { "grader = \"g.py:f\"\n" } else { "" };
-        let text = format!(
-            "steps = 1\n[task]\nkind = \"{name}\"\ndata = \"d.jsonl\"\n{grader}[task.verifier.command]\ncommand = [\"true\"]\n[model]\npath = \"m\"\n"
-        );
-        let config = Config::parse(&text, &[]).unwrap();
-        assert_eq!(config.task.text().unwrap().kind(), *kind);
-        assert_eq!(Config::parse(&config.to_toml(), &[]).unwrap(), config);
-    }
-    let text = "steps = 1\n[task]\nkind = \"command\"\ndata = \"d.jsonl\"\n[model]\npath = \"m\"\n";
-    let error = format!("{:#}", Config::parse(text, &[]).unwrap_err());
-    assert!(error.contains("task.verifier.command"), "{error}");
-}
-
 fn parse(parts: &str) -> anyhow::Result<Config> {
     let sizes = "hidden_size = 8\nintermediate_size = 8\nnum_hidden_layers = 1\nnum_attention_heads = 1\nnum_key_value_heads = 1";
     Config::parse(&format!("steps = 1\n[model.init]\n{sizes}\n[task]\nkind = \"mix\"\n{parts}"), &[])

@@ -47,10 +47,6 @@ impl Listed {
         Ok(Self { items, report: None })
     }
 
-    pub(super) fn first(&self) -> Option<&Problem> {
-        self.items.first().map(|item| &item.problem)
-    }
-
     pub(super) fn longest(&self) -> usize {
         self.items.iter().map(|item| item.tokens.len()).max().unwrap_or(0)
     }

@@ -86,8 +86,12 @@ impl ServerRollouts {
         let path = self.folder.join(format!("step-{step:06}.jsonl"));
         let mut answers: HashMap<String, Answer> =
             lines::read::<Answer>(&path)?.into_iter().map(|a| (a.request.clone(), a)).collect();
-        let reader =
-            Reader::new(&task.language, self.config.api, task.language.stop_tokens(), draws.max_new_tokens);
+        let reader = Reader::new(
+            &task.language,
+            self.config.api,
+            task.language.stop_tokens(),
+            draws.sampling.max_tokens,
+        );
         let mut problem = String::new();
         for round in 0..=TRIES {
             let mut lacking: Vec<usize> =
@@ -160,7 +164,7 @@ impl ServerRollouts {
             (0..group_size).map(|i| &answers[&names[p * group_size + i]]).collect()
         };
         let answers: Vec<Vec<&Answer>> = (0..prompts.len()).map(samples).collect();
-        scored(policy, prompts, &answers, draws.sampling.temperature).map(Some)
+        scored(policy, prompts, &answers, draws.sampling.temperature as f32).map(Some)
     }
 
     /// Deletes stored answers up to `step`, which are no longer needed.
@@ -248,15 +252,10 @@ impl ServerRollouts {
         policy: &Policy,
         key: Key,
     ) -> anyhow::Result<Map<String, Value>> {
-        let (api, sampling) = (self.config.api, &draws.sampling);
+        let api = self.config.api;
         check_prompt(policy, prompt)?;
-        let drawing = RequestSampling {
-            temperature: f64::from(sampling.temperature),
-            top_p: f64::from(sampling.top_p),
-            top_k: sampling.top_k,
-            min_p: f64::from(sampling.min_p),
-            max_tokens: draws.max_new_tokens.min(policy.positions() - prompt.tokens.len()),
-        };
+        let max_tokens = draws.sampling.max_tokens.min(policy.positions() - prompt.tokens.len());
+        let drawing = RequestSampling { max_tokens, ..draws.sampling };
         let mut body = drawing.fields(Some(api));
         let mut set = |name: &str, value: Value| body.insert(name.to_owned(), value);
         set("prompt", json!(prompt.tokens));

@@ -24,7 +24,7 @@ pub const ADAPTER: &str = "adapter";
 pub const OPTIMIZER: &str = "optimizer.safetensors";
 
 /// State for a resume, besides weights and optimizer. Everything else is a function of the step.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TrainerState {
     /// Stage of the steps. A run resumes only from a checkpoint of the same stage.
     #[serde(default)]
@@ -128,15 +128,10 @@ pub fn read_policy(
             config.compute.apply(&mut engine);
             Ok(engine)
         }
-        (true, false) => {
+        (saved, _) => {
+            let (saved, configured) = if saved { ("an", "no ") } else { ("no", "") };
             bad_input!(
-                "{}: the checkpoint has an adapter, but the configuration has no [lora]",
-                folder.display()
-            )
-        }
-        (false, true) => {
-            bad_input!(
-                "{}: the checkpoint has no adapter, but the configuration has [lora]",
+                "{}: the checkpoint has {saved} adapter, but the configuration has {configured}[lora]",
                 folder.display()
             )
         }
@@ -210,25 +205,12 @@ pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) ->
     Ok(path)
 }
 
-/// Calls [`prepare_step`], then [`publish_step`]. Fails with an I/O error that names the file; earlier checkpoints
-/// remain.
-pub fn save(
-    folder: &Path,
-    engine: &Engine,
-    contents: &Contents<'_>,
-    state: &TrainerState,
-    keep: Keep,
-) -> anyhow::Result<PathBuf> {
-    let prepared = prepare_step(folder, engine, contents, state)?;
-    publish_step(folder, prepared, state.step, keep)
-}
-
 /// Deletes the checkpoints that `keep` doesn't cover, and the optimizer state of those older than the [`RESUMABLE`]
 /// newest.
 fn thin_out(folder: &Path, keep: Keep) -> anyhow::Result<()> {
     for (newer, (_, old)) in list(folder)?.iter().rev().enumerate() {
         let optimizer = old.join(OPTIMIZER);
-        if !keep.keeps(newer) {
+        if matches!(keep, Keep::Newest(n) if newer > n) {
             remove_folder(old)?;
         } else if newer >= RESUMABLE && optimizer.exists() {
             std::fs::remove_file(&optimizer).with_context(|| format!("removing {}", optimizer.display()))?;

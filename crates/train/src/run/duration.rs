@@ -24,7 +24,7 @@ impl Estimator {
         let Some(time) = self.time(config)? else { return Ok(0.0) };
         let sft = if starts.insert(start) { time.sft } else { 0.0 };
         let times = |eval: Option<EvalConfig>| match eval.map(|e| e.every) {
-            None | Some(Every::Steps(0) | Every::Epoch) => 0.0,
+            None | Some(Every::Steps(0) | Every::Epoch(_)) => 0.0,
             Some(Every::Steps(every)) => (config.steps / every + 1) as f64,
         };
         let evaluations =
@@ -44,7 +44,7 @@ impl Estimator {
         }
         let (lengths, model) = &self.known[&key];
         let Some(model) = model else { return Ok(None) };
-        let (threads, products) = (config.threads(), config.compute.products);
+        let (threads, products) = (config.compute.threads(), config.compute.products);
         let rate = self.rates.entry((threads, products));
         let rate = *rate.or_insert_with(|| fgrpo_nn::measure_flops(threads, products));
         Ok(Some(Time::of(config, model, lengths, rate)))

@@ -35,13 +35,6 @@ pub enum IfExists {
     Restart,
 }
 
-impl IfExists {
-    /// Whether a run may continue with a changed configuration.
-    pub fn accepts_changes(self) -> bool {
-        self == Self::Resume { accept_changes: true }
-    }
-}
-
 /// File with the run's configuration.
 pub const CONFIGURATION: &str = "config.toml";
 /// Folder of the run's evaluations: one folder per step, such as `step-000200`, in the layout of `fgrpo eval`.

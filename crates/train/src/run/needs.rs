@@ -14,7 +14,7 @@ pub use time::{ACTIVE, Time};
 use crate::config::{Config, EvalConfig};
 use crate::policy::model_config;
 use crate::problem::text::MAX_NEW_TOKENS;
-use crate::problem::{Split, Task};
+use crate::problem::{Prompt, Split, Task};
 use fgrpo_eval::dataset;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::config::Config as ModelConfig;
@@ -72,52 +72,44 @@ impl Lengths {
     /// Measures the lengths of a task; without a task, uses the configured limits.
     pub fn of(config: &Config, task: Option<&Task>) -> Self {
         let limit = config.rollout.max_new_tokens;
-        let Some(task) = task else {
-            let prompt = config.task.max_prompt_tokens().unwrap_or(0);
-            let longest = limit.unwrap_or(MAX_NEW_TOKENS);
-            return Self {
-                prompt_longest: prompt,
-                prompt_mean: prompt as f64,
-                completion_longest: longest,
-                completion_likely: longest as f64,
-                likely_source: "the longest allowed",
-                train: None,
-                held_out: config.eval.problems,
-                held_out_in_full: config.eval.full.as_ref().and_then(|full| full.problems),
-                measured: false,
-            };
+        let prompt_longest = match task {
+            Some(task) => task.longest_prompt(),
+            None => config.task.max_prompt_tokens().unwrap_or(0),
         };
         // The length of an environment's answers is unknown and isn't counted.
-        let longest = limit.unwrap_or(task.max_new_tokens()) * task.max_turns();
-        let sample = 0..task.len(Split::Train).min(SAMPLE);
-        let mean = |lengths: Vec<usize>| {
+        let completion_longest = match task {
+            Some(task) => limit.unwrap_or(task.max_new_tokens()) * task.max_turns(),
+            None => limit.unwrap_or(MAX_NEW_TOKENS),
+        };
+        let mean = |length: &dyn Fn(&Task, &Prompt) -> Option<usize>| {
+            let task = task?;
+            let prompts = (0..task.len(Split::Train).min(SAMPLE)).map(|id| task.prompt(Split::Train, id));
+            let lengths: Vec<usize> = prompts.filter_map(|prompt| length(task, &prompt)).collect();
             (!lengths.is_empty()).then(|| lengths.iter().sum::<usize>() as f64 / lengths.len() as f64)
         };
-        let prompts = mean(sample.clone().map(|id| task.prompt(Split::Train, id).tokens.len()).collect());
-        let demonstrations = mean(
-            sample
-                .filter_map(|id| task.demonstration(&task.prompt(Split::Train, id)))
-                .map(|d| d.len())
-                .collect(),
-        );
-        let parts = task.held_out();
-        let held_out = |at_most: Option<usize>| {
-            parts.iter().map(|p| at_most.unwrap_or(usize::MAX).min(p.problems.len())).sum()
+        let prompts = mean(&|_, prompt| Some(prompt.tokens.len()));
+        let demonstrations = mean(&|task, prompt| task.demonstration(prompt).map(|tokens| tokens.len()));
+        let parts = task.map(Task::held_out);
+        let held_out = |limit: Option<usize>| match &parts {
+            Some(parts) => {
+                Some(parts.iter().map(|p| limit.unwrap_or(usize::MAX).min(p.problems.len())).sum())
+            }
+            None => limit,
         };
+        let longest = completion_longest as f64;
         Self {
-            prompt_longest: task.longest_prompt(),
-            prompt_mean: prompts.unwrap_or(0.0),
-            completion_longest: longest,
-            completion_likely: demonstrations.unwrap_or(longest as f64).min(longest as f64),
-            likely_source: if demonstrations.is_some() {
-                "the mean of the demonstrations"
-            } else {
-                "the longest allowed"
+            prompt_longest,
+            prompt_mean: prompts.unwrap_or(if task.is_some() { 0.0 } else { prompt_longest as f64 }),
+            completion_longest,
+            completion_likely: demonstrations.unwrap_or(longest).min(longest),
+            likely_source: match demonstrations {
+                Some(_) => "the mean of the demonstrations",
+                None => "the longest allowed",
             },
-            train: Some(task.len(Split::Train)),
-            held_out: Some(held_out(config.eval.problems)),
-            held_out_in_full: config.eval.full.as_ref().map(|full| held_out(full.problems)),
-            measured: true,
+            train: task.map(|task| task.len(Split::Train)),
+            held_out: held_out(config.eval.problems),
+            held_out_in_full: config.eval.full.as_ref().and_then(|full| held_out(full.problems)),
+            measured: task.is_some(),
         }
     }
 
@@ -153,8 +145,8 @@ pub fn token_bytes(c: &ModelConfig, precision: Precision) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Every;
     use crate::config::tests::parse;
+    use crate::config::{Epoch, Every};
     use fgrpo_nn::DeviceName;
 
     #[test]
@@ -183,7 +175,7 @@ mod tests {
             // No files exist, so the missing ones are listed instead of an error.
             let synlogic = config.task.kind() == "synlogic";
             assert_eq!(missing(&config).len(), if synlogic { 2 } else { 3 });
-            assert_eq!((config.epochs, config.save.every), (Some(10), Every::Epoch));
+            assert_eq!((config.epochs, config.save.every), (Some(10), Every::Epoch(Epoch::Epoch)));
             let lengths = Lengths::of(&config, None);
             assert_eq!(tokens_per_step(&config, &lengths), 256 * (1024 + 8 * length as u64));
             let model = model(&config, None).unwrap().unwrap();

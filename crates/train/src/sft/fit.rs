@@ -6,13 +6,12 @@
 use super::Demonstrations;
 use super::SftLine;
 use crate::config::{Config, Keep, SftConfig};
-use crate::policy::{AdamW, Datum, Loss, Policy, Sequence};
+use crate::policy::{self, AdamW, Datum, Loss, Policy, Sequence};
 use crate::problem::{Split, Task};
 use crate::run::checkpoint::{self, Contents, Stage, TrainerState};
 use crate::run::folder::RunDir;
 use crate::run::seeds;
 use crate::run::tensorboard::TensorBoard;
-use crate::update::UpdateState;
 use anyhow::{Context, bail};
 use fgrpo_eval::amounts::duration;
 use fgrpo_eval::events::Events;
@@ -20,7 +19,6 @@ use fgrpo_eval::io::files::{clear_partial, sync_folder};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::{self, JsonLines};
 use fgrpo_nn::{CHECK_LAYERS, Device, Engine};
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -34,19 +32,13 @@ pub(super) struct Fit<'a> {
     pub(super) checkpoints: &'static str,
     /// Checkpoints to keep besides the last.
     pub(super) keep: Keep,
-    pub(super) lines: PathBuf,
-    /// Folder of the TensorBoard file, if enabled.
-    pub(super) tensorboard: Option<&'a Path>,
 }
 
-/// Trains on the demonstrations, starting from the last checkpoint, or from `fresh` if there is none. Returns `None`
-/// if interrupted; the state is then saved.
-pub(super) fn fit(
-    stage: Fit<'_>,
-    fresh: impl FnOnce() -> anyhow::Result<Engine>,
-    events: &mut dyn Events,
-) -> anyhow::Result<Option<Engine>> {
-    let Fit { config, sft, task, .. } = stage;
+/// Trains on the demonstrations, starting from the last checkpoint, or from the policy before any training. Returns
+/// `None` if interrupted; the state is then saved.
+pub(super) fn fit(stage: &Fit<'_>, events: &mut dyn Events) -> anyhow::Result<Option<Engine>> {
+    let Fit { config, sft, task, run, .. } = *stage;
+    let (folder, lines) = (run.file(stage.checkpoints), run.file("sft.jsonl"));
     let demonstrations = Demonstrations::of(task, Split::Train)?;
     let held_out = Demonstrations::of(task, Split::HeldOut)?;
     let steps = sft.optimizer_steps(demonstrations.len());
@@ -59,7 +51,8 @@ pub(super) fn fit(
         demonstrations.len(),
         held_out.len()
     ));
-    let latest = checkpoint::list(&stage.run.file(stage.checkpoints))?.pop();
+    let latest = checkpoint::list(&folder)?.pop();
+    let fresh = || policy::fresh(config, task, stage.device);
     let (engine, mut done) = match &latest {
         Some((step, folder)) => {
             let (engine, _) = checkpoint::open(folder, Stage::Sft, config, stage.device, fresh)?;
@@ -69,18 +62,18 @@ pub(super) fn fit(
         None => (fresh()?, 0),
     };
     let mut policy = Policy::new(engine, Arc::clone(&task.language));
-    stage.run.adopt(config)?;
-    lines::retain(&stage.lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
-    let mut tensorboard =
-        stage.tensorboard.map(|folder| TensorBoard::resume(folder, "sft", done)).transpose()?;
+    run.adopt(config)?;
+    lines::retain(&lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
+    let tensorboard = config.log.tensorboard.then(|| TensorBoard::resume(&run.path, "sft", done));
+    let mut tensorboard = tensorboard.transpose()?;
     if let Some(tensorboard) = &mut tensorboard {
         let last = tensorboard.last_step().unwrap_or(0);
-        for line in lines::read::<SftLine>(&stage.lines)?.iter().filter(|l| l.step > last) {
+        for line in lines::read::<SftLine>(&lines)?.iter().filter(|l| l.step > last) {
             line.write_to(tensorboard)?;
         }
     }
-    clear_partial(&stage.run.file(stage.checkpoints));
-    let mut log = JsonLines::append(&stage.lines)?;
+    clear_partial(&folder);
+    let mut log = JsonLines::append(&lines)?;
     let mut saved = done;
     let order = seeds::demonstrations(config.start_seed());
     events.begin("sft", done, steps);
@@ -111,7 +104,7 @@ pub(super) fn fit(
         if sft.save_every > 0 && done.is_multiple_of(sft.save_every) && done < steps {
             stage.save(policy.engine(), &log, done, &mut saved)?;
         }
-        stage.run.check_place()?;
+        run.check_place()?;
         events.progress(done, format!("loss {:.3}", line.loss));
     }
     events.end();
@@ -125,16 +118,12 @@ impl Fit<'_> {
     fn save(&self, engine: &Engine, log: &JsonLines, done: u64, saved: &mut u64) -> anyhow::Result<()> {
         if done > *saved {
             log.sync()?;
-            let state = TrainerState {
-                stage: Stage::Sft,
-                step: done,
-                update: UpdateState::default(),
-                best: None,
-                optimizer_step: done,
-            };
+            let state = TrainerState { stage: Stage::Sft, step: done, ..TrainerState::default() };
             let contents = Contents::of(self.config, self.task);
             sync_folder(&self.run.path)?;
-            checkpoint::save(&self.run.file(self.checkpoints), engine, &contents, &state, self.keep)?;
+            let folder = self.run.file(self.checkpoints);
+            let prepared = checkpoint::prepare_step(&folder, engine, &contents, &state)?;
+            checkpoint::publish_step(&folder, prepared, done, self.keep)?;
             *saved = done;
         }
         Ok(())
@@ -182,17 +171,9 @@ impl Fit<'_> {
             policy.zero_gradient();
             bail!(not_finite(norm));
         }
-        let report = policy.step(
-            &AdamW {
-                lr,
-                beta1: sft.betas[0],
-                beta2: sft.betas[1],
-                eps: 1e-8,
-                weight_decay: sft.weight_decay,
-                ..AdamW::default()
-            },
-            Some(sft.max_grad_norm),
-        )?;
+        let SftConfig { betas: [beta1, beta2], weight_decay, .. } = *sft;
+        let adamw = AdamW { lr, beta1, beta2, eps: 1e-8, weight_decay, ..AdamW::default() };
+        let report = policy.step(&adamw, Some(sft.max_grad_norm))?;
         if !report.applied {
             bail!(not_finite(report.gradient_norm));
         }
@@ -215,14 +196,12 @@ impl Fit<'_> {
     fn held_out_loss(&self, policy: &mut Policy, held_out: &Demonstrations) -> anyhow::Result<f64> {
         let count = held_out.len().min(self.sft.eval_problems as u64);
         let (mut sum, mut tokens) = (0.0, 0);
-        let mut first = 0;
-        while first < count {
+        for first in (0..count).step_by(self.sft.batch_size) {
             let last = (first + self.sft.batch_size as u64).min(count);
             let sequences = held_out.sequences(self.task, (first..last).map(|at| held_out.problem(at)))?;
             let scores = policy.score(&sequences, 1.0)?;
             sum -= scores.iter().flat_map(|s| &s.logp).map(|&l| f64::from(l)).sum::<f64>();
             tokens += scores.iter().map(|s| s.logp.len()).sum::<usize>();
-            first = last;
         }
         Ok(sum / tokens as f64)
     }

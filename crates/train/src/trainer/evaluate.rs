@@ -1,6 +1,7 @@
 //! Evaluations of a run, and the choice of its best policy.
 
 use super::Trainer;
+use crate::config::EvalConfig;
 use crate::evaluation::in_training::Series;
 use crate::run::checkpoint::{self, Best, TrainerState};
 use anyhow::Context;
@@ -10,19 +11,21 @@ use std::path::Path;
 impl Trainer<'_> {
     /// Makes the evaluations that are due at this step and don't exist yet. Returns `None` if interrupted.
     pub(super) fn evaluate(&mut self) -> anyhow::Result<Option<()>> {
-        let due: Vec<usize> = (0..self.series.len()).filter(|&i| self.evaluation_due(i)).collect();
-        if due.is_empty() {
-            return Ok(Some(()));
-        }
-        for i in due {
-            let (step, set) = (self.state.step, self.series[i].set);
-            if self.logs.evaluated.iter().any(|e| e.step == step && e.set == set) {
+        for i in 0..self.series.len() {
+            let (step, series) = (self.state.step, &self.series[i]);
+            let logged = self.logs.evaluated.iter().any(|e| e.step == step && e.set == series.set);
+            if logged || !self.evaluation_due(&series.eval) {
                 continue;
             }
-            let Some(mut evaluation) = self.evaluate_series(i)? else { return Ok(None) };
-            if self.series[i].eval.exact {
+            self.run.check_place()?;
+            let policy = (&mut self.policy, self.config.rollout.max_cached_tokens);
+            let folder = checkpoint::path(&self.run.file(series.folder), step);
+            let Some(mut evaluation) = series.evaluate(step, policy, &folder, self.events)? else {
+                return Ok(None);
+            };
+            if series.eval.exact {
                 let size = self.config.rollout.group_size;
-                let exact = self.series[i].exact(step, &mut self.policy, size, &self.logs.evaluated);
+                let exact = series.exact(step, &mut self.policy, size, &self.logs.evaluated);
                 evaluation.exact = Some(exact.with_context(|| format!("step {step}: eval.exact"))?);
             }
             if i + 1 == self.series.len() {
@@ -33,20 +36,10 @@ impl Trainer<'_> {
         Ok(Some(()))
     }
 
-    fn evaluation_due(&self, series: usize) -> bool {
-        let eval = &self.series[series].eval;
+    fn evaluation_due(&self, eval: &EvalConfig) -> bool {
         self.state.step == 0
             || self.due(eval.every)
             || (eval.at_checkpoints && self.due(self.config.save.every))
-    }
-
-    fn evaluate_series(&mut self, series: usize) -> anyhow::Result<Option<Evaluation>> {
-        let step = self.state.step;
-        let Self { config, run, policy, series: all, events, .. } = self;
-        let series = &all[series];
-        run.check_place()?;
-        let policy = (policy, config.rollout.max_cached_tokens);
-        series.evaluate(step, policy, &checkpoint::path(&run.file(series.folder), step), *events)
     }
 
     /// Saves the policy if it is the best so far. Called before the evaluation is logged, so that the log never

@@ -1,6 +1,6 @@
 //! The method at a step: how rewards become advantages, and advantages a loss.
 
-use crate::config::{Config, Truncated};
+use crate::config::{AlgorithmConfig, Config};
 use crate::credit::{Credited, credit};
 use crate::estimator::Estimator;
 use crate::rollout::Rollouts;
@@ -13,8 +13,8 @@ pub(super) struct Method {
     pub(super) credit: Credit,
     /// A custom estimator.
     estimator: Option<Estimator>,
-    truncated: Truncated,
-    reward_weights: BTreeMap<String, f64>,
+    /// Settings of the step.
+    algorithm: AlgorithmConfig,
     pub(super) loss: LossSettings,
     /// HA-DW's estimate of the policy's success rate.
     anchor: Anchor,
@@ -31,8 +31,7 @@ impl Method {
         Self {
             credit: config.algorithm.credit(&config.task),
             estimator,
-            truncated: config.algorithm.truncated,
-            reward_weights: config.algorithm.reward_weights.clone(),
+            algorithm: config.algorithm.clone(),
             loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
             anchor,
             max_new_tokens,
@@ -42,13 +41,12 @@ impl Method {
     /// Applies the settings of a step, and returns the scheduled values among them.
     pub(super) fn advance(&mut self, config: &Config, step: u64) -> BTreeMap<String, f64> {
         let (algorithm, scheduled) = config.algorithm.at(step);
-        self.credit = algorithm.credit(&config.task);
+        self.algorithm = algorithm;
+        self.credit = self.algorithm.credit(&config.task);
         if let Shaping::HaDw { anchor: anchor @ None, .. } = &mut self.credit.shaping {
             *anchor = self.anchor.value();
         }
-        self.truncated = algorithm.truncated;
-        self.loss = LossSettings::of(&algorithm, self.max_new_tokens, self.loss.temperature);
-        self.reward_weights = algorithm.reward_weights;
+        self.loss = LossSettings::of(&self.algorithm, self.max_new_tokens, self.loss.temperature);
         scheduled
     }
 
@@ -58,7 +56,8 @@ impl Method {
         rollouts: Vec<Rollouts>,
         grades: Vec<Vec<Graded>>,
     ) -> anyhow::Result<Option<Vec<Credited>>> {
-        credit(&self.credit, self.truncated, &self.reward_weights, self.estimator.as_ref(), rollouts, grades)
+        let AlgorithmConfig { truncated, reward_weights, .. } = &self.algorithm;
+        credit(&self.credit, *truncated, reward_weights, self.estimator.as_ref(), rollouts, grades)
     }
 
     /// Updates HA-DW's estimate by the success rate of a step, if HA-DW is configured, and returns the estimate.

@@ -5,10 +5,10 @@ use super::log::{Logs, write_scalars};
 use super::method::Method;
 use super::stall::Stall;
 use super::{Reference, Trainer};
-use crate::config::Config;
+use crate::config::{Config, RolloutConfig};
 use crate::estimator::Estimator;
 use crate::evaluation::in_training::Series;
-use crate::policy::{self, Policy, Sampling};
+use crate::policy::{self, Policy};
 use crate::problem::Task;
 use crate::rollout::{Draws, ServerRollouts};
 use crate::run::checkpoint::{self, TrainerState};
@@ -17,7 +17,6 @@ use crate::run::needs;
 use crate::run::tensorboard::TensorBoard;
 use crate::session::Session;
 use crate::sft;
-use crate::update::UpdateState;
 use anyhow::Context;
 use fgrpo_core::credit::{Anchor, Shaping};
 use fgrpo_eval::events::Events;
@@ -34,7 +33,7 @@ use std::sync::Arc;
 /// Bad input that names `rollout.max_cached_tokens` and its minimum.
 pub fn check_cache(config: &Config, task: &Task, device: DeviceName) -> anyhow::Result<()> {
     let Some(tokens) = config.rollout.max_cached_tokens else { return Ok(()) };
-    let batches = device.batches(config.threads());
+    let batches = device.batches(config.compute.threads());
     let prompt = task.longest_prompt();
     let completion = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
     let model = needs::model(config, Some(task))?;
@@ -73,7 +72,7 @@ impl<'a> Trainer<'a> {
         let (engine, mut state) = match resumed {
             Some(resumed) => resumed,
             None => match starting()? {
-                Some(engine) => (engine, first_state()),
+                Some(engine) => (engine, TrainerState::default()),
                 None => return Ok(None),
             },
         };
@@ -138,16 +137,6 @@ impl<'a> Trainer<'a> {
     }
 }
 
-fn first_state() -> TrainerState {
-    TrainerState {
-        stage: checkpoint::Stage::Rl,
-        step: 0,
-        update: UpdateState::default(),
-        best: None,
-        optimizer_step: 0,
-    }
-}
-
 /// Makes the reference policy of the KL penalty. Returns `None` if interrupted.
 fn reference(
     config: &Config,
@@ -166,10 +155,8 @@ fn reference(
 }
 
 fn draws(config: &Config, max_new_tokens: usize) -> Draws {
-    let sampling = Sampling::from(&config.rollout.sampling(max_new_tokens));
-    let max_cached_tokens = config.rollout.max_cached_tokens;
-    let sampling = Sampling { max_cached_tokens, ..sampling };
-    Draws { group_size: config.rollout.group_size, max_new_tokens, sampling }
+    let &RolloutConfig { group_size, max_cached_tokens, .. } = &config.rollout;
+    Draws { group_size, sampling: config.rollout.sampling(max_new_tokens), max_cached_tokens }
 }
 
 /// Restores state from the logged steps: the count of stalled steps, HA-DW's estimate, and scalars missing from the
@@ -208,7 +195,7 @@ fn replay(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Request;
+    use crate::policy::{Request, Sampling};
     use fgrpo_nn::weights::Checkpoint;
 
     #[test]
@@ -245,8 +232,8 @@ mod tests {
             let prompt = task.prompt(crate::problem::Split::Train, 0);
             let mut policy = Policy::new(engine, Arc::clone(&task.language));
             let mut generate = |tokens| {
-                let Draws { mut sampling, .. } = draws(&config, 20);
-                sampling.max_cached_tokens = Some(tokens);
+                let sampling = Sampling::from(&draws(&config, 20).sampling);
+                let sampling = Sampling { max_cached_tokens: Some(tokens), ..sampling };
                 let request = Request::new(prompt.tokens.clone()).samples(4).max_tokens(20);
                 policy.sample(&[request], &sampling)
             };

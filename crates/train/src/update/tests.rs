@@ -5,10 +5,9 @@ use super::*;
 use crate::problem::Prompt;
 use crate::rollout::Rollouts;
 use fgrpo_core::credit::Assigned;
-use fgrpo_core::loss::{Aggregation, Correction};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::graded::Graded;
-use fgrpo_nn::config::{Architecture, Config, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::{Completion, Device, Engine};
 use fgrpo_verify::verdict::Verdict;
 
@@ -26,12 +25,9 @@ fn policy() -> Policy {
         head_dim: 8,
         rms_norm_eps: 1e-6,
         rope_theta: 1e4,
-        rope_scaling: RopeScaling::Default,
         tie_word_embeddings: true,
         max_position_embeddings: 64,
-        bos_token_id: None,
         eos_token_id: vec![0],
-        pad_token_id: None,
         ..Config::default()
     };
     let engine = Engine::init(&config, 0.3, &|i| Key::new(7).nth_normal(i), &Device::cpu(1)).unwrap();
@@ -76,16 +72,7 @@ fn groups(policy: &mut Policy) -> Vec<Credited> {
     ]
 }
 
-fn objective() -> Objective {
-    Objective {
-        policy: PolicyLoss::CISPO,
-        aggregation: Aggregation::TokenMean,
-        entropy_coef: 0.0,
-        kl: None,
-        correction: Correction::Off,
-        top_entropy_quantile: 1.0,
-    }
-}
+const OBJECTIVE: Objective = Objective { policy: PolicyLoss::CISPO, ..Objective::GRPO };
 
 fn tokens(group: &Credited) -> f64 {
     (0..4).map(|i| group.length(i)).sum::<usize>() as f64
@@ -96,7 +83,7 @@ fn loss(objective: &Objective) -> LossSettings {
 }
 
 fn gradient(groups: &[Credited], daro: Option<&Daro>) -> Vec<f32> {
-    gradient_of(groups, &objective(), daro, false)
+    gradient_of(groups, &OBJECTIVE, daro, false)
 }
 
 fn gradient_of(groups: &[Credited], objective: &Objective, daro: Option<&Daro>, unchanged: bool) -> Vec<f32> {
@@ -116,7 +103,7 @@ fn kl_cov_penalises_no_rounding_before_the_first_update() {
     completions.flat_map(|completion| &mut completion.logp).for_each(|logp| *logp += 1e-6);
     let gradient = |coef, unchanged| {
         let policy = PolicyLoss::KlCov { share: 0.5, coef };
-        gradient_of(&groups, &Objective { policy, ..objective() }, None, unchanged)
+        gradient_of(&groups, &Objective { policy, ..OBJECTIVE }, None, unchanged)
     };
     assert_eq!(gradient(1.0, true), gradient(0.0, true));
     assert_ne!(gradient(1.0, false), gradient(0.0, false));
@@ -166,7 +153,7 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
             expected -= advantage * counted.map(|(l, _)| f64::from(*l)).sum::<f64>() / n as f64;
         }
     }
-    let restricted = Objective { top_entropy_quantile: 0.25, ..objective() };
+    let restricted = Objective { top_entropy_quantile: 0.25, ..OBJECTIVE };
     let groups: Vec<&Credited> = groups.iter().collect();
     let policy_loss = |objective: &Objective, budget| {
         let mut policy = policy();
@@ -179,14 +166,14 @@ fn the_policy_loss_counts_the_mini_batchs_tokens_of_highest_entropy_however_it_i
         let computed = policy_loss(&restricted, budget);
         assert!((computed - expected).abs() < 1e-5, "budget {budget}: {computed} is not {expected}");
     }
-    assert!((policy_loss(&objective(), 1 << 16) - expected).abs() > 1e-3, "the mask changes nothing");
+    assert!((policy_loss(&OBJECTIVE, 1 << 16) - expected).abs() > 1e-3, "the mask changes nothing");
 }
 
 #[test]
 fn daro_weights_step_by_the_losses_of_the_same_pass() {
     let mut policy = policy();
     let groups = groups(&mut policy);
-    let settings = LossSettings { daro_lr: Some(0.1), ..loss(&objective()) };
+    let settings = LossSettings { daro_lr: Some(0.1), ..loss(&OBJECTIVE) };
     let start = vec![0.3, 0.0, -0.5];
     let mut state = UpdateState { skipped_in_a_row: 0, daro: Some(start.clone()) };
     let all: Vec<&Credited> = groups.iter().collect();

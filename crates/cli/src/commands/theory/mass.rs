@@ -2,7 +2,8 @@
 
 use super::{each, number};
 use crate::output::table::{Format, Render};
-use fgrpo_core::theory::mass::{Policy, Rewards, Step, subset_change};
+use fgrpo_core::group::Rewards;
+use fgrpo_core::theory::mass::{Policy, Step, subset_change};
 use fgrpo_core::theory::sampled;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::table::Table;
@@ -45,8 +46,10 @@ impl PolicyArgs {
         } else {
             Policy::from_logits(&self.logits, correct)
         };
-        let rewards = Rewards { correct: self.reward_correct, wrong: self.reward_wrong };
-        Ok((policy.or_bad_input()?, rewards.checked().or_bad_input()?))
+        let (correct, wrong) = (self.reward_correct, self.reward_wrong);
+        let rewards = Rewards { correct, wrong, threshold: None };
+        rewards.check().or_bad_input()?;
+        Ok((policy.or_bad_input()?, rewards))
     }
 }
 

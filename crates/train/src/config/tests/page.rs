@@ -5,6 +5,8 @@
 
 use super::super::schema::{forms, kinds as kinds_of};
 use super::{Config, minimal};
+use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::names::Named;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -198,14 +200,22 @@ fn flat(key: &str, value: &toml::Value) -> Vec<(String, toml::Value)> {
 fn every_key_of_a_resolved_configuration_is_on_the_page_with_its_default() {
     let schema = Schema(Config::schema());
     let page = schema.page();
-    for kind in schema.tables(&schema.0["properties"]["task"]).into_iter().flat_map(kinds_of) {
+    let tables = schema.tables(&schema.0["properties"]["task"]);
+    let kinds: Vec<&str> = tables.into_iter().flat_map(kinds_of).collect();
+    // An environment is a setting of kind `python`.
+    let named =
+        |(kind, name, _): &(TaskKind, &str, &str)| *kind == TaskKind::Environment || kinds.contains(name);
+    assert!(TaskKind::NAMES.iter().all(named), "{kinds:?}");
+    for kind in kinds {
         let mut set = vec!["rollout.server.url=http://a".to_owned(), "eval.full.problems=1".to_owned()];
         // An adapter needs a checkpoint as its base.
         set.extend((kind == "math").then(|| "lora.rank=16".to_owned()));
         let applies = |heading: &str| !heading.contains("[task]") || quoted(heading)[1..].contains(&kind);
         let rows = page.iter().filter(|(heading, _)| applies(heading)).flat_map(|(_, rows)| rows);
         let rows: BTreeMap<&str, &str> = rows.map(|(key, default, _)| (&**key, &**default)).collect();
-        let resolved = Config::parse(&minimal(kind), &set).unwrap().to_toml();
+        let config = Config::parse(&minimal(kind), &set).unwrap();
+        let resolved = config.to_toml();
+        assert_eq!((config.task.kind(), &Config::parse(&resolved, &[]).unwrap()), (kind, &config));
         for (key, value) in flat("", &toml::Value::Table(resolved.parse().unwrap())) {
             // A part also has the keys of its kind.
             if key.starts_with("task.parts.") && !rows.contains_key(&*key) {

@@ -11,7 +11,7 @@ pub(super) fn is_regular(config: &Config, step: u64) -> bool {
         Every::Steps(0) => false,
         Every::Steps(n) => step.is_multiple_of(n),
         // In a run folder, epochs are converted to steps.
-        Every::Epoch => false,
+        Every::Epoch(_) => false,
     };
     step > 0 && (every || step == config.steps)
 }
@@ -71,7 +71,7 @@ pub(super) fn recorded(
                 setting(e)
             );
         }
-        candidates.all.push(Candidate { step: e.step, value: value(e)?, compute: 0.0, checkpoint });
+        candidates.all.push(Candidate { step: e.step, value: value(e)?, checkpoint });
     }
     let Some((_, setting_of_run)) = first else { return Ok(candidates) };
     match evaluated {

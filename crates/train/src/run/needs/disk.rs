@@ -31,11 +31,11 @@ impl Disk {
         let times = |every: Every| match (every, config.epochs) {
             (Every::Steps(0), _) => 0,
             (Every::Steps(n), _) => config.steps.div_ceil(n),
-            (Every::Epoch, epochs) => epochs.unwrap_or(1),
+            (Every::Epoch(_), epochs) => epochs.unwrap_or(1),
         };
         let saved = times(config.save.every).max(1);
         let checkpoints = match config.save.keep {
-            Keep::All => saved,
+            Keep::All(_) => saved,
             Keep::Newest(n) => saved.min((n as u64).saturating_add(1)),
         };
         // AdamW stores two numbers for each trained parameter.

@@ -128,7 +128,7 @@ impl Fit<'_> {
     /// settings are tried first.
     fn remedy(&self, config: &Config, room: u64) -> Option<(Vec<String>, u64)> {
         let (prompt, completion) = (self.lengths.prompt_longest, self.lengths.completion_longest);
-        let batches = self.device.batches(config.threads());
+        let batches = self.device.batches(config.compute.threads());
         // Room for eight sequences at once.
         let cached = 8 * least_cached_tokens(
             Some((self.model, config.compute.precision)),

@@ -37,7 +37,7 @@ pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Length
     let heads = (model.num_attention_heads + 2 * model.num_key_value_heads) as f64 * size(model.head_dim);
     let layer = 4.0 * (size(model.hidden_size) + heads + size(model.intermediate_size));
     let token = layer * (model.num_hidden_layers + 20) as f64 + size(model.vocab_size);
-    let bytes = 4.0 * tokens(&step).max(tokens(&evaluation)) * token * config.threads() as f64;
+    let bytes = 4.0 * tokens(&step).max(tokens(&evaluation)) * token * config.compute.threads() as f64;
     if bytes > 1e18 {
         bad_input!(
             "rollout.group_size, rollout.max_new_tokens, update.micro_batch_tokens: a step would need up to {bytes:.0e} bytes; reduce these settings"
@@ -108,7 +108,7 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<GpuSettings>) -> [W
     let mini_batch = config.update.mini_batch.unwrap_or(r.prompts) * group;
     let demonstrations = config.sft.as_ref().map_or(0, |sft| sft.batch_size * (prompt + new));
     let train = Workload {
-        threads: config.threads(),
+        threads: config.compute.threads(),
         products: config.compute.products,
         gpu,
         chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(demonstrations)),

@@ -70,12 +70,6 @@ impl Costs {
         flops.forward_token * prompt + flops.forward_pair * self.prompt_pairs() + flops.forward_prediction
     }
 
-    fn forward(&self, group: Size) -> f64 {
-        self.flops.forward_token * group.tokens
-            + self.flops.forward_pair * group.pairs
-            + self.flops.forward_prediction * group.tokens
-    }
-
     fn backward(&self, group: Size) -> f64 {
         self.flops.backward_token * (self.prompt + group.tokens)
             + self.flops.backward_pair * (self.prompt_pairs() + group.pairs)
@@ -86,8 +80,12 @@ impl Costs {
         distinct(samples, self.prompt, self.completion)
     }
 
+    /// Operations for the completions of a group.
     fn completions(&self, samples: usize) -> f64 {
-        self.forward(self.group(samples))
+        let group = self.group(samples);
+        self.flops.forward_token * group.tokens
+            + self.flops.forward_pair * group.pairs
+            + self.flops.forward_prediction * group.tokens
     }
 
     /// Operations for the log-probabilities of a group.

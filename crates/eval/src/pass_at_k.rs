@@ -39,7 +39,7 @@ pub struct PassAtK {
     /// All problems of all benchmarks pooled, or `None` for a single benchmark.
     #[serde(flatten)]
     pub pooled: Option<Curve>,
-    /// Each benchmark.
+    /// One report for each benchmark.
     pub benchmarks: Vec<Report>,
     /// Averages over benchmarks.
     #[serde(serialize_with = "by_name")]

@@ -26,7 +26,7 @@ pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     bytes.div_ceil(PAGE * numbers_per_token(config) * precision.bytes())
 }
 
-/// Of `pages` pages, the number available for keys and values of sequences of up to `longest` tokens, if each also needs a state of `state` pages.
+/// Number of `pages` that remain for keys and values if every sequence of up to `longest` tokens also needs a state of `state` pages.
 pub(crate) fn pages_of_keys(pages: usize, state: usize, longest: usize) -> usize {
     // A sequence's last page may be partly filled.
     let most = longest.div_ceil(PAGE) + 1;

@@ -1,7 +1,7 @@
 //! The journal: every accepted request and every result, in the order of acceptance and completion.
 //!
-//! A request is answered, and a result delivered, only after its record is on disk. So everything that a client was
-//! told survives a kill. A kill may leave the last records incomplete, but no client knows of them, and the next start
+//! A request is answered, and a result delivered, only after its record is on disk. So everything that was sent to a
+//! client survives a kill. A kill may leave the last records incomplete, but no client knows of them, and the next start
 //! removes them. A single thread writes, and syncs once for all waiting records.
 //!
 //! A record consists of its length and its CRC-32, four bytes each, and a protobuf message.

@@ -312,7 +312,7 @@ impl Reference for Truth {
 }
 
 struct Prepared {
-    /// The problem as it is sent for a program without a fence, and with one.
+    /// Two problems: for programs without and with a fence.
     problems: [Value; 2],
     asked: HashSet<String>,
     program: Arc<Program>,

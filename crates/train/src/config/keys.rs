@@ -255,13 +255,15 @@ impl Refusal {
             && !message.starts_with("missing field")
             && !names_key(&path, &message)
         {
-            let steps: Vec<String> = match value {
+            let mut steps: Vec<String> = match value {
                 Value::Table(table) if !message.contains(": map, ") => table.keys().cloned().collect(),
                 Value::Array(list) if !message.contains(": sequence, ") => {
                     (0..list.len()).map(|i| i.to_string()).collect()
                 }
                 _ => break,
             };
+            // With a wrong kind every other key looks wrong.
+            steps.sort_by_key(|step| step != "kind");
             let is_wrong =
                 |step: &&String| read::<T>(alone(whole, &path, step)).is_err_and(|error| error.0 == message);
             let Some(step) = steps.iter().find(is_wrong) else { break };
@@ -528,6 +530,12 @@ mod tests {
                 &with("kind = \"maze\"", "size = 9\nseed = nan"),
                 &[],
                 "line 6: task.seed: expected a whole number from 0 to 2^64 - 1, found nan",
+            ),
+            // A wrong kind is named before the keys beside it.
+            (
+                &good.replace("kind = \"maze\"", "kind = \"exact\"\ndata = \"x.jsonl\""),
+                &[],
+                "line 4: task.kind: expected one of",
             ),
             (
                 &with("kind = \"maze\"", "heldout = 5"),

@@ -58,9 +58,9 @@ struct Splitting {
     name: &'static str,
     normalizer: Value,
     pre_tokenizer: Value,
-    /// Whether a word that is in the vocabulary is a token, whatever the merges.
+    /// Whether a word in the vocabulary becomes one token regardless of the merges.
     ignore_merges: bool,
-    /// Whether a text begins with the token for that, where the file doesn't say.
+    /// Whether a text begins with the token for its beginning, if the file has no setting for it.
     begins: bool,
 }
 

@@ -1,6 +1,6 @@
 //! The 58 constraints of AllenAI's IFBench (version 0.2.0, Apache-2.0), with the verdicts of its checkers.
 //!
-//! A constraint whose checker needs a resource that isn't here follows a rule of ours: whether the first word is a verb (NLTK's tagger there, a list of
+//! If a checker needs a resource that we don't have, the constraint follows our own rule: whether the first word is a verb (NLTK's tagger there, a list of
 //! frequent verbs here) and the number of syllables (a dictionary there, spelling alone here). An argument that the reference would draw at random, and
 //! one on which it would fail, refuses the problem. A response on which it would raise an exception doesn't follow the constraint.
 

@@ -246,7 +246,7 @@ pub(super) fn has_variables(expr: &Expr) -> bool {
     expr.symbols().iter().any(|name| *name != "i") || expr.any(&|node| matches!(node, Expr::Apply(..)))
 }
 
-/// Whether a value is computed from unknowns that are no letters of the gold's units. A name alone is no work.
+/// Whether a value contains an unevaluated computation with variables other than the letters of the gold's units.
 pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
     let of_unit = |name: &str| {
         gold.any(&|node| match node {

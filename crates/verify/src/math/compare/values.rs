@@ -369,7 +369,7 @@ impl Comparer<'_> {
         Err(Exhausted)
     }
 
-    /// Both sides with symbols in place of what is not evaluated, if the answer has nothing of it that the gold has not.
+    /// Replaces unevaluated parts by symbols on both sides. Returns `None` if the answer has such a part that the gold doesn't have.
     pub(super) fn with_open_named(&mut self, gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
         let mut known: Vec<Expr> = Vec::new();
         let unknown = |place: usize| Expr::symbol(&format!("#{place}"));

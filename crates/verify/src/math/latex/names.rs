@@ -149,7 +149,7 @@ impl Parser<'_> {
         })
     }
 
-    /// The text of a brace group, unread.
+    /// Returns the source of a brace group without parsing it.
     pub(super) fn raw_group(&mut self) -> Parsed<String> {
         let open = self.tokens.get(self.at).ok_or(ParseError::Syntax)?;
         if open.token != Token::OpenBrace {

@@ -85,7 +85,6 @@ fn states_another(words: &str, value: &str) -> bool {
 fn is_unclear(sentence: &str, value: &str) -> bool {
     /// Number of words from which a sentence is taken for an explanation.
     const LONG: usize = 7;
-    const DISPUTES: &str = r"\b(?:better|disagree[sd]?|insist(?:s|ed)?|shout(?:s|ed)?|claims)\b";
     const OPENS: &str = concat!(
         r"^(?:(?:but|however),? )?(?:done|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
         r"let me know|feel free|if you|would you|do you|note|here|(?:we|you|one) can|check|verify|verification|explanation|proof|reason|reasoning|",
@@ -101,11 +100,31 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     let restates = !value.is_empty() && sentence.contains(&*plain(value));
     let known = || [regex!(OPENS), regex!(CONFIRMS)].iter().any(|form| form.is_match(sentence));
     let is_short = sentence.split_whitespace().count() < LONG;
-    (is_short || regex!(DISPUTES).is_match(sentence))
-        && !restates
-        && !sentence.ends_with(':')
-        && !known()
-        && !is_aside(sentence)
+    let opens = restates || sentence.ends_with(':') || known() || is_aside(sentence);
+    disputes(sentence, value) || is_short && !opens
+}
+
+/// Whether a sentence speaks against the answer: it names a fault of the solution, or another number as the result.
+fn disputes(sentence: &str, value: &str) -> bool {
+    const FAULTS: &str = concat!(
+        r"\bbetter$|\b(?:disagree[sd]?|insist(?:s|ed)?|shout(?:s|ed)?|claims|in the box|my (?:response|answer)|placeholder|",
+        r"intermediate result|slip|miscounted|flawed|(?:contains|made|has) an? (?:\pL+ )?(?:error|mistake)|",
+        r"asked for the (?:square|cube|sum|product|double|half|negative|opposite|reciprocal)|case was missed)\b"
+    );
+    const RESULT: &str = concat!(
+        r"\b(?:(?:total|count|result|answer|value|number of \pL+|there)(?: is| are| was)|(?:should|must|would) be|",
+        r"(?:i|everyone.*|somebody) (?:get|got)|says that it is)(?: in fact| really)? (\S+?)",
+        r"(?: ways| rather than.*| instead.*| after all)?(?:, (?:since|because|so|not)\b.*)?$"
+    );
+    let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
+    let another = || {
+        let number = &regex!(RESULT).captures(words)?[1];
+        let in_words = || number_in_words(number)?.to_string().parse().ok();
+        let number: f64 = number.parse().ok().or_else(in_words)?;
+        let value: f64 = value.replace([',', '$', ' '], "").parse().ok()?;
+        Some(number != value)
+    };
+    regex!(FAULTS).is_match(words) || another().unwrap_or(false)
 }
 
 /// Whether a sentence is about a person or thing of the problem and says nothing about the answer.

@@ -2,7 +2,8 @@
 //!
 //! A sentence about the answer (`This is ..`, `The answer is ..`) must say something that is known to agree with it. Any other
 //! sentence may follow, for example an explanation, unless it begins as a correction, orders another step or states another
-//! value.
+//! value. The sentence right behind the answer must also have a known form if it is short, and may not name a fault or another
+//! result.
 
 use super::normal_strict::number_in_words;
 use super::same_value;

@@ -107,7 +107,7 @@ impl TaskConfig {
         }
     }
 
-    /// As [`TaskConfig::texts`], to change them.
+    /// The same settings, to change them: those of this task, or of the parts of a mix.
     pub fn texts_mut(&mut self) -> Vec<&mut TextConfig> {
         match self {
             Self::Text(text) => vec![text],

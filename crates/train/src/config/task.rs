@@ -107,7 +107,7 @@ impl TaskConfig {
         }
     }
 
-    /// The same settings, to change them: those of this task, or of the parts of a mix.
+    /// Settings of all tasks with problems from files, to change them.
     pub fn texts_mut(&mut self) -> Vec<&mut TextConfig> {
         match self {
             Self::Text(text) => vec![text],

@@ -383,7 +383,7 @@ const PROSE: [Rule; 7] = [
     (
         "a doc comment opens with What, Which, Whose or Who",
         |line| line.opens_with(&["What", "Which", "Whose", "Who"]),
-        8,
+        5,
     ),
     (
         "a doc comment opens with a pronoun",
@@ -404,7 +404,7 @@ const PROSE: [Rule; 7] = [
                 "; the others ",
             ])
         },
-        80,
+        73,
     ),
     (
         "`that of` or `, of some`",
@@ -452,7 +452,7 @@ const PROSE: [Rule; 7] = [
                 " stands in ",
             ])
         },
-        54,
+        47,
     ),
     (
         "a message of the form `found ..., wanted ...`",

@@ -114,18 +114,18 @@ fn ministral_3_inside_of_mistral_3_is_the_model_that_transformers_computes_alone
     );
 }
 
+fn write_tensors(path: &Path, all: &[Tensor]) {
+    let declared: Vec<(String, Vec<usize>)> = all.iter().map(|(n, s, _)| (n.clone(), s.clone())).collect();
+    let mut writer = TensorWriter::create(path, &declared, Dtype::F32, &[]).unwrap();
+    all.iter().for_each(|(name, shape, values)| writer.put(name, shape, values).unwrap());
+    writer.finish().unwrap();
+}
+
 /// Checks that a multimodal model with the tensors of `plain` has the same text model, whichever way transformers names it.
 fn equals_as_a_whole(plain: &Checkpoint, settings: &Value, left_out: [&str; 2]) {
     let whole = tempfile::tempdir().unwrap();
     fs::write(whole.path().join("config.json"), settings.to_string()).unwrap();
-    let save = |all: &[Tensor]| {
-        let declared: Vec<(String, Vec<usize>)> =
-            all.iter().map(|(n, s, _)| (n.clone(), s.clone())).collect();
-        let path = whole.path().join("model.safetensors");
-        let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &[]).unwrap();
-        all.iter().for_each(|(name, shape, values)| writer.put(name, shape, values).unwrap());
-        writer.finish().unwrap();
-    };
+    let save = |all: &[Tensor]| write_tensors(&whole.path().join("model.safetensors"), all);
     // In the model, and in most files, where the head is inside too.
     for (inner, head) in [("model.language_model.", ""), ("language_model.model.", "language_model.")] {
         let renamed = |name: &str| match name.strip_prefix("model.") {
@@ -198,12 +198,7 @@ fn adapters_have_the_names_of_the_whole(plain: &Checkpoint, whole: &Path, left_o
             (format!("base_model.model.{tower}.lora_{factor}.weight"), vec![2, 2], vec![1.0; 4])
         };
         all.extend(["A", "B"].map(image));
-        let declared: Vec<(String, Vec<usize>)> =
-            all.iter().map(|(n, s, _)| (n.clone(), s.clone())).collect();
-        let path = dir.path().join("adapter_model.safetensors");
-        let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &[]).unwrap();
-        all.iter().for_each(|(name, shape, values)| writer.put(name, shape, values).unwrap());
-        writer.finish().unwrap();
+        write_tensors(&dir.path().join("adapter_model.safetensors"), &all);
         let mut engine = Engine::open(plain, &device(1)).unwrap();
         engine.read_adapter(dir.path()).unwrap();
         assert_eq!(engine.lora(), Some(&lora), "{inner}");

@@ -11,7 +11,7 @@ use std::sync::Mutex;
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::focal::{focal_weight, success_rate};
 use fgrpo_core::group::{Group, Rewards};
-use fgrpo_core::loss::{Aggregation, Correction, Counts, Objective, PolicyLoss, Tokens};
+use fgrpo_core::loss::{Counts, Objective, PolicyLoss, Tokens};
 use fgrpo_nn::weights::TensorFile;
 use fgrpo_nn::{AdamW, Batch, Device, Engine};
 use golden::Sequence;
@@ -61,15 +61,7 @@ fn step(policy: PolicyLoss, micro: usize) -> (f64, f64, usize, Vec<(String, Vec<
     let advantages = advantages(&file, &sequences);
     let old_logp = file.tensor("old_logp").unwrap();
     let counts = Counts::of(sequences.iter().map(|s| s.completion.len()));
-    let objective = Objective {
-        policy,
-        aggregation: Aggregation::TokenMean,
-        max_len: 1,
-        entropy_coef: 0.0,
-        kl: None,
-        correction: Correction::Off,
-        top_entropy_quantile: 1.0,
-    };
+    let objective = Objective { policy, ..Objective::GRPO };
     let mut engine = Engine::open(&golden::checkpoint("qwen2_tied"), &Device::cpu(2)).unwrap();
     let (mut first_sequence, mut first_token) = (0, 0);
     let totals = Mutex::new((0.0, 0));

@@ -35,7 +35,7 @@ pub enum Aggregation {
 }
 
 impl Aggregation {
-    /// The factor of each token's loss in a completion of `seq_len` tokens; 0 for an empty one. `max_len` is the maximum
+    /// The factor of each token's loss in a completion of `seq_len` tokens. An empty completion has the factor 0. `max_len` is the maximum
     /// length of a completion in tokens.
     ///
     /// It depends only on the completion and on the mini-batch's counts, so the gradient doesn't depend on the

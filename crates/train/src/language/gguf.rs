@@ -60,7 +60,7 @@ struct Splitting {
     pre_tokenizer: Value,
     /// Whether a word in the vocabulary becomes one token regardless of the merges.
     ignore_merges: bool,
-    /// Whether a text begins with the token for its beginning, if the file has no setting for it.
+    /// Whether a text begins with the beginning-of-text token. A setting in the file takes precedence.
     begins: bool,
 }
 

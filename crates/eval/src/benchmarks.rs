@@ -135,7 +135,7 @@ pub fn paper(domain: Domain) -> Vec<Average> {
 /// Whether a name is one of the paper's benchmarks.
 pub fn is_known(name: &str) -> bool {
     let name = canonical(name);
-    MATH.iter().chain(&OOD).any(|known| *known == name)
+    MATH.iter().chain(&OOD).any(|benchmark| *benchmark == name)
 }
 
 /// Parses `NAME=a,b,c` of the command line.
@@ -169,9 +169,9 @@ impl Average {
     /// Members that are missing from `names`, or `None` if fewer than two members are there: then nobody expects the
     /// average.
     pub fn lacking(&self, names: &[&str]) -> Option<Vec<&str>> {
-        let each = self.members.iter().zip(self.places(names));
+        let members = self.members.iter().zip(self.places(names));
         let missing: Vec<&str> =
-            each.filter(|(_, places)| places.is_empty()).map(|(m, _)| m.as_str()).collect();
+            members.filter(|(_, places)| places.is_empty()).map(|(m, _)| m.as_str()).collect();
         (!missing.is_empty() && missing.len() + 2 <= self.members.len()).then_some(missing)
     }
 }
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn spellings_of_one_benchmark_meet() {
-        for (name, wanted) in [
+        for (name, expected) in [
             ("AIME_2024", "aime24"),
             ("MATH-500", "math500"),
             ("OlympiadBench", "olympiad"),
@@ -206,7 +206,7 @@ mod tests {
             ("math-ai/aime25", "aime25"),
             ("my-set", "myset"),
         ] {
-            assert_eq!(canonical(name), wanted);
+            assert_eq!(canonical(name), expected);
         }
     }
 

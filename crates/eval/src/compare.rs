@@ -264,8 +264,8 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
     let Size { measure, m } = size;
     let both = || pair.a.problems.iter().zip(&pair.b.problems);
     let [of_a, of_b] = [&pair.a, &pair.b].map(|side| measure_of_each(&side.problems, measure));
-    let each: Vec<(f64, f64)> = of_a.into_iter().zip(of_b).filter_map(|(a, b)| a.zip(b)).collect();
-    let count = each.len() as f64;
+    let scores: Vec<(f64, f64)> = of_a.into_iter().zip(of_b).filter_map(|(a, b)| a.zip(b)).collect();
+    let count = scores.len() as f64;
     let counts: Vec<Pair> = both().map(|(a, b)| Pair { a: a.counts(), b: b.counts() }).collect();
     let key = Key::new(settings.seed).with(index);
     let test = match settings.method {
@@ -282,7 +282,7 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
         }
     };
     // The same problems are drawn for every measure, so that the curves over k are correlated.
-    let differences = vec![each.iter().map(|(a, b)| b - a).collect()];
+    let differences = vec![scores.iter().map(|(a, b)| b - a).collect()];
     let clusters = clusters(&pair.a.problems.iter().collect::<Vec<&ProblemCounts>>());
     let resamples = settings.resamples;
     let key = key.with(u64::MAX);
@@ -292,7 +292,7 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
     };
     let scope = Scope::Benchmark { gained: only(|a, b| a == 0 && b > 0), lost: only(|a, b| a > 0 && b == 0) };
     let values =
-        (each.iter().map(|e| e.0).sum::<f64>() / count, each.iter().map(|e| e.1).sum::<f64>() / count);
+        (scores.iter().map(|e| e.0).sum::<f64>() / count, scores.iter().map(|e| e.1).sum::<f64>() / count);
     let mut comparison = stated(pair.name.clone(), scope, size, values, &test, &bootstrap, settings);
     comparison.clusters = pair.a.clusters();
     Evidence { comparison, test, bootstrap }

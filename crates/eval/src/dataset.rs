@@ -126,7 +126,7 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     for (i, row) in rows.iter().enumerate() {
         match problem_of(row, i, &columns) {
             Ok(problem) => problems.push(Problem { row: i + 1, ..problem }),
-            Err(unusable) => report.reject(i + 1, unusable.reason, unusable.found),
+            Err(unusable) => report.reject(i + 1, unusable.reason, unusable.value),
         }
     }
     report.text_golds = golds_of(&problems, |truth| !is_mathematics(&truth.gold));
@@ -163,33 +163,33 @@ pub fn problem(row: Row, kind: TaskKind, columns: &Columns) -> anyhow::Result<Pr
     let table = Table { kind: kind.name(), rows: &rows };
     let columns = columns::resolve(kind, &table, columns)?;
     problem_of(&rows[0], 0, &columns)
-        .or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.found))
+        .or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.value))
 }
 
 /// Converts a row to a problem, or returns the reason why it is unusable.
-fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem, Unusable> {
+fn problem_of(row: &Row, index: usize, columns: &columns::Found) -> Result<Problem, Unusable> {
     let text =
         |column: &Option<String>| column.as_ref().and_then(|name| value(row, name)).and_then(plain_text);
-    let solution = text(&found.solution).filter(|s| !s.trim().is_empty());
-    let prompt = || shown(row, &found.prompt);
-    if let Some(field) = columns::unread(row, &found.prompt) {
+    let solution = text(&columns.solution).filter(|s| !s.trim().is_empty());
+    let prompt = || shown(row, &columns.prompt);
+    if let Some(field) = columns::unread(row, &columns.prompt) {
         return Err(Unusable::new(
             "the conversation has tools, thinking, images or template settings",
             field.to_owned(),
         ));
     }
-    let absent = found.begins && value(row, &found.prompt).is_none_or(Value::is_null);
+    let absent = columns.begins && value(row, &columns.prompt).is_none_or(Value::is_null);
     let mut messages = if absent {
         vec![Message::new("user", "")]
     } else {
-        columns::messages(row, &found.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?
+        columns::messages(row, &columns.prompt).ok_or_else(|| Unusable::new("no prompt", prompt()))?
     };
-    if let Some(input) = text(&found.input).filter(|input| !input.trim().is_empty())
+    if let Some(input) = text(&columns.input).filter(|input| !input.trim().is_empty())
         && let Some(last) = messages.last_mut()
     {
         last.content = format!("{}\n{input}", last.content);
     }
-    for column in found.context.iter().rev() {
+    for column in columns.context.iter().rev() {
         let Some(last) = messages.iter_mut().rfind(|message| message.role == "user") else { break };
         match value(row, column) {
             None | Some(Value::Null) => {}
@@ -211,7 +211,7 @@ fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem
     if messages.last().is_some_and(|m| m.role == "assistant") {
         last_answer = messages.pop().map(|m| m.content);
     }
-    if !found.begins && messages.iter().all(|m| m.content.trim().is_empty()) {
+    if !columns.begins && messages.iter().all(|m| m.content.trim().is_empty()) {
         return Err(Unusable::new("empty prompt", prompt()));
     }
     let bytes = messages.iter().map(|m| m.content.len()).sum::<usize>();
@@ -220,11 +220,11 @@ fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem
     }
     let worked = solution.as_deref().or(last_answer.as_deref());
     let question = messages.last().map_or("", |m| m.content.as_str());
-    let truth = (found.truth)(&Cells { row, question, worked })?;
-    if let Some(shown) = truth.shown_below(question)
+    let truth = (columns.truth)(&Cells { row, question, worked })?;
+    if let Some(content) = truth.shown_below(question)
         && let Some(last) = messages.last_mut()
     {
-        last.content = shown;
+        last.content = content;
     }
     let id = match &truth {
         // An environment that provides the prompt may provide a different one each time, so the row identifies the
@@ -236,9 +236,9 @@ fn problem_of(row: &Row, index: usize, found: &columns::Found) -> Result<Problem
     };
     Ok(Problem {
         solution: last_answer.or(solution),
-        subject: text(&found.subject),
-        level: text(&found.level),
-        source_id: text(&found.id),
+        subject: text(&columns.subject),
+        level: text(&columns.level),
+        source_id: text(&columns.id),
         ..Problem::new(id, messages, truth)
     })
 }
@@ -249,14 +249,14 @@ fn golds_of(problems: &[Problem], is: impl Fn(&math::Truth) -> bool + Sync) -> O
         Truth::Math(truth) => Some((problem.row, truth)),
         _ => None,
     });
-    let of = golds.clone().count();
+    let total = golds.clone().count();
     let text: Vec<(usize, &math::Truth)> = golds.filter(|(_, truth)| is(truth)).collect();
     let (first_row, math::Truth { gold }) = text.first()?;
     let mut example: String = gold.chars().take(EXAMPLE_LENGTH).collect();
     if example.len() < gold.len() {
         example.push_str("...");
     }
-    Some(TextGolds { count: text.len(), of, first_row: *first_row, example })
+    Some(TextGolds { count: text.len(), of: total, first_row: *first_row, example })
 }
 
 /// Maximum number of characters of a reference answer in a warning.
@@ -279,7 +279,7 @@ fn without_copies(problems: Vec<Problem>, id: Option<&str>, report: &mut FilterR
     };
     let verdict = |(at, problem): (usize, &Problem)| {
         let (one, conflict) = first[problem.id.as_str()];
-        let found = match conflict {
+        let detail = match conflict {
             // The first copy is compared with the first copy that differs from it, and the other copies with the first.
             Some(differing) => {
                 let other = &problems[if one == at { differing } else { one }];
@@ -292,12 +292,12 @@ fn without_copies(problems: Vec<Problem>, id: Option<&str>, report: &mut FilterR
         };
         let reason =
             if conflict.is_some() { "copies with conflicting answers" } else { "copy of an earlier row" };
-        Some((problem.row, reason, found))
+        Some((problem.row, reason, detail))
     };
     let rejected: Vec<_> = problems.iter().enumerate().filter_map(verdict).collect();
     let rows: std::collections::HashSet<usize> = rejected.iter().map(|(row, ..)| *row).collect();
-    for (row, reason, found) in rejected {
-        report.reject(row, reason, found);
+    for (row, reason, detail) in rejected {
+        report.reject(row, reason, detail);
     }
     problems.into_iter().filter(|problem| !rows.contains(&problem.row)).collect()
 }

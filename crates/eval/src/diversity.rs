@@ -113,7 +113,7 @@ struct Side {
     folder: PathBuf,
     correct: ByProblem,
     /// Embedding of each (problem, sample).
-    given: HashMap<(String, u64), Vec<f64>>,
+    embeddings: HashMap<(String, u64), Vec<f64>>,
 }
 
 /// Diversity of one problem's samples from one model.
@@ -130,11 +130,11 @@ fn value_of(
         Measure::Ngram => samples.iter().map(|c| ngrams(&c.text, settings.ngram)).collect(),
         Measure::Embeddings => {
             let dense = samples.iter().map(|c| -> anyhow::Result<Vec<f64>> {
-                Ok(match (reply(vec![c.sample]), side.given.get(&(problem.to_owned(), c.sample))) {
+                Ok(match (reply(vec![c.sample]), side.embeddings.get(&(problem.to_owned(), c.sample))) {
                     (Some(value), _) => {
                         json::of_value(value.clone()).context("a cached reply").or_bad_input()?
                     }
-                    (None, Some(given)) => given.clone(),
+                    (None, Some(embedding)) => embedding.clone(),
                     (None, None) => bad_input!(
                         "{}: sample {} of problem {problem} has no embedding",
                         side.folder.display(),
@@ -201,11 +201,11 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     let mut sides = Vec::new();
     let mut length = None;
     for (i, folder) in settings.folders.iter().enumerate() {
-        let given = match settings.files.get(i) {
+        let embeddings = match settings.files.get(i) {
             Some(path) => read_embeddings(path, &mut length)?,
             None => HashMap::new(),
         };
-        sides.push(Side { folder: folder.clone(), correct: texts::correct(folder)?, given });
+        sides.push(Side { folder: folder.clone(), correct: texts::correct(folder)?, embeddings });
     }
     // Problems that every model solves often enough.
     let mut common: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -239,11 +239,11 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     for (benchmark, ids) in &common {
         let mut values = Vec::new();
         for (side, cache) in sides.iter().zip(&caches) {
-            let each = ids
+            let by_problem = ids
                 .iter()
                 .map(|id| value_of(settings, id, &side.correct[benchmark][id], cache.as_ref(), side))
                 .collect::<anyhow::Result<Vec<f64>>>()?;
-            values.push(each.iter().sum::<f64>() / each.len() as f64);
+            values.push(by_problem.iter().sum::<f64>() / by_problem.len() as f64);
         }
         let (benchmark, measure) = (benchmark.clone(), settings.by);
         rows.push(Row { benchmark, measure, problems: ids.len(), values });

@@ -124,17 +124,17 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
     if path.join(samples::SCORED).is_file() {
         return Ok(Vec::new());
     }
-    let mut found = Vec::new();
-    gather(path, 0, &mut found)?;
-    if let Some(other) = found.iter().find(|f| f.kind() != found[0].kind()) {
+    let mut candidates = Vec::new();
+    gather(path, 0, &mut candidates)?;
+    if let Some(other) = candidates.iter().find(|f| f.kind() != candidates[0].kind()) {
         bad_input!(
             "{}: {} and {other} are of different kinds or depths, and only one kind can be read; name a single file or folder",
             path.display(),
-            found[0]
+            candidates[0]
         );
     }
-    let mut known: HashMap<String, &Path> = HashMap::new();
-    for Found { format, depth, file } in &found {
+    let mut by_key: HashMap<String, &Path> = HashMap::new();
+    for Found { format, depth, file } in &candidates {
         let stem = files::stem(file);
         let (key, what) = match format {
             Some(DumpFormat::LmEval) => (task_of(file), "logs of task"),
@@ -146,7 +146,7 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
             Some(DumpFormat::Verl) if is_step(&stem) => ("a step".to_owned(), "dumps, each of"),
             _ => continue,
         };
-        if let Some(other) = known.insert(key.clone(), file) {
+        if let Some(other) = by_key.insert(key.clone(), file) {
             bad_input!(
                 "{}: there are several {what} {key}, such as {} and {}; name one file",
                 path.display(),
@@ -155,24 +155,24 @@ pub fn dumps(path: &Path) -> anyhow::Result<Vec<(DumpFormat, PathBuf)>> {
             );
         }
     }
-    Ok(found.into_iter().filter_map(|f| Some((f.format?, f.file))).collect())
+    Ok(candidates.into_iter().filter_map(|f| Some((f.format?, f.file))).collect())
 }
 
 /// Collects the files of JSON lines in a folder and those of the folders below it that are dumps or evaluations.
-fn gather(folder: &Path, depth: usize, found: &mut Vec<Found>) -> anyhow::Result<()> {
+fn gather(folder: &Path, depth: usize, candidates: &mut Vec<Found>) -> anyhow::Result<()> {
     let entries = files::listed(folder)?;
     let scored = folder.join(samples::SCORED);
     if depth > 0 && scored.is_file() && format_of(&scored)?.is_none() {
-        found.push(Found { format: None, depth, file: scored });
+        candidates.push(Found { format: None, depth, file: scored });
         return Ok(());
     }
     for entry in entries {
         if entry.is_dir() {
-            gather(&entry, depth + 1, found)?;
+            gather(&entry, depth + 1, candidates)?;
         } else if samples::is_lines(&entry) {
             let format = format_of(&entry)?;
             if depth == 0 || format.is_some() {
-                found.push(Found { format, depth, file: entry });
+                candidates.push(Found { format, depth, file: entry });
             }
         }
     }
@@ -210,7 +210,7 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
     // lm-eval: range of each problem's responses in `all`.
     let mut logged: HashMap<String, Range<usize>> = HashMap::new();
     let mut step: Option<Value> = None;
-    fn said(r: &Response) -> (&str, &str, &Option<Truth>) {
+    fn content(r: &Response) -> (&str, &str, &Option<Truth>) {
         (&r.gold, &r.text, &r.truth)
     }
     rows::each(path, |number, row| {
@@ -257,7 +257,7 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                 match logged.get(&problem) {
                     // A task with several filters logs each problem once per filter, with the same responses.
                     Some(before)
-                        if all[before.clone()].iter().map(said).eq(all[first..].iter().map(said)) =>
+                        if all[before.clone()].iter().map(content).eq(all[first..].iter().map(content)) =>
                     {
                         all.truncate(first);
                     }
@@ -269,11 +269,11 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                 }
             }
             DumpFormat::Verl => {
-                if let Some(own) = row.get("step").filter(|s| !s.is_null()) {
-                    let first = step.get_or_insert_with(|| own.clone());
-                    if first != own {
+                if let Some(current) = row.get("step").filter(|s| !s.is_null()) {
+                    let first = step.get_or_insert_with(|| current.clone());
+                    if first != current {
                         bad_input!(
-                            "{}: the file has samples of steps {first} and {own}; keep one step per file",
+                            "{}: the file has samples of steps {first} and {current}; keep one step per file",
                             at("step")
                         );
                     }
@@ -363,9 +363,9 @@ fn recorded(row: &Row, truth: &Truth) -> Option<(Verdict, String)> {
 /// The question of a row of lm-eval, or else the prompt that contains it.
 fn question(row: &Row) -> Option<String> {
     let of_doc = |name| row.get("doc")?.get(name);
-    let asked = ["question", "problem", "prompt", "Question", "Problem"].into_iter().find_map(of_doc);
+    let field = ["question", "problem", "prompt", "Question", "Problem"].into_iter().find_map(of_doc);
     let prompt = || row.get("arguments")?.pointer("/gen_args_0/arg_0");
-    asked.or_else(prompt)?.as_str().map(str::to_owned)
+    field.or_else(prompt)?.as_str().map(str::to_owned)
 }
 
 /// Instructions of an IFEval row, without the arguments that are null.
@@ -447,7 +447,7 @@ pub fn read_each(path: &Path, mode: Option<Mode>) -> anyhow::Result<Scored> {
 /// Returns the errors of [`read`], [`require_responses`] and [`samples::merged`], and bad input if a file is given twice.
 pub fn read_all(paths: &[PathBuf], merge: bool, mode: Option<Mode>) -> anyhow::Result<Vec<Benchmark>> {
     require_responses(paths, mode)?;
-    let mut known: HashMap<PathBuf, &Path> = HashMap::new();
+    let mut sources: HashMap<PathBuf, &Path> = HashMap::new();
     for path in paths {
         let mut files: Vec<PathBuf> = dumps(path)?.into_iter().map(|(_, file)| file).collect();
         if files.is_empty() {
@@ -455,7 +455,7 @@ pub fn read_all(paths: &[PathBuf], merge: bool, mode: Option<Mode>) -> anyhow::R
         }
         for file in files {
             let place = file.canonicalize().unwrap_or_else(|_| file.clone());
-            if let Some(before) = known.insert(place, path) {
+            if let Some(before) = sources.insert(place, path) {
                 bad_input!(
                     "{}: the file {} is given twice, in {} too",
                     path.display(),
@@ -558,8 +558,8 @@ fn graded(
     responses: &[Response],
     mode: Option<Mode>,
 ) -> anyhow::Result<Result<(Benchmark, String), String>> {
-    let known = responses.iter().find_map(|response| response.truth.as_ref());
-    let kind = match (known, canonical(&name).as_str()) {
+    let truth = responses.iter().find_map(|response| response.truth.as_ref());
+    let kind = match (truth, canonical(&name).as_str()) {
         // A job's, or the instructions of IFBench and of data sets with the same columns.
         (Some(truth), _) => truth.kind(),
         (None, "gpqa") => TaskKind::Choice,
@@ -568,7 +568,7 @@ fn graded(
         (None, _) => TaskKind::Math,
     };
     let (verdicts, how) = match verdicts(kind, responses, mode)? {
-        Ok(made) => made,
+        Ok(verdicts) => verdicts,
         Err(why) => {
             return Ok(Err(format!(
                 "{name} of {}: {why}; `fgrpo eval --samples FILE --data FILE --task {kind} --out DIR` grades the responses with the data set's rows",
@@ -606,10 +606,10 @@ mod tests {
 
     #[test]
     fn a_task_is_the_file_name_without_its_date() {
-        let of = |name: &str| task_of(Path::new(name));
-        assert_eq!(of("samples_gsm8k_2026-01-01T00-00-00.000000.jsonl"), "gsm8k");
-        assert_eq!(of("samples_my_task_2026-01-01T00-00-00.000000.jsonl"), "my_task");
-        assert_eq!(of("my_task.jsonl"), "my_task");
+        let task = |name: &str| task_of(Path::new(name));
+        assert_eq!(task("samples_gsm8k_2026-01-01T00-00-00.000000.jsonl"), "gsm8k");
+        assert_eq!(task("samples_my_task_2026-01-01T00-00-00.000000.jsonl"), "my_task");
+        assert_eq!(task("my_task.jsonl"), "my_task");
         assert_eq!((uid("a_b_1_0"), uid("c_0_0"), uid("c")), ("a_b", "c", "c"));
     }
 }

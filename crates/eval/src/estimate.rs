@@ -176,8 +176,8 @@ pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
     let of_set = |(i, set): (usize, &Vec<f64>)| {
         bootstrap(&[vec![set.clone()]], None, RESAMPLES, resamples(0, i as u64)).swap_remove(0)
     };
-    let each: Vec<Measured> = sets.iter().enumerate().map(of_set).collect();
-    Some(Measured::mean(&each.iter().collect::<Vec<_>>()))
+    let by_set: Vec<Measured> = sets.iter().enumerate().map(of_set).collect();
+    Some(Measured::mean(&by_set.iter().collect::<Vec<_>>()))
 }
 
 /// Number of samples per problem up to which a table of pass@k is made. Few problems have more.
@@ -200,8 +200,8 @@ pub fn measure_of_each<'a>(
 
 /// Mean pass@k over the problems with at least k scored samples, or `None` if there are none.
 pub fn mean_pass_at_k(problems: &[ProblemCounts], k: u64) -> Option<f64> {
-    let each: Vec<f64> = measure_of_each(problems, Measure::PassAtK(k)).into_iter().flatten().collect();
-    (!each.is_empty()).then(|| each.iter().sum::<f64>() / each.len() as f64)
+    let values: Vec<f64> = measure_of_each(problems, Measure::PassAtK(k)).into_iter().flatten().collect();
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
 }
 
 /// pass@k of a set of problems, by k. As JSON: `{"problems", "pass_at_k": {k: p}, "interval": {k: [low, high]}}`.
@@ -263,8 +263,8 @@ impl Curve {
     /// If there is no seed, if the numbers of problems differ, or if a problem has fewer than k scored samples.
     pub fn over_seeds(name: &str, seeds: &[Vec<&ProblemCounts>], ks: &[u64], draws: u64, key: Key) -> Self {
         let of_seed = |problems: &Vec<&ProblemCounts>, k| -> Vec<f64> {
-            let each = measure_of_each(problems.iter().copied(), Measure::PassAtK(k)).into_iter();
-            each.map(|p| p.expect("every problem has k scored samples")).collect()
+            let values = measure_of_each(problems.iter().copied(), Measure::PassAtK(k)).into_iter();
+            values.map(|p| p.expect("every problem has k scored samples")).collect()
         };
         let of_k = |&k: &u64| seeds.iter().map(|problems| of_seed(problems, k)).collect();
         let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(of_k).collect();
@@ -294,8 +294,8 @@ impl Curve {
     /// If `parts` is empty.
     pub fn mean(name: &str, parts: &[&Self]) -> Self {
         let point = |&k: &u64| {
-            let each: Option<Vec<&Measured>> = parts.iter().map(|p| p.points.get(&k)).collect();
-            Some((k, Measured::mean(&each?)))
+            let values: Option<Vec<&Measured>> = parts.iter().map(|p| p.points.get(&k)).collect();
+            Some((k, Measured::mean(&values?)))
         };
         Self { name: name.to_owned(), points: parts[0].points.keys().filter_map(point).collect() }
     }

@@ -131,7 +131,7 @@ fn grade(
     let mut tallies = vec![Tally::default(); parts.len()];
     // The valid verdicts: those of other data sets, and those made by the plan's verifiers.
     let mut graded: Vec<GradedSample> = Vec::new();
-    let mut known: HashSet<((usize, usize), u64)> = HashSet::new();
+    let mut keys: HashSet<((usize, usize), u64)> = HashSet::new();
     let path = folder.file(SCORED);
     lines::complete(&path, |line| {
         // A line that another version wrote is graded again.
@@ -146,7 +146,7 @@ fn grade(
             && old.benchmark == parts[part].name
             && old.verifier == tags[part][at]
             && old.verdict != Verdict::Unscorable;
-        if valid && known.insert(((part, at), old.sample)) {
+        if valid && keys.insert(((part, at), old.sample)) {
             // The subject and the id may come from other columns than before.
             let problem = &parts[part].problems[at];
             graded.push(GradedSample {
@@ -217,7 +217,7 @@ fn grade(
         let tally = &mut tallies[at.0];
         tally.samples += 1;
         tally.empty += u64::from(g.text.trim().is_empty());
-        if !known.contains(&(at, g.sample)) {
+        if !keys.contains(&(at, g.sample)) {
             tally.new += 1;
             batch.push((at, g));
             if batch.len() == BATCH {

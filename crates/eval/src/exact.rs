@@ -38,7 +38,7 @@ pub struct Exact {
 }
 
 /// The solutions of each problem, from their log-probabilities.
-fn each(logp: &[Vec<f32>]) -> anyhow::Result<Vec<Solutions>> {
+fn solutions(logp: &[Vec<f32>]) -> anyhow::Result<Vec<Solutions>> {
     let one = |logp: &Vec<f32>| Ok(Solutions::new(logp.iter().map(|&l| f64::from(l)))?);
     logp.iter().map(one).collect()
 }
@@ -54,8 +54,8 @@ impl Exact {
         group_size: u64,
         ks: &[u64],
     ) -> anyhow::Result<Self> {
-        let now = each(logp)?;
-        let start = start.map(each).transpose()?;
+        let now = solutions(logp)?;
+        let start = start.map(solutions).transpose()?;
         let over = |measure: &dyn Fn(&Solutions) -> f64| mean(now.iter().map(measure));
         let since = |measure: &dyn Fn(&Solutions, &Solutions) -> f64| {
             start.as_ref().map(|start| mean(now.iter().zip(start).map(|(now, then)| measure(now, then))))

@@ -34,7 +34,7 @@ pub struct Imported {
     /// Number of new samples.
     pub new: usize,
     /// Number of samples that were already stored.
-    pub known: usize,
+    pub present: usize,
     /// Number of samples of problems that aren't in the data set.
     pub foreign: usize,
     /// Number of samples of rows that aren't evaluated: rejected, left out, or beyond the end.
@@ -48,7 +48,7 @@ impl fmt::Display for Imported {
         write!(
             f,
             "{} new samples, {} known, {} of problems not in the data",
-            self.new, self.known, self.foreign
+            self.new, self.present, self.foreign
         )?;
         if self.no_problem > 0 {
             write!(f, ", {} of rows that were rejected or aren't evaluated", self.no_problem)?;
@@ -68,11 +68,11 @@ impl fmt::Display for Imported {
 pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> anyhow::Result<Imported> {
     let names = Names::of(problems);
     let stored = stored(problems, store)?;
-    let (mut new, mut known) = (0, 0);
+    let (mut new, mut present) = (0, 0);
     let mut imported = each(path, problems, &names, |line, name, at, sample| {
         match stored.get(&(at, sample.sample)) {
             None => new += 1,
-            Some(&text) if text == fingerprint(&sample.text) => known += 1,
+            Some(&text) if text == fingerprint(&sample.text) => present += 1,
             Some(_) => bad_input!(
                 [OtherFolder],
                 "{} line {line}: sample {} of problem {} differs from the one stored in the folder",
@@ -83,18 +83,18 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
         }
         Ok(())
     })?;
-    (imported.new, imported.known, imported.absent) = (new, known, stored.len() - known);
-    if new + known == 0 {
-        let found = match imported.foreign + imported.no_problem {
+    (imported.new, imported.present, imported.absent) = (new, present, stored.len() - present);
+    if new + present == 0 {
+        let cause = match imported.foreign + imported.no_problem {
             0 => "there are no samples in the file".to_owned(),
             n => {
                 let ids = problems.iter().find_map(|p| p.source_id.as_deref());
-                let wanted =
+                let example =
                     ids.map(|id| format!(", whose ids look like {}", shown_text(id))).unwrap_or_default();
-                format!("none of the {n} samples belongs to a problem of the data set{wanted}")
+                format!("none of the {n} samples belongs to a problem of the data set{example}")
             }
         };
-        bad_input!("{}: {found}", path.display());
+        bad_input!("{}: {cause}", path.display());
     }
     if new > 0 {
         let mut batch = Vec::new();
@@ -144,7 +144,7 @@ fn each(
     mut visit: impl FnMut(usize, &str, usize, Generation) -> anyhow::Result<()>,
 ) -> anyhow::Result<Imported> {
     let mut counts = Imported::default();
-    let mut given: HashMap<(usize, u64), usize> = HashMap::new();
+    let mut line_of: HashMap<(usize, u64), usize> = HashMap::new();
     let mut called: HashMap<usize, (String, usize)> = HashMap::new();
     let mut next: HashMap<usize, u64> = HashMap::new();
     let mut add = |file: &Path,
@@ -201,7 +201,7 @@ fn each(
                 );
             }
             *free = (*free).max(sample + 1);
-            if let Some(before) = given.insert((at, sample), number) {
+            if let Some(before) = line_of.insert((at, sample), number) {
                 bad_input!("{}: sample {sample} of problem {name} is also in line {before}", at_line());
             }
             let generation = Generation {
@@ -218,11 +218,11 @@ fn each(
         Ok(())
     };
     let files = dumps(path)?;
-    let mut known: HashMap<String, Option<Option<usize>>> = HashMap::new();
+    let mut indices: HashMap<String, Option<Option<usize>>> = HashMap::new();
     for (format, file) in &files {
         for response in dumps::responses(file, *format)? {
             let find = || names.of_response(&response, problems);
-            let at = *known.entry(response.problem.clone()).or_insert_with(find);
+            let at = *indices.entry(response.problem.clone()).or_insert_with(find);
             add(file, response.line, response.problem, at, &[&response.text], &Row::new())?;
         }
     }
@@ -247,7 +247,7 @@ fn each(
         let Some(texts) = texts else {
             bad_input!("{}: a completion in the list isn't a string", at_line())
         };
-        add(path, number, name.clone(), names.of.get(&name).copied(), &texts, &row)
+        add(path, number, name.clone(), names.by_name.get(&name).copied(), &texts, &row)
     })
     .context("samples")?;
     Ok(counts)
@@ -266,23 +266,23 @@ fn integer(value: &Value) -> Option<u64> {
 
 struct Names {
     /// Index of the problem with a name; `None` for a name that several problems share.
-    of: HashMap<String, Option<usize>>,
+    by_name: HashMap<String, Option<usize>>,
     /// Whether row indices are names.
     numbers: bool,
 }
 
 impl Names {
     fn of(problems: &[&Problem]) -> Self {
-        let mut of: HashMap<String, Option<usize>> =
+        let mut by_name: HashMap<String, Option<usize>> =
             problems.iter().enumerate().map(|(at, p)| (p.id.clone(), Some(at))).collect();
-        let hashes = of.clone();
+        let hashes = by_name.clone();
         let mut call = |name: String, at: usize| {
             if hashes.contains_key(&name) {
                 return;
             }
-            let held = of.entry(name).or_insert(Some(at));
-            if *held != Some(at) {
-                *held = None;
+            let entry = by_name.entry(name).or_insert(Some(at));
+            if *entry != Some(at) {
+                *entry = None;
             }
         };
         // If the data has ids, a number is an id; an unknown id must not match the row with that index.
@@ -296,12 +296,12 @@ impl Names {
                 call(number(at, p).to_string(), at);
             }
         }
-        Self { of, numbers }
+        Self { by_name, numbers }
     }
 
     /// Index of the problem that a dump's response answers; the inner `None` if several have its name.
     fn of_response(&self, response: &Response, problems: &[&Problem]) -> Option<Option<usize>> {
-        let named = || self.of.get(&response.problem).copied();
+        let named = || self.by_name.get(&response.problem).copied();
         let by_question = || {
             let questions = problems.iter().map(|p| p.question()).enumerate();
             asked(response.question.as_deref()?, questions).map(Some)

@@ -164,14 +164,14 @@ mod tests {
         let mut store = Generations::open(&path).unwrap();
         assert_eq!(store.append(&[sample("a", 70), sample("a", 70), sample("b", 0)]).unwrap(), 2);
         assert_eq!(store.append(&[sample("a", 70)]).unwrap(), 0);
-        let mut found = Vec::new();
+        let mut samples = Vec::new();
         store
             .each(|g| {
-                found.push((g.problem, g.sample));
+                samples.push((g.problem, g.sample));
                 Ok(())
             })
             .unwrap();
-        assert_eq!(found, [("a".to_owned(), 70), ("b".to_owned(), 0)]);
+        assert_eq!(samples, [("a".to_owned(), 70), ("b".to_owned(), 0)]);
         assert_eq!(store.missing("b", 3), vec![1, 2]);
     }
 
@@ -180,13 +180,13 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("g.jsonl");
         let line = |sample: u64| format!("{{\"problem\":\"a\",\"sample\":{sample},\"text\":\"\"}}\n");
-        for (text, wanted) in [
+        for (text, expected) in [
             (line(0) + "nonsense\n" + &line(1), "line 2"),
             (line(i64::MAX as u64), "line 1: sample: expected an index below"),
         ] {
             std::fs::write(&path, text).unwrap();
             let error = Generations::open(&path).unwrap_err();
-            assert!(error.to_string().contains(wanted), "{error:#}");
+            assert!(error.to_string().contains(expected), "{error:#}");
             assert_eq!(crate::failure::exit_code(&error), 2);
         }
     }

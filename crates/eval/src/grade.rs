@@ -110,16 +110,16 @@ impl Grader {
         if self.kind == TaskKind::Maze {
             return prepare();
         }
-        let known = self.prepared.read().unwrap_or_else(|e| e.into_inner());
-        if let Some((truth, prepared)) = known.get(&problem.id)
+        let cache = self.prepared.read().unwrap_or_else(|e| e.into_inner());
+        if let Some((truth, prepared)) = cache.get(&problem.id)
             && *truth == problem.truth
         {
             return Arc::clone(prepared);
         }
-        drop(known);
+        drop(cache);
         let prepared = prepare();
-        let mut known = self.prepared.write().unwrap_or_else(|e| e.into_inner());
-        known.insert(problem.id.clone(), (problem.truth.clone(), Arc::clone(&prepared)));
+        let mut cache = self.prepared.write().unwrap_or_else(|e| e.into_inner());
+        cache.insert(problem.id.clone(), (problem.truth.clone(), Arc::clone(&prepared)));
         prepared
     }
 }

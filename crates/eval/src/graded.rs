@@ -49,12 +49,12 @@ impl Followed {
         for Followed { strict, loose } in samples {
             prompts += 1.0;
             instructions += strict.len() as f64;
-            for (labels, prompt, each) in [
+            for (labels, prompt, instruction) in [
                 (strict, &mut sums.prompt_strict, &mut sums.instruction_strict),
                 (loose, &mut sums.prompt_loose, &mut sums.instruction_loose),
             ] {
                 *prompt += f64::from(labels.iter().all(|followed| *followed));
-                *each += labels.iter().filter(|followed| **followed).count() as f64;
+                *instruction += labels.iter().filter(|followed| **followed).count() as f64;
             }
         }
         (instructions > 0.0).then(|| FollowedShares {

@@ -208,10 +208,10 @@ mod tests {
                 active += weight * o.active;
                 missing += weight * o.tail_miss;
             }
-            let wanted = tail_miss::active_probability(mu, size).unwrap();
-            assert!((active - wanted).abs() < 1e-12, "N = {size}: {active} {wanted}");
-            let wanted = tail_miss::tail_miss_probability(mu, tail * mu, size).unwrap();
-            assert!((missing - wanted).abs() < 1e-12, "N = {size}: {missing} {wanted}");
+            let expected = tail_miss::active_probability(mu, size).unwrap();
+            assert!((active - expected).abs() < 1e-12, "N = {size}: {active} {expected}");
+            let expected = tail_miss::tail_miss_probability(mu, tail * mu, size).unwrap();
+            assert!((missing - expected).abs() < 1e-12, "N = {size}: {missing} {expected}");
         }
     }
 

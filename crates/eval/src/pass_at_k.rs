@@ -142,13 +142,13 @@ impl Report {
         let subject = |(i, (name, problems)): (usize, (&&str, &Vec<&ProblemCounts>))| {
             Curve::of(name, problems.iter().copied(), ks, draws, key.with(1).with(i as u64))
         };
-        let each = ks.iter().map(|&k| (k, measure_of_each(&benchmark.problems, Measure::PassAtK(k))));
-        let each: Vec<(u64, Vec<Option<f64>>)> = each.collect();
+        let by_k = ks.iter().map(|&k| (k, measure_of_each(&benchmark.problems, Measure::PassAtK(k))));
+        let by_k: Vec<(u64, Vec<Option<f64>>)> = by_k.collect();
         let by_problem = problems.iter().enumerate().map(|(i, p)| ProblemReport {
             problem: p.id.clone(),
             n: p.samples,
             c: p.correct,
-            pass_at_k: each.iter().filter_map(|(k, of_k)| Some((*k, of_k[i]?))).collect(),
+            pass_at_k: by_k.iter().filter_map(|(k, of_k)| Some((*k, of_k[i]?))).collect(),
         });
         Ok(Self {
             benchmark: benchmark.name.clone(),
@@ -200,15 +200,15 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
 }
 
 /// Powers of two up to 256 and at most `most`.
-pub fn powers_of_two(most: u64) -> Vec<u64> {
-    (0..9).map(|i| 1 << i).filter(|&k| k <= most).collect()
+pub fn powers_of_two(limit: u64) -> Vec<u64> {
+    (0..9).map(|i| 1 << i).filter(|&k| k <= limit).collect()
 }
 
 /// Returns the requested values of k, or the default ones for `fewest` samples, sorted and without duplicates.
 ///
 /// Returns an error if a k is 0.
-pub fn choose_ks(asked: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
-    let mut ks = if asked.is_empty() { powers_of_two(fewest) } else { asked.to_vec() };
+pub fn choose_ks(user_ks: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
+    let mut ks = if user_ks.is_empty() { powers_of_two(fewest) } else { user_ks.to_vec() };
     if ks.contains(&0) {
         bad_input!("-k: expected at least 1, found 0");
     }
@@ -224,8 +224,9 @@ fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap
     votes.iter().find(|v| v.samples() > v.silent)?;
     let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
     let of_problem = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));
-    let each: Vec<Vec<f64>> = votes.par_iter().enumerate().map(of_problem).collect();
-    let mean = |(j, &k): (usize, &u64)| (k, each.iter().map(|e| e[j]).sum::<f64>() / each.len() as f64);
+    let by_problem: Vec<Vec<f64>> = votes.par_iter().enumerate().map(of_problem).collect();
+    let mean =
+        |(j, &k): (usize, &u64)| (k, by_problem.iter().map(|e| e[j]).sum::<f64>() / by_problem.len() as f64);
     Some(ks.iter().enumerate().map(mean).collect())
 }
 

@@ -99,9 +99,9 @@ impl Program {
                 }
                 Ok(_) => {
                     if !last.is_empty() {
-                        let shown = self.shown();
+                        let command = self.shown();
                         tracing::warn!(
-                            "{shown}: {last} on an empty completion, so empty completions will be unscorable"
+                            "{command}: {last} on an empty completion, so empty completions will be unscorable"
                         );
                     }
                     return Ok(());
@@ -155,7 +155,7 @@ impl Program {
     /// Returns the parser of grades.
     fn graded(&self) -> impl Fn(&[u8], u64) -> Result<Graded, String> + use<> {
         let correct_from = self.settings.correct_from;
-        move |line, asked| answer::read(line, asked, correct_from)
+        move |line, question_id| answer::read(line, question_id, correct_from)
     }
 
     /// Sends a question whose answer isn't a grade.
@@ -163,11 +163,11 @@ impl Program {
     /// # Errors
     /// The unscorable grade of a completion whose question wasn't answered, with the reason.
     pub fn ask_for<T: DeserializeOwned>(&self, question: &Value) -> Result<T, Box<Graded>> {
-        let answer = self.exchange(question, &|line, asked| {
+        let answer = self.exchange(question, &|line, question_id| {
             let mut answer: Map<String, Value> =
                 serde_json::from_slice(line).map_err(|why| why.to_string())?;
-            if answer.shift_remove("id").is_some_and(|id| id != asked) {
-                return Err(format!("answers another question than {asked}"));
+            if answer.shift_remove("id").is_some_and(|id| id != question_id) {
+                return Err(format!("answers another question than {question_id}"));
             }
             Ok(answer)
         })?;
@@ -193,15 +193,15 @@ impl Program {
         let body = &body[1..];
         let idle = children().pop();
         let mut child = idle.map_or_else(|| Child::start(&self.settings), Ok)?;
-        let mut asked = child.ask(body, &self.settings);
+        let mut reply = child.ask(body, &self.settings);
         // A child may have exited or written more output since its last answer, which isn't this completion's fault.
-        if child.answers > 0 && matches!(asked, Err(NoAnswer::Died | NoAnswer::SpokeFirst)) {
+        if child.answers > 0 && matches!(reply, Err(NoAnswer::Died | NoAnswer::SpokeFirst)) {
             drop(child);
             child = Child::start(&self.settings)?;
-            asked = child.ask(body, &self.settings);
+            reply = child.ask(body, &self.settings);
         }
         // After an invalid answer the child is dropped, because its further output can't be matched to a question.
-        let answer = read(&asked?, child.asked).map_err(NoAnswer::Bad)?;
+        let answer = read(&reply?, child.questions).map_err(NoAnswer::Bad)?;
         children().push(child);
         Ok(answer)
     }
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn garbage_and_out_of_step_answers_are_unscorable() {
-        for (program, wanted) in [
+        for (program, expected) in [
             ("import sys\nfor line in sys.stdin: print('oops')", "bad_answer"),
             ("import sys\nfor line in sys.stdin: print('{\"score\": \"1\"}')", "bad_answer"),
             ("import sys\nfor line in sys.stdin: print('{\"score\": NaN}')", "bad_answer"),
@@ -289,7 +289,7 @@ mod tests {
             for _ in 0..2 {
                 let graded = verifier.grade(&Value::Null, "x");
                 assert_eq!(graded.verdict, Verdict::Unscorable, "{program}");
-                assert!(reason(&graded).starts_with(wanted), "{program}: {}", reason(&graded));
+                assert!(reason(&graded).starts_with(expected), "{program}: {}", reason(&graded));
             }
         }
     }

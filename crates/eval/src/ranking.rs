@@ -82,8 +82,8 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
     let of_run = |run: &TrainedRun| -> OfRun {
         let counts = run.end.counts();
         let of_k = |&k: &u64| {
-            let each = measure_of_each(&counts, Measure::PassAtK(k)).into_iter();
-            each.map(|p| p.expect("every problem has k scored samples")).collect()
+            let values = measure_of_each(&counts, Measure::PassAtK(k)).into_iter();
+            values.map(|p| p.expect("every problem has k scored samples")).collect()
         };
         ks.iter().map(of_k).collect()
     };

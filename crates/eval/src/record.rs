@@ -458,14 +458,14 @@ mod tests {
         assert_eq!(all.left_out, BTreeMap::from([(2, 1), (4, 2), (5, 4)]));
         assert_eq!(all.pass_at_k.keys().collect::<Vec<_>>(), [&1, &2, &4]);
         let mut evaluation = Evaluation { samples: 4, all, ..Evaluation::default() };
-        let said = evaluation.warning().unwrap();
+        let warning = evaluation.warning().unwrap();
         for part in [
             "4 of 16 samples could not be scored",
             "pass@2 is over the 3 of 4 problems",
             "pass@4 is over the 2 of 4 problems",
             "no pass@5",
         ] {
-            assert!(said.contains(part), "{said}");
+            assert!(warning.contains(part), "{warning}");
         }
         evaluation.all.unscorable = 0;
         assert_eq!(evaluation.warning(), None);
@@ -484,22 +484,26 @@ mod tests {
                 .into(),
             ..Evaluation::default()
         };
-        let said = |average| {
+        let sentence = |average| {
             let (first, last) = (evaluation(0, [0; 4], average), evaluation(1, [4, 4, 4, 0], average));
             summary(&first, &last)
         };
-        assert!(said(Average::Problems).contains("changed by +75.0 points"), "{}", said(Average::Problems));
-        let parts = said(Average::Parts);
+        assert!(
+            sentence(Average::Problems).contains("changed by +75.0 points"),
+            "{}",
+            sentence(Average::Problems)
+        );
+        let parts = sentence(Average::Parts);
         assert!(parts.contains("changed by +50.0 points") && parts.contains("[+50.0, +50.0]"), "{parts}");
     }
 
     #[test]
     fn what_a_part_leaves_out_is_said() {
         let (left_out, pass_at_k) = (BTreeMap::from([(2, 1), (4, 2)]), BTreeMap::from([(2, 0.5)]));
-        let said =
+        let words =
             Counted { problems: 3, left_out, pass_at_k, ..Counted::default() }.left_out_words("sums: ");
-        assert!(said.contains("; sums: pass@2 is over the 2 of 3 problems"), "{said}");
-        assert!(said.contains("; sums: no pass@4: no problem of a part has 4"), "{said}");
+        assert!(words.contains("; sums: pass@2 is over the 2 of 3 problems"), "{words}");
+        assert!(words.contains("; sums: no pass@4: no problem of a part has 4"), "{words}");
     }
 
     #[test]

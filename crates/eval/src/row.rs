@@ -13,13 +13,13 @@ pub struct Unusable {
     /// The reason, the same string for all rows with this reason.
     pub reason: &'static str,
     /// The offending value of the row, shortened.
-    pub found: String,
+    pub value: String,
 }
 
 impl Unusable {
     /// A reason with the offending value.
-    pub fn new(reason: &'static str, found: String) -> Self {
-        Self { reason, found }
+    pub fn new(reason: &'static str, value: String) -> Self {
+        Self { reason, value }
     }
 }
 
@@ -65,14 +65,13 @@ impl Table<'_> {
     /// The column named by the user, or the first of the usual names that is a column.
     ///
     /// Returns an error if the column named by the user doesn't exist.
-    pub fn column(&self, what: &str, given: Option<&str>, usual: &[&str]) -> anyhow::Result<Option<String>> {
-        let Some(given) = given else { return Ok(self.first_of(usual)) };
-        match self.spelling(given) {
+    pub fn column(&self, what: &str, name: Option<&str>, usual: &[&str]) -> anyhow::Result<Option<String>> {
+        let Some(name) = name else { return Ok(self.first_of(usual)) };
+        match self.spelling(name) {
             Some(name) => Ok(Some(name)),
-            None => bad_input!(
-                "column for {what}: there is no column {given:?}; the columns are {}",
-                self.names()
-            ),
+            None => {
+                bad_input!("column for {what}: there is no column {name:?}; the columns are {}", self.names())
+            }
         }
     }
 
@@ -90,9 +89,9 @@ impl Table<'_> {
     }
 
     /// Spelling of a column name in the data, ignoring case.
-    pub fn spelling(&self, wanted: &str) -> Option<String> {
+    pub fn spelling(&self, name: &str) -> Option<String> {
         // Only the first rows are searched. A column that appears only in later rows isn't recognised.
-        self.rows.iter().take(50).find_map(|row| find(row, wanted))
+        self.rows.iter().take(50).find_map(|row| find(row, name))
     }
 
     fn names(&self) -> String {
@@ -112,8 +111,8 @@ impl Table<'_> {
 
 /// The value of a column. A dot in the name reaches into an object.
 pub fn value<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
-    if let Some(found) = row.get(name) {
-        return Some(found);
+    if let Some(value) = row.get(name) {
+        return Some(value);
     }
     let (outer, inner) = name.split_once('.')?;
     value(row.get(outer)?.as_object()?, inner)

@@ -416,10 +416,10 @@ impl Gathered {
                 return Err(format!("problem {}: c = {c} is more than n = {n}", p.id));
             }
             let unscorable = line.unscorable.unwrap_or(0);
-            for (field, found) in [("n", n), ("unscorable", unscorable)] {
-                if found > MOST_SAMPLES {
+            for (field, value) in [("n", n), ("unscorable", unscorable)] {
+                if value > MOST_SAMPLES {
                     return Err(format!(
-                        "problem {}: {field}: expected at most {MOST_SAMPLES}, found {found}",
+                        "problem {}: {field}: expected at most {MOST_SAMPLES}, found {value}",
                         p.id
                     ));
                 }

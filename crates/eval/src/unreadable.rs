@@ -93,13 +93,13 @@ mod tests {
         );
         samples.push(unparsed("unfinished_thoughts", true));
         samples.push((Verdict::Unscorable, "time", false));
-        let said = Unreadable::of(samples).message(&REMEDIES).unwrap();
-        let wanted = [
+        let message = Unreadable::of(samples).message(&REMEDIES).unwrap();
+        let parts = [
             "25.0 % of the samples have no readable answer",
             "8.3 % end at the length limit (raise --max-tokens)",
             "8.3 % end within their thoughts (raise --max-tokens, or --thinking off)",
             "(no_box 1; ask for it with --system)",
         ];
-        assert!(wanted.iter().all(|part| said.contains(part)), "{said}");
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
     }
 }

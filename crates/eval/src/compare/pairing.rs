@@ -65,8 +65,8 @@ pub fn matched(a: Vec<Benchmark>, b: Vec<Benchmark>) -> anyhow::Result<Vec<Match
 /// Joins the first eight names and states how many more there are.
 pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     let names: Vec<String> = names.map(|name| shortened(&name.replace('\n', " "), 60)).collect();
-    let shown = names.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
-    if names.len() > 8 { format!("{shown} and {} more", names.len() - 8) } else { shown }
+    let text = names.iter().take(8).map(String::as_str).collect::<Vec<_>>().join(", ");
+    if names.len() > 8 { format!("{text} and {} more", names.len() - 8) } else { text }
 }
 
 /// For each problem of `prompts`, the index of the problem of `questions` whose question its prompt contains.

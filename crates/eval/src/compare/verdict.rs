@@ -25,19 +25,18 @@ impl Comparison {
         let (low, high) = if d >= 0.0 { (low, high) } else { (-high, -low) };
         let interval = format!("{} to {}, {}", bound(low), bound(high), p_text(p));
         let tested = self.p_value.is_some();
-        let beyond = match p < LEVEL {
-            _ if self.one => format!(
-                "one {} says nothing about others",
-                if self.clusters.is_some() { "cluster of problems" } else { "problem" }
-            ),
+        let beyond = if self.one {
+            let unit = if self.clusters.is_some() { "cluster of problems" } else { "problem" };
+            format!("one {unit} says nothing about others")
+        } else if p < LEVEL && tested && !self.significant() {
             // A small m makes the test weak; few problems make the bootstrap overconfident.
-            true if tested && !self.significant() => {
-                format!(
-                    "on other problems of the kind it is uncertain: the test finds no difference, the bootstrap finds one ({interval})"
-                )
-            }
-            true => format!("it holds for other problems of the kind too (bootstrap {interval})"),
-            false => format!("a difference on other problems of the kind isn't shown (bootstrap {interval})"),
+            format!(
+                "on other problems of the kind it is uncertain: the test finds no difference, the bootstrap finds one ({interval})"
+            )
+        } else if p < LEVEL {
+            format!("it holds for other problems of the kind too (bootstrap {interval})")
+        } else {
+            format!("a difference on other problems of the kind isn't shown (bootstrap {interval})")
         };
         let name = if self.name.is_empty() { String::new() } else { format!("{}, ", self.name) };
         format!("{name}{}: {on_these}; {beyond}", self.measure)
@@ -45,6 +44,6 @@ impl Comparison {
 }
 
 fn p_text(p: f64) -> String {
-    let shown = p_value(p, 4);
-    if let Some(bound) = shown.strip_prefix('<') { format!("p < {bound}") } else { format!("p = {shown}") }
+    let text = p_value(p, 4);
+    if let Some(bound) = text.strip_prefix('<') { format!("p < {bound}") } else { format!("p = {text}") }
 }

@@ -95,8 +95,8 @@ const LEVEL: &[&str] = &["level", "difficulty"];
 const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task_id", "idx"];
 
 /// Finds the columns that a task needs.
-pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> anyhow::Result<Found> {
-    let prompt = table.column("prompt", given.prompt.as_deref(), PROMPT)?;
+pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, names: &Columns) -> anyhow::Result<Found> {
+    let prompt = table.column("prompt", names.prompt.as_deref(), PROMPT)?;
     // An environment may provide the prompt when an episode begins.
     let begins = kind == TaskKind::Environment;
     let prompt = prompt.or_else(|| begins.then(|| "prompt".to_owned()));
@@ -104,27 +104,27 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, given: &Columns) -> any
     let (mut input, mut context) = (None, Vec::new());
     // A user's grader may need such a column itself.
     let custom = matches!(kind, TaskKind::Python | TaskKind::Command | TaskKind::Environment);
-    if given.prompt.is_none() && !custom {
+    if names.prompt.is_none() && !custom {
         context = CONTEXT.iter().filter_map(|name| table.spelling(name)).collect();
     }
-    if given.prompt.is_none() {
+    if names.prompt.is_none() {
         input = table.spelling("input").filter(|_| prompt.eq_ignore_ascii_case("instruction"));
         refuse_other_prompts(table, &prompt, input.as_deref())?;
     }
-    let solution = table.column("solution", given.solution.as_deref(), SOLUTION)?;
+    let solution = table.column("solution", names.solution.as_deref(), SOLUTION)?;
     // A column named by the user must exist, even if this kind of task doesn't read it.
-    table.column("answer", given.answer.as_deref(), &[])?;
+    table.column("answer", names.answer.as_deref(), &[])?;
     let answered =
         |row| messages(row, &prompt).is_some_and(|m| m.last().is_some_and(|m| m.role == "assistant"));
     let beside = Beside {
-        answer: given.answer.as_deref(),
+        answer: names.answer.as_deref(),
         prompt: &prompt,
         worked: solution.is_some() || table.rows.iter().take(50).any(answered),
     };
     Ok(Found {
-        subject: table.column("subject", given.subject.as_deref(), SUBJECT)?,
-        level: table.column("level", given.level.as_deref(), LEVEL)?,
-        id: table.column("id", given.id.as_deref(), ID)?,
+        subject: table.column("subject", names.subject.as_deref(), SUBJECT)?,
+        level: table.column("level", names.level.as_deref(), LEVEL)?,
+        id: table.column("id", names.id.as_deref(), ID)?,
         truth: kind.reader(table, &beside)?,
         prompt,
         begins,

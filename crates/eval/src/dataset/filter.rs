@@ -92,10 +92,10 @@ impl FilterReport {
     }
 
     /// Adds a rejected row. `row` counts over all files.
-    pub fn reject(&mut self, row: usize, reason: &str, found: String) {
+    pub fn reject(&mut self, row: usize, reason: &str, value: String) {
         let (file, row) = self.locate(row);
         let file = file.to_owned();
-        self.rejected.push(Rejected { file, row, reason: reason.to_owned(), found });
+        self.rejected.push(Rejected { file, row, reason: reason.to_owned(), found: value });
     }
 
     /// Rejects problems for `reason` and updates the number of kept problems. `found` returns what is wrong with a
@@ -104,12 +104,12 @@ impl FilterReport {
         &mut self,
         problems: &mut Vec<Problem>,
         reason: &str,
-        mut found: impl FnMut(&Problem) -> Option<String>,
+        mut fault: impl FnMut(&Problem) -> Option<String>,
     ) {
-        problems.retain(|problem| match found(problem) {
+        problems.retain(|problem| match fault(problem) {
             None => true,
-            Some(found) => {
-                self.reject(problem.row, reason, found);
+            Some(value) => {
+                self.reject(problem.row, reason, value);
                 false
             }
         });
@@ -127,9 +127,9 @@ impl FilterReport {
 
     /// The first rejected row of each reason, on a separate line each.
     pub(super) fn first_examples(&self) -> String {
-        let each =
+        let examples =
             self.by_reason().into_values().map(|rows| format!("\n  row {}: {}", rows[0].row, rows[0].found));
-        each.collect()
+        examples.collect()
     }
 
     /// Logs the report, with a warning if many reference answers aren't mathematics.

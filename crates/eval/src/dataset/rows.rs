@@ -277,7 +277,7 @@ mod tests {
 
     #[test]
     fn a_quote_that_is_never_closed_is_found_by_its_line_and_quotes_that_mean_themselves_are_not() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("a,b\n1,2", None),
             ("a,b\n\"1\",\"2\"", None),
             ("a,b\n1,\"2", Some(2)),
@@ -292,13 +292,13 @@ mod tests {
             ("a,b\n1,\"5\" and \"6", None),
             ("a,b\n1, \"2", None),
         ] {
-            assert_eq!(unclosed_quote(text, b','), wanted, "{text}");
+            assert_eq!(unclosed_quote(text, b','), expected, "{text}");
             // The reader agrees about the ends of fields: after a closed quote, an appended row is a separate row.
             let more = format!("{text}\n7,8\n");
             let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(more.as_bytes());
             let last = reader.records().last().and_then(Result::ok);
             let row = last.is_some_and(|last| last.iter().eq(["7", "8"]));
-            assert_eq!(row, wanted.is_none(), "{text}");
+            assert_eq!(row, expected.is_none(), "{text}");
         }
     }
 }

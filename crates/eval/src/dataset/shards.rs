@@ -201,26 +201,26 @@ mod tests {
     #[test]
     fn a_data_set_is_called_as_the_hub_or_its_file_calls_it() {
         let hub = "/home/hub/datasets--HuggingFaceH4--MATH-500/snapshots/0123/test.jsonl";
-        for (path, wanted) in [
+        for (path, expected) in [
             (hub, "MATH-500"),
             ("gsm8k/main/test-00000-of-00001.parquet", "test"),
             ("gsm8k/main/test", "test"),
             ("data/aime25.jsonl.gz", "aime25"),
         ] {
-            assert_eq!(name(Path::new(path)), wanted, "{path}");
+            assert_eq!(name(Path::new(path)), expected, "{path}");
         }
     }
 
     #[test]
     fn patterns_match_whole_names() {
-        for (pattern, name, wanted) in [
+        for (pattern, name, expected) in [
             ("train-*.parquet", "train-00000-of-00001.parquet", true),
             ("*", "a", true),
             ("a*b*c", "a-b-b-c", true),
             ("a*b", "a-b-c", false),
             ("train-*", "test-0", false),
         ] {
-            assert_eq!(matches(pattern, name), wanted, "{pattern} {name}");
+            assert_eq!(matches(pattern, name), expected, "{pattern} {name}");
         }
     }
 }

@@ -55,14 +55,14 @@ fn other_editions_spell_their_columns_otherwise() {
     let minerva = json!([{"problem": "p", "solution": "so $\\boxed{\\frac{1}{2}}$", "type": "t", "idx": 3}]);
     let olympiad = json!({"question": "q", "final_answer": ["$2$", "$3$"], "unit": null, "error": null});
     let verl = json!({"prompt": [{"role": "user", "content": "q"}], "reward_model": {"ground_truth": "5", "style": "rule"}});
-    for (name, text, wanted) in [
+    for (name, text, expected) in [
         ("aime.csv", "ID,Problem,Solution,Answer\n2024-I-1,\"Find x, y\",s,033\n".to_owned(), "33"),
         ("minerva.json", minerva.to_string(), "\\frac{1}{2}"),
         ("olympiad.jsonl", lines(&[olympiad]), "2, 3"),
         ("verl.jsonl", lines(&[verl]), "5"),
     ] {
         let (_folder, path) = file(name, &text);
-        assert_eq!(golds(&load(&path, TaskKind::Math, &Columns::default()).unwrap().0), [wanted], "{name}");
+        assert_eq!(golds(&load(&path, TaskKind::Math, &Columns::default()).unwrap().0), [expected], "{name}");
     }
 }
 
@@ -111,10 +111,11 @@ fn copies_with_conflicting_answers_are_rejected_whole_and_explained() {
         ]
     );
     assert!(report.to_string().starts_with("7 rows read, 1 problems kept; 2 rejected: copies"));
-    let mut found: Vec<(usize, &str)> = report.rejected.iter().map(|r| (r.row, r.found.as_str())).collect();
-    found.sort_unstable();
+    let mut rejected: Vec<(usize, &str)> =
+        report.rejected.iter().map(|r| (r.row, r.found.as_str())).collect();
+    rejected.sort_unstable();
     assert_eq!(
-        found,
+        rejected,
         [
             (1, "answer \"1\"; row 3 has answer \"2\""),
             (3, "answer \"2\"; row 1 has answer \"1\""),
@@ -233,8 +234,8 @@ fn a_conversation_with_more_than_text_is_rejected() {
     ];
     let (problems, report) = loaded(TaskKind::Math, &rows);
     assert_eq!(problems.len(), 2);
-    let found: Vec<&str> = report.rejected.iter().map(|r| r.found.as_str()).collect();
-    assert_eq!(found, ["tools", "chat_template_kwargs", "reasoning_content"]);
+    let values: Vec<&str> = report.rejected.iter().map(|r| r.found.as_str()).collect();
+    assert_eq!(values, ["tools", "chat_template_kwargs", "reasoning_content"]);
 }
 
 #[test]
@@ -310,11 +311,11 @@ fn a_rejected_row_of_a_folder_is_named_by_its_file_and_long_values_are_shortened
     let (_, report) = load(folder.path(), TaskKind::Math, &Columns::default()).unwrap();
     let second = folder.path().join("train-00001-of-00002.jsonl");
     assert!(report.rejected.iter().all(|r| r.file == second), "{report:?}");
-    let found: Vec<(usize, &str)> = report.rejected.iter().map(|r| (r.row, r.found.as_str())).collect();
+    let rejected: Vec<(usize, &str)> = report.rejected.iter().map(|r| (r.row, r.found.as_str())).collect();
     let shortened = format!("problem: [\"{}...", "x".repeat(78));
     let first =
         format!("equals row 2 of {}: \"b\"", folder.path().join("train-00000-of-00002.jsonl").display());
-    assert_eq!(found, [(1, "answer: null"), (3, shortened.as_str()), (2, first.as_str())]);
+    assert_eq!(rejected, [(1, "answer: null"), (3, shortened.as_str()), (2, first.as_str())]);
 }
 
 proptest::proptest! {

@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn scores_are_read_from_replies_and_nothing_else_is_one() {
-        for (reply, wanted) in [
+        for (reply, expected) in [
             ("Score: 2", Some(2)),
             ("They differ. Score: 1 at first...\nScore: **3**", Some(3)),
             ("0", Some(0)),
@@ -85,7 +85,7 @@ mod tests {
             ("I can't tell", None),
             ("", None),
         ] {
-            assert_eq!(read_score(reply), wanted, "{reply}");
+            assert_eq!(read_score(reply), expected, "{reply}");
         }
     }
 }

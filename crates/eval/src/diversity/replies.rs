@@ -32,30 +32,30 @@ pub(super) struct Cache {
     /// The file, which is opened when the first new reply arrives.
     log: Option<JsonLines>,
     /// For each model, problem and samples, the hash of the request and the newest reply.
-    known: HashMap<(String, String, Vec<u64>), (String, Value)>,
+    replies: HashMap<(String, String, Vec<u64>), (String, Value)>,
 }
 
 impl Cache {
     pub(super) fn open(path: PathBuf) -> anyhow::Result<Self> {
-        let mut known = HashMap::new();
+        let mut replies = HashMap::new();
         // A reply in an incomplete last line is requested again.
         lines::each(&path, |r: Reply| {
-            known.insert((r.model, r.problem, r.samples), (r.asked, r.value));
+            replies.insert((r.model, r.problem, r.samples), (r.asked, r.value));
             Ok(())
         })?;
-        Ok(Self { path, log: None, known })
+        Ok(Self { path, log: None, replies })
     }
 
     /// The newest reply about these samples of a problem.
     pub(super) fn value(&self, model: &str, problem: &str, samples: Vec<u64>) -> Option<&Value> {
-        Some(&self.known.get(&(model.to_owned(), problem.to_owned(), samples))?.1)
+        Some(&self.replies.get(&(model.to_owned(), problem.to_owned(), samples))?.1)
     }
 
     fn put(&mut self, reply: Reply) -> anyhow::Result<()> {
         let mut log = self.log.take().map_or_else(|| JsonLines::append(&self.path), Ok)?;
         log.push(&reply)?;
         self.log = Some(log);
-        self.known.insert((reply.model, reply.problem, reply.samples), (reply.asked, reply.value));
+        self.replies.insert((reply.model, reply.problem, reply.samples), (reply.asked, reply.value));
         Ok(())
     }
 }
@@ -85,11 +85,11 @@ pub(super) fn ask(
     cache: &mut Cache,
     read: impl Fn(&Value) -> Option<Value>,
 ) -> anyhow::Result<()> {
-    let known = |cache: &Cache, q: &Question| {
-        let reply = cache.known.get(&(model.to_owned(), q.problem.clone(), q.samples.clone()));
-        reply.is_some_and(|(asked, _)| *asked == q.hash())
+    let is_cached = |cache: &Cache, q: &Question| {
+        let reply = cache.replies.get(&(model.to_owned(), q.problem.clone(), q.samples.clone()));
+        reply.is_some_and(|(hash, _)| *hash == q.hash())
     };
-    let mut open: Vec<Question> = questions.into_iter().filter(|q| !known(cache, q)).collect();
+    let mut open: Vec<Question> = questions.into_iter().filter(|q| !is_cached(cache, q)).collect();
     for round in 0..4 {
         let requests: Vec<(String, Value)> = open.iter().map(|q| (path.to_owned(), q.body.clone())).collect();
         let mut useless = None;
@@ -113,7 +113,7 @@ pub(super) fn ask(
                 Ok(ControlFlow::Continue(()))
             },
         )?;
-        open.retain(|q| !known(cache, q));
+        open.retain(|q| !is_cached(cache, q));
         match useless {
             Some(text) if round == 3 => {
                 anyhow::bail!("{} of {model}'s replies can't be used, such as {text}", open.len())

@@ -125,20 +125,20 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
                 options.extend(columns.iter().filter_map(|column| text(row, column)));
                 let options: Vec<&str> = options.iter().map(String::as_str).collect();
                 // The first option is the correct one.
-                let shown = choice::show(cells.question, &options)
+                let listing = choice::show(cells.question, &options)
                     .map_err(|_| Unusable::new(FEW_OR_MANY, format!("{} options", options.len())))?;
-                Ok(Truth { gold: shown.gold.to_string(), options: shown.options, order: shown.order })
+                Ok(Truth { gold: listing.gold.to_string(), options: listing.options, order: listing.order })
             }
             Options::List(list) => {
-                let found = value(row, list).map(structured);
-                let options = found.as_ref().and_then(Listed::of);
+                let cell = value(row, list).map(structured);
+                let options = cell.as_ref().and_then(Listed::of);
                 let options = options.ok_or_else(|| Unusable::new("no list of options", shown(row, list)))?;
                 if !(2..=choice::MOST_OPTIONS).contains(&options.texts.len()) {
                     return Err(Unusable::new(FEW_OR_MANY, shown(row, list)));
                 }
                 let place = options.place(&answer, letters, indices).ok_or_else(|| {
-                    let found = format!("answer {} of {} options", shown_text(&answer), options.texts.len());
-                    Unusable::new("the answer is no option", found)
+                    let detail = format!("answer {} of {} options", shown_text(&answer), options.texts.len());
+                    Unusable::new("the answer is no option", detail)
                 })?;
                 let order = (0..options.texts.len()).collect();
                 Ok(Truth { gold: choice::letter(place).to_string(), options: options.texts, order })
@@ -221,9 +221,9 @@ fn hold_indices(table: &Table<'_>, list: &str, answers: &str) -> anyhow::Result<
     let (mut indices, mut from_0, mut end) = (false, false, None);
     for row in table.rows {
         let (Some(cell), Some(answer)) = (value(row, answers), text(row, answers)) else { continue };
-        let Some(found) = value(row, list).map(structured) else { continue };
-        let (Some(options), Ok(number)) = (Listed::of(&found), answer.parse::<usize>()) else { continue };
-        let texts = || found.as_array().is_some_and(|list| list.iter().all(Value::is_string));
+        let Some(values) = value(row, list).map(structured) else { continue };
+        let (Some(options), Ok(number)) = (Listed::of(&values), answer.parse::<usize>()) else { continue };
+        let texts = || values.as_array().is_some_and(|list| list.iter().all(Value::is_string));
         indices |= options.named(&answer).is_none() || (cell.is_number() && texts());
         from_0 |= number == 0;
         if number == options.texts.len() {

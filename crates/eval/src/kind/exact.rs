@@ -69,9 +69,10 @@ impl Decimal {
         let significant = digits.trim_start_matches('0');
         let zeros = (digits.len() - significant.len()) as i64;
         let digits = significant.trim_end_matches('0').to_owned();
-        let exponent = match digits.is_empty() {
-            true => 0,
-            false => exponent.parse::<i64>().ok()?.saturating_add(whole.len() as i64 - zeros),
+        let exponent = if digits.is_empty() {
+            0
+        } else {
+            exponent.parse::<i64>().ok()?.saturating_add(whole.len() as i64 - zeros)
         };
         Some(Self { negative: negative && !digits.is_empty(), digits, exponent })
     }
@@ -144,7 +145,7 @@ mod tests {
         {
             assert_eq!(decimal(one), decimal(two));
         }
-        for (number, divisor, wanted) in [
+        for (number, divisor, expected) in [
             ("100000000000000000000000010", "10", true),
             ("100000000000000000000000011", "10", false),
             ("1e400", "8", true),
@@ -154,7 +155,7 @@ mod tests {
             ("7.5", "2.5", true),
             ("10", "4", false),
         ] {
-            assert_eq!(decimal(number).is_multiple_of(&decimal(divisor)), wanted, "{number} {divisor}");
+            assert_eq!(decimal(number).is_multiple_of(&decimal(divisor)), expected, "{number} {divisor}");
         }
         assert!(
             decimal("1e2").is_whole()

@@ -17,12 +17,12 @@ pub(super) struct Block {
 /// first one lacks its opening fence, because the prompt ended with it, it begins at the first line for which `begins` holds.
 pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<Block> {
     let mut text = Cow::Borrowed(answer);
-    let mut found = parsed(&text);
-    if found.is_empty() {
+    let mut all = parsed(&text);
+    if all.is_empty() {
         text = dedented(answer);
-        found = parsed(&text);
+        all = parsed(&text);
     }
-    if let Some((first, place)) = found.first()
+    if let Some((first, place)) = all.first()
         && first.language.is_empty()
         && !first.text.lines().any(begins)
         && let Some(start) = line_starts(&text[..place.start]).find(|at| begins(&text[*at..]))
@@ -33,7 +33,7 @@ pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<
         let whole = Block { language: String::new(), text: begun };
         return std::iter::once(whole).chain(blocks(&text[end..], begins)).collect();
     }
-    found.into_iter().map(|(block, _)| block).filter(|block| !block.text.trim().is_empty()).collect()
+    all.into_iter().map(|(block, _)| block).filter(|block| !block.text.trim().is_empty()).collect()
 }
 
 /// All blocks with their ranges.
@@ -41,7 +41,7 @@ fn parsed(text: &str) -> Vec<(Block, Range<usize>)> {
     // A tag such as `<answer>` alone on a line would begin a block of HTML, in which fences aren't parsed.
     const ANGLE: char = '\u{1}';
     let plain = text.replace('<', ANGLE.encode_utf8(&mut [0]));
-    let mut found: Vec<(Block, Range<usize>)> = Vec::new();
+    let mut blocks: Vec<(Block, Range<usize>)> = Vec::new();
     let mut inside = false;
     for (event, place) in Parser::new(&plain).into_offset_iter() {
         match event {
@@ -49,19 +49,19 @@ fn parsed(text: &str) -> Vec<(Block, Range<usize>)> {
                 let word = info.trim_start_matches(['{', '.', ' ']);
                 let end = word.find(|c: char| !(c.is_alphanumeric() || "+#-_".contains(c)));
                 let language = word[..end.unwrap_or(word.len())].to_lowercase();
-                found.push((Block { language, text: String::new() }, place));
+                blocks.push((Block { language, text: String::new() }, place));
                 inside = true;
             }
             Event::End(TagEnd::CodeBlock) => inside = false,
             Event::Text(line) if inside => {
-                if let Some((block, _)) = found.last_mut() {
+                if let Some((block, _)) = blocks.last_mut() {
                     block.text.push_str(&line.replace(ANGLE, "<"));
                 }
             }
             _ => {}
         }
     }
-    found
+    blocks
 }
 
 /// Removes the indentation of the first fence from each line. Indented fences are otherwise part of a paragraph. Returns an

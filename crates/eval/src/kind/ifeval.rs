@@ -31,9 +31,9 @@ impl Reference for Truth {
     }
 
     fn read_as(&self) -> Option<String> {
-        let each = self.instruction_id_list.iter().zip(&self.kwargs);
-        let each: Vec<String> = each.map(|(id, kwargs)| format!("{id} {kwargs}")).collect();
-        Some(format!("instructions {}", each.join(", ")))
+        let instructions = self.instruction_id_list.iter().zip(&self.kwargs);
+        let instructions: Vec<String> = instructions.map(|(id, kwargs)| format!("{id} {kwargs}")).collect();
+        Some(format!("instructions {}", instructions.join(", ")))
     }
 }
 

@@ -152,10 +152,7 @@ struct Prepared {
 impl Prepared {
     fn fits(&self, answer: &Value, marked: bool) -> bool {
         // `is_valid` caches the result of each part, so recursive alternatives take linear time.
-        match self.marked || marked {
-            true => self.fits_exactly(answer),
-            false => self.validator.is_valid(answer),
-        }
+        if self.marked || marked { self.fits_exactly(answer) } else { self.validator.is_valid(answer) }
     }
 
     /// Compares numbers by their order: each is replaced by its rank among those of schema and answer, which is even for a
@@ -200,7 +197,7 @@ impl Verifier for Prepared {
     fn check(&self, response: Response<'_>) -> Graded {
         match json_in(response.answer) {
             None => Graded::new(Verdict::Unparsed, "no_json"),
-            Some((found, marked)) if self.fits(&found, marked) => Graded::new(Verdict::Correct, "valid"),
+            Some((value, marked)) if self.fits(&value, marked) => Graded::new(Verdict::Correct, "valid"),
             Some(_) => Graded::new(Verdict::Wrong, "invalid"),
         }
     }
@@ -208,10 +205,10 @@ impl Verifier for Prepared {
     fn explain(&self, response: Response<'_>) -> Graded {
         let graded = self.check(response);
         // `validate` has no such cache: in recursive alternatives the time would double with each level.
-        let found = json_in(response.answer).filter(|(_, marked)| {
+        let answer = json_in(response.answer).filter(|(_, marked)| {
             graded.verdict == Verdict::Wrong && !(self.refers || self.marked || *marked)
         });
-        let Some(Err(error)) = found.as_ref().map(|(found, _)| self.validator.validate(found)) else {
+        let Some(Err(error)) = answer.as_ref().map(|(answer, _)| self.validator.validate(answer)) else {
             return graded;
         };
         let why = shortened(&error.to_string(), SHOWN);

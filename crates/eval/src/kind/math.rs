@@ -39,11 +39,11 @@ impl Reference for Truth {
             Unfinished::Equation => self.gold.split('=').map(|side| side.trim().to_owned()).collect(),
             Unfinished::Unworked => Vec::from_iter(value_of(&self.gold)),
         };
-        let mut said = graded(&self.gold);
+        let mut readings = graded(&self.gold);
         for answer in answers.iter().filter(|answer| !answer.is_empty()) {
-            said = format!("{said}, {}", graded(answer));
+            readings = format!("{readings}, {}", graded(answer));
         }
-        Some(format!("mathematics, {}: in mode strict {said}", unfinished.words()))
+        Some(format!("mathematics, {}: in mode strict {readings}", unfinished.words()))
     }
 
     fn gold(&self) -> Option<String> {
@@ -179,11 +179,11 @@ const MOST_DECIMALS: usize = 100;
 impl Line<'_> {
     fn options(&self, mut options: math::Options) -> Result<math::Options, String> {
         if let Some(types) = &self.match_types {
-            let mut wanted = math::MatchTypes { latex: false, expr: false };
+            let mut match_types = math::MatchTypes { latex: false, expr: false };
             for name in types {
                 match name.as_str() {
-                    "latex" => wanted.latex = true,
-                    "expr" => wanted.expr = true,
+                    "latex" => match_types.latex = true,
+                    "expr" => match_types.expr = true,
                     other => {
                         return Err(format!("match_types: expected latex or expr, found {other:?}"));
                     }
@@ -192,7 +192,7 @@ impl Line<'_> {
             if types.is_empty() {
                 return Err("match_types: the list is empty; name latex, expr or both".to_owned());
             }
-            options.match_types = Some(wanted);
+            options.match_types = Some(match_types);
         }
         if let Some(precision) = self.precision {
             if precision > MOST_DECIMALS {
@@ -203,7 +203,7 @@ impl Line<'_> {
         let of_strict =
             [("percent_as_number", self.percent_as_number), ("accept_unfinished", self.accept_unfinished)];
         if let Some((key, _)) =
-            of_strict.iter().find(|(_, given)| given.is_some() && options.mode == math::Mode::Parity)
+            of_strict.iter().find(|(_, value)| value.is_some() && options.mode == math::Mode::Parity)
         {
             return Err(format!("{key}: requires mode strict"));
         }
@@ -281,10 +281,10 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
                     shown_text(text)
                 )
             });
-            let found: Vec<String> = answer.into_iter().chain(solution).collect();
+            let fields: Vec<String> = answer.into_iter().chain(solution).collect();
             Unusable::new(
                 "empty answer",
-                if found.is_empty() { "no solution".to_owned() } else { found.join("; ") },
+                if fields.is_empty() { "no solution".to_owned() } else { fields.join("; ") },
             )
         })?;
         Ok(Truth { gold })
@@ -295,8 +295,8 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
 const LONGEST_VOTE: usize = 200;
 
 /// An answer that was found in a completion, as a vote.
-pub fn vote(found: Option<&str>) -> Option<Option<String>> {
-    Some(found.map(plain).filter(|a| !a.is_empty() && a.len() <= LONGEST_VOTE))
+pub fn vote(answer: Option<&str>) -> Option<Option<String>> {
+    Some(answer.map(plain).filter(|a| !a.is_empty() && a.len() <= LONGEST_VOTE))
 }
 
 /// Length up to which a solution may be the answer itself, in bytes.
@@ -356,19 +356,19 @@ mod tests {
     #[test]
     fn the_last_closed_box_is_the_vote() {
         let truth = Truth { gold: "1".into() };
-        for (text, wanted) in [
+        for (text, expected) in [
             ("so \\boxed{1} or \\boxed{\\dfrac{1}{2}}.", Some("\\frac{1}{2}")),
             ("\\boxed{ 1, 2 } then \\boxed{3", Some("1,2")),
             ("no box", None),
             ("\\boxed{}", None),
         ] {
-            assert_eq!(truth.vote(text), Some(wanted.map(str::to_owned)), "{text}");
+            assert_eq!(truth.vote(text), Some(expected.map(str::to_owned)), "{text}");
         }
     }
 
     #[test]
     fn prose_is_no_mathematics_and_units_and_functions_are() {
-        for (gold, wanted) in [
+        for (gold, expected) in [
             ("\\frac{1}{2}", true),
             ("\\text{east}", true),
             ("\\sin 2x + \\max(a, b) \\text{ km}", true),
@@ -378,7 +378,7 @@ mod tests {
             ("Natalia sold 48/2 = 24 clips in May", false),
             ("", false),
         ] {
-            assert_eq!(is_mathematics(gold), wanted, "{gold:?}");
+            assert_eq!(is_mathematics(gold), expected, "{gold:?}");
         }
     }
 }

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 ///
 /// # Errors
 /// A description of the error in the line.
-pub(super) fn read(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded, String> {
+pub(super) fn read(line: &[u8], question_id: u64, correct_from: f64) -> Result<Graded, String> {
     #[derive(Deserialize)]
     struct Answer {
         id: Option<u64>,
@@ -25,8 +25,8 @@ pub(super) fn read(line: &[u8], asked: u64, correct_from: f64) -> Result<Graded,
     let excerpt = || String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
     let answer: Answer = serde_json::from_slice(line)
         .map_err(|_| format!("{:?}, which isn't {{\"score\": number}}", excerpt()))?;
-    if answer.id.is_some_and(|id| id != asked) {
-        return Err(format!("{:?}, which isn't the answer to question {asked}", excerpt()));
+    if answer.id.is_some_and(|id| id != question_id) {
+        return Err(format!("{:?}, which isn't the answer to question {question_id}", excerpt()));
     }
     match (answer.score, answer.unscorable.or_else(|| answer.reason.clone())) {
         (Some(score), _) if answer.rewards.values().chain([&score]).all(|r| r.abs() <= LARGEST_REWARD) => {

@@ -54,7 +54,7 @@ pub(super) struct Child {
     /// Part of the answer that has been read.
     read: Vec<u8>,
     /// Number of questions sent.
-    pub(super) asked: u64,
+    pub(super) questions: u64,
     /// Number of answers received.
     pub(super) answers: u64,
 }
@@ -75,7 +75,7 @@ impl Child {
         for fd in [input.as_raw_fd(), output.as_raw_fd()] {
             set_nonblocking(fd)?;
         }
-        Ok(Self { _group: group, input, output, read: Vec::new(), asked: 0, answers: 0 })
+        Ok(Self { _group: group, input, output, read: Vec::new(), questions: 0, answers: 0 })
     }
 
     /// Sends a question (its JSON without the opening brace) and waits for the line that answers it. Watches both pipes
@@ -83,8 +83,8 @@ impl Child {
     pub(super) fn ask(&mut self, body: &str, settings: &Settings) -> Result<Vec<u8>, NoAnswer> {
         let startup = if self.answers == 0 { settings.startup_s } else { 0.0 };
         let deadline = Instant::now() + Duration::from_secs_f64(settings.timeout_s + startup);
-        self.asked += 1;
-        let request = format!("{{\"id\":{},{body}\n", self.asked);
+        self.questions += 1;
+        let request = format!("{{\"id\":{},{body}\n", self.questions);
         self.read.clear();
         if self.receive()? {
             return Err(NoAnswer::SpokeFirst);
@@ -110,12 +110,13 @@ impl Child {
             if interrupt::requested() {
                 return Err(NoAnswer::Stopped);
             }
-            let Some(left) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero()) else {
+            let Some(remaining) = deadline.checked_duration_since(Instant::now()).filter(|d| !d.is_zero())
+            else {
                 return Err(NoAnswer::Timeout);
             };
             let input = (!unsent.is_empty()).then_some(self.input.as_raw_fd());
-            let (writable, readable) =
-                wait(input, self.output.as_raw_fd(), left.min(LOOK_EVERY)).map_err(|_| NoAnswer::Died)?;
+            let (writable, readable) = wait(input, self.output.as_raw_fd(), remaining.min(LOOK_EVERY))
+                .map_err(|_| NoAnswer::Died)?;
             if writable {
                 match self.input.write(unsent) {
                     Ok(n) => unsent = &unsent[n..],

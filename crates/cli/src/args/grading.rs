@@ -122,7 +122,7 @@ impl Flags {
             ("--percent-as-number", self.percent_as_number.is_some()),
             ("--accept-unfinished", self.accept_unfinished.is_some()),
         ];
-        match of_strict.into_iter().find(|(_, given)| *given && mode == Mode::Parity) {
+        match of_strict.into_iter().find(|(_, is_set)| *is_set && mode == Mode::Parity) {
             Some((flag, _)) => bad_input!("{flag} has no effect in mode parity; add --mode strict"),
             None => Ok(()),
         }

@@ -24,7 +24,7 @@ pub(crate) fn among<T: Copy + Send + Sync + 'static, const N: usize>(
     named: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
     PossibleValuesParser::new(named.map(|(name, _)| name))
-        .map(move |given| named.into_iter().find(|(name, _)| *name == given).expect("one of the names").1)
+        .map(move |value| named.into_iter().find(|(name, _)| *name == value).expect("one of the names").1)
 }
 
 /// Parses NAME=PATH.

@@ -30,13 +30,13 @@ pub(crate) enum Has {
 /// Override of a task key by a flag. A flag whose key depends on the task has several of these.
 pub(crate) struct OfTask {
     /// The override, with a key without `task.`, or `None` if the flag isn't given.
-    pub(crate) given: Option<Override>,
+    pub(crate) change: Option<Override>,
     pub(crate) has: Has,
 }
 
 impl OfTask {
     pub(crate) fn new<T: Serialize>(flag: &str, key: &str, value: &Option<T>, has: Has) -> Self {
-        Self { given: given(flag, key, value), has }
+        Self { change: given(flag, key, value), has }
     }
 }
 
@@ -99,8 +99,8 @@ pub(crate) fn of_task(
     };
     let mut all = Vec::new();
     for flag in flags {
-        let Some(given) = &flag.given else { continue };
-        let same = |other: &&OfTask| other.given.as_ref().is_some_and(|other| other.source == given.source);
+        let Some(change) = &flag.change else { continue };
+        let same = |other: &&OfTask| other.change.as_ref().is_some_and(|other| other.source == change.source);
         if !flags.iter().filter(same).any(fits) {
             let names =
                 |kinds: &[TaskKind]| kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
@@ -112,13 +112,14 @@ pub(crate) fn of_task(
             });
             bad_input!(
                 "{} has no effect here; it is for {}",
-                given.source,
+                change.source,
                 tasks.collect::<Vec<_>>().join(" or ")
             );
         }
         let matching = places.iter().filter(|place| flag.has.fits(place.kind));
         all.extend(
-            matching.map(|place| Override { key: format!("{}{}", place.prefix, given.key), ..given.clone() }),
+            matching
+                .map(|place| Override { key: format!("{}{}", place.prefix, change.key), ..change.clone() }),
         );
     }
     Ok(all)

@@ -92,11 +92,11 @@ fn place(
     };
     let hub = Hub::from_environment();
     // A revision that the user names has precedence over the run's commit, unless both are the same commit.
-    let kept = |commit: &String| {
-        let known = || hub.as_ref().ok()?.commit_in_cache(&name);
-        name.revision.is_none() || known().as_ref() == Some(commit)
+    let applies = |commit: &String| {
+        let in_cache = || hub.as_ref().ok()?.commit_in_cache(&name);
+        name.revision.is_none() || in_cache().as_ref() == Some(commit)
     };
-    let commit = pinned.and_then(|text| name.commit_in(text)).filter(kept);
+    let commit = pinned.and_then(|text| name.commit_in(text)).filter(applies);
     let cached = commit.is_some() || !load;
     if commit.is_some() {
         name.revision = commit;
@@ -106,26 +106,26 @@ fn place(
         Use::Evaluation => ("test", true),
     };
     let mut bar = Bar { console: Console::new(), file: String::new() };
-    let taken = hub.and_then(|hub| {
+    let snapshot = hub.and_then(|hub| {
         match hub.take(&name, usual, cached, &mut bar) {
             Err(Error::Refused(_)) if cached && load => {}
             other => return other,
         }
         hub.take(&name, usual, false, &mut bar)
     });
-    let taken = match taken {
-        Ok(taken) => taken,
+    let snapshot = match snapshot {
+        Ok(snapshot) => snapshot,
         Err(Error::Refused(_)) if !load => return Ok(None),
         Err(Error::Refused(why)) => bad_input!("{key}: {why}"),
         Err(Error::Stopped(why)) => return Err(Stopped(why).into()),
         Err(Error::Failed(why)) => anyhow::bail!("{key}: {why}"),
     };
     let part =
-        taken.part.map_or(String::new(), |(subset, split)| format!(", subset {subset}, split {split},"));
+        snapshot.part.map_or(String::new(), |(subset, split)| format!(", subset {subset}, split {split},"));
     // The path is shown only after a download.
-    let place = if bar.file.is_empty() { String::new() } else { format!(" ({})", taken.path.display()) };
-    say!("{key}: {}{part} at {}{place}", name.repository, &taken.commit[..7]);
-    Ok(Some(taken.path))
+    let place = if bar.file.is_empty() { String::new() } else { format!(" ({})", snapshot.path.display()) };
+    say!("{key}: {}{part} at {}{place}", name.repository, &snapshot.commit[..7]);
+    Ok(Some(snapshot.path))
 }
 
 /// Returns the local path of a model. For a run folder, this is its newest checkpoint; for a hub name, the cached folder.
@@ -144,8 +144,8 @@ pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<Path
 pub fn samples(mut path: PathBuf) -> anyhow::Result<PathBuf> {
     of_run("samples", &mut path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])?;
     if !path.exists() && path.extension().is_none() {
-        let shown = path.display();
-        bad_input!("{shown}: no such file or folder; `fgrpo eval --out {shown}` writes an evaluation there");
+        let place = path.display();
+        bad_input!("{place}: no such file or folder; `fgrpo eval --out {place}` writes an evaluation there");
     }
     Ok(path)
 }
@@ -214,7 +214,7 @@ fn in_place(
 ) -> anyhow::Result<bool> {
     if matches!(kind.0, Kind::Model) {
         match pinned.and_then(|text| checkpoint_in(text, key, path)) {
-            Some(kept) => *path = kept,
+            Some(checkpoint) => *path = checkpoint,
             None => {
                 of_run(key, path, ("a checkpoint", ""), &["checkpoints"])?;
                 if let Some(file) = only_gguf(path) {

@@ -176,7 +176,7 @@ impl Place {
 fn write_points(drawing: &Drawing<'_>) -> String {
     let mut ink = ink(drawing);
     let Frame { left, right, top, bottom } = drawing.frame;
-    let mut taken: Vec<Place> = Vec::new();
+    let mut labels: Vec<Place> = Vec::new();
     let mut svg = String::new();
     for curve in drawing.panel.curves.iter().filter(|c| c.name.is_some()) {
         let (Some(name), Some(point)) = (&curve.name, last(drawing.panel, curve)) else { continue };
@@ -191,13 +191,13 @@ fn write_points(drawing: &Drawing<'_>) -> String {
             let drawn = ink.iter().filter(|&&i| p.covers(i)).count();
             let meets = |t: &Place| t.from < p.to && p.from < t.to && (t.y - p.y).abs() < ROW;
             let hits = |t: &&Place| meets(t) || p.line(at).any(|i| t.covers(i));
-            let names = taken.iter().filter(hits).count();
+            let names = labels.iter().filter(hits).count();
             let outside = p.from < left || p.to > right || !(top..bottom).contains(&p.y);
             let far = p.row.unsigned_abs() as usize;
             1000 * usize::from(outside) + 20 * names + 2 * drawn + 2 * far + usize::from(!p.after)
         };
         let Some(place) = placed.min_by_key(cost) else { continue };
-        taken.push(place);
+        labels.push(place);
         ink.extend(place.line(at));
         if let Some((x, y)) = place.line(at).last() {
             let _ = write!(
@@ -281,8 +281,8 @@ fn along(from: (f64, f64), to: (f64, f64)) -> impl Iterator<Item = (f64, f64)> {
 fn ink(drawing: &Drawing<'_>) -> Vec<(f64, f64)> {
     let mut ink = Vec::new();
     for curve in &drawing.panel.curves {
-        let edge = |of: fn(&(f64, f64)) -> f64| -> Vec<(f64, f64)> {
-            curve.points.iter().zip(&curve.band).map(|(p, b)| (p.0, of(b))).collect()
+        let edge = |bound: fn(&(f64, f64)) -> f64| -> Vec<(f64, f64)> {
+            curve.points.iter().zip(&curve.band).map(|(p, b)| (p.0, bound(b))).collect()
         };
         for line in [curve.points.clone(), edge(|b| b.0), edge(|b| b.1)] {
             let placed = line.into_iter().map(|p| drawing.at(p));

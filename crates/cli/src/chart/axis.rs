@@ -27,39 +27,39 @@ pub(super) fn ticks(axis: &Axis, length: f64, along: Along) -> Vec<(f64, String)
     if !axis.bins.is_empty() {
         return Vec::new();
     }
-    let wanted = if along == Along::Width { 6 } else { 5 };
+    let limit = if along == Along::Width { 6 } else { 5 };
     let fits = |ticks: &[(f64, String)]| {
         let size = |label: &str| if along == Along::Width { width(label, 12.0) + 8.0 } else { 14.0 };
         ticks.windows(2).all(|pair| {
-            let apart = (axis.share(pair[1].0) - axis.share(pair[0].0)) * length;
-            apart >= (size(&pair[0].1) + size(&pair[1].1)) / 2.0
+            let distance = (axis.share(pair[1].0) - axis.share(pair[0].0)) * length;
+            distance >= (size(&pair[0].1) + size(&pair[1].1)) / 2.0
         })
     };
     // Steps are whole numbers.
     let counts = axis.label.ends_with("step");
-    let of = |wanted: usize| {
-        let mut ticks = values(axis, wanted);
+    let labels = |count: usize| {
+        let mut ticks = values(axis, count);
         ticks.retain(|tick| !counts || tick.fract() == 0.0);
         labelled(&ticks, axis.format)
     };
-    (1..=wanted).rev().map(of).find(|ticks| fits(ticks)).unwrap_or_default()
+    (1..=limit).rev().map(labels).find(|ticks| fits(ticks)).unwrap_or_default()
 }
 
-fn values(axis: &Axis, wanted: usize) -> Vec<f64> {
+fn values(axis: &Axis, count: usize) -> Vec<f64> {
     let (from, to) = axis.range;
     match axis.scale {
-        Scale::Linear => linear(from, to, wanted),
-        Scale::Log2 => powers(2.0, from, to, 2 * wanted),
+        Scale::Linear => linear(from, to, count),
+        Scale::Log2 => powers(2.0, from, to, 2 * count),
         Scale::Log10 => {
             // Powers of ten if there are two, or else 1, 2 and 5 times them, or else even steps.
-            let candidates = [powers(10.0, from, to, wanted), decades(from, to)];
-            candidates.into_iter().find(|ticks| ticks.len() > 1).unwrap_or_else(|| linear(from, to, wanted))
+            let candidates = [powers(10.0, from, to, count), decades(from, to)];
+            candidates.into_iter().find(|ticks| ticks.len() > 1).unwrap_or_else(|| linear(from, to, count))
         }
     }
 }
 
-fn linear(from: f64, to: f64, wanted: usize) -> Vec<f64> {
-    let rough = (to - from) / wanted.max(1) as f64;
+fn linear(from: f64, to: f64, count: usize) -> Vec<f64> {
+    let rough = (to - from) / count.max(1) as f64;
     let power = 10f64.powf(rough.log10().floor());
     let step = [1.0, 2.0, 5.0, 10.0]
         .into_iter()
@@ -70,10 +70,10 @@ fn linear(from: f64, to: f64, wanted: usize) -> Vec<f64> {
     (first..=last).map(|i| i as f64 * step).collect()
 }
 
-fn powers(base: f64, from: f64, to: f64, wanted: usize) -> Vec<f64> {
+fn powers(base: f64, from: f64, to: f64, count: usize) -> Vec<f64> {
     let exponent = |x: f64| x.ln() / base.ln();
     let (first, last) = ((exponent(from) - 1e-9).ceil() as i32, (exponent(to) + 1e-9).floor() as i32);
-    let every = ((last - first).max(0) as usize / wanted.max(1) + 1) as i32;
+    let every = ((last - first).max(0) as usize / count.max(1) + 1) as i32;
     (first..=last).filter(|i| (i - first) % every == 0).map(|i| base.powi(i)).collect()
 }
 
@@ -92,9 +92,8 @@ fn labelled(ticks: &[f64], format: Notation) -> Vec<(f64, String)> {
     };
     let short: Vec<String> = ticks.iter().map(|&t| text(t)).collect();
     let ambiguous = short.windows(2).any(|w| w[0] == w[1]);
-    let apart = ticks.windows(2).map(|w| (w[1] - w[0]).abs()).fold(f64::INFINITY, f64::min);
-    let digits =
-        if apart > 0.0 { (-(apart * 1.000_001).log10().floor()).clamp(0.0, 9.0) as usize } else { 0 };
+    let gap = ticks.windows(2).map(|w| (w[1] - w[0]).abs()).fold(f64::INFINITY, f64::min);
+    let digits = if gap > 0.0 { (-(gap * 1.000_001).log10().floor()).clamp(0.0, 9.0) as usize } else { 0 };
     let long = |t: f64| match format {
         Notation::Number => format!("{t:.digits$}").replace('-', "\u{2212}"),
         Notation::Percent => {
@@ -132,13 +131,13 @@ mod tests {
         {
             for length in [40.0, 120.0, 300.0, 500.0] {
                 let axis = Axis::new("", scale, from, to);
-                let found = ticks(&axis, length, Along::Width);
-                let places: Vec<f64> = found.iter().map(|t| axis.share(t.0) * length).collect();
+                let ticks = ticks(&axis, length, Along::Width);
+                let places: Vec<f64> = ticks.iter().map(|t| axis.share(t.0) * length).collect();
                 for (i, pair) in places.windows(2).enumerate() {
-                    let need = (width(&found[i].1, 12.0) + width(&found[i + 1].1, 12.0)) / 2.0;
-                    assert!(pair[1] - pair[0] > need, "{scale:?} {length}: {found:?}");
+                    let need = (width(&ticks[i].1, 12.0) + width(&ticks[i + 1].1, 12.0)) / 2.0;
+                    assert!(pair[1] - pair[0] > need, "{scale:?} {length}: {ticks:?}");
                 }
-                assert!(length < 300.0 || found.len() > 2, "{scale:?} {length}: {found:?}");
+                assert!(length < 300.0 || ticks.len() > 2, "{scale:?} {length}: {ticks:?}");
             }
         }
     }

@@ -139,10 +139,10 @@ impl Drawing<'_> {
     fn band(&self, svg: &mut String, curve: &Curve) {
         let floor = self.panel.y.range.0;
         // On a logarithmic axis a band may reach down to 0.
-        let held = |y: f64| if self.panel.y.place(y).is_finite() { y } else { floor };
+        let on_axis = |y: f64| if self.panel.y.place(y).is_finite() { y } else { floor };
         let edges = curve.points.iter().zip(&curve.band).filter(|(_, b)| b.0.is_finite() && b.1.is_finite());
         let edges: Vec<((f64, f64), (f64, f64))> =
-            edges.map(|(p, b)| (self.at((p.0, held(b.0))), self.at((p.0, held(b.1))))).collect();
+            edges.map(|(p, b)| (self.at((p.0, on_axis(b.0))), self.at((p.0, on_axis(b.1))))).collect();
         match edges.as_slice() {
             [] => {}
             [((x, low), (_, high))] => {
@@ -211,21 +211,21 @@ fn thinned(points: &[(f64, f64)], limit: usize) -> Vec<(f64, f64)> {
         return points.to_vec();
     }
     let stretch = points.len().div_ceil(limit / 2);
-    let mut kept = Vec::with_capacity(limit + 2);
+    let mut extremes = Vec::with_capacity(limit + 2);
     for part in points.chunks(stretch) {
         let ends = |a: &&(f64, f64), b: &&(f64, f64)| a.1.total_cmp(&b.1);
         if let (Some(low), Some(high)) = (part.iter().min_by(ends), part.iter().max_by(ends)) {
             let (first, second) = if low.0 <= high.0 { (low, high) } else { (high, low) };
-            kept.push(*first);
+            extremes.push(*first);
             if second.0 > first.0 {
-                kept.push(*second);
+                extremes.push(*second);
             }
         }
     }
-    if kept.last() != points.last() {
-        kept.extend(points.last());
+    if extremes.last() != points.last() {
+        extremes.extend(points.last());
     }
-    kept
+    extremes
 }
 
 #[cfg(test)]
@@ -237,10 +237,10 @@ mod tests {
         let mut points: Vec<(f64, f64)> = (0..20_000).map(|i| (f64::from(i), 1.0)).collect();
         points[7_777].1 = 50.0;
         points[12_345].1 = -3.0;
-        let kept = thinned(&points, 700);
-        assert!(kept.len() <= 702);
-        assert!(kept.contains(&(7_777.0, 50.0)) && kept.contains(&(12_345.0, -3.0)));
-        assert_eq!((kept[0].0, kept[kept.len() - 1].0), (0.0, 19_999.0));
-        assert!(kept.windows(2).all(|w| w[0].0 < w[1].0));
+        let subset = thinned(&points, 700);
+        assert!(subset.len() <= 702);
+        assert!(subset.contains(&(7_777.0, 50.0)) && subset.contains(&(12_345.0, -3.0)));
+        assert_eq!((subset[0].0, subset[subset.len() - 1].0), (0.0, 19_999.0));
+        assert!(subset.windows(2).all(|w| w[0].0 < w[1].0));
     }
 }

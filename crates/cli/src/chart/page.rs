@@ -267,13 +267,13 @@ pub(crate) fn stack(labels: Labels, steps: &[f64], parts: &[Part], shares: bool)
         let mut below = 0.0;
         for (part, value) in parts.iter().zip(means).filter(|p| p.1 > 0.0) {
             let high = below + value / total;
-            let shown = if shares { percent(value / total) } else { number(value) };
+            let label = if shares { percent(value / total) } else { number(value) };
             tiles.push(Tile {
                 x: (steps[from] - half, steps[end - 1] + half),
                 y: (below, high),
                 colour: part.colour,
                 opacity: 0.85,
-                title: format!("{}: {shown} (steps {} to {})", part.name, steps[from], steps[end - 1]),
+                title: format!("{}: {label} (steps {} to {})", part.name, steps[from], steps[end - 1]),
             });
             below = high;
         }

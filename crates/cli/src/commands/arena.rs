@@ -241,6 +241,6 @@ fn draw_map(args: &MapArgs) -> anyhow::Result<()> {
 }
 
 fn finish(runs: &[Planned], device: DeviceName, jobs: Jobs) -> anyhow::Result<()> {
-    let each = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
-    train_unfinished(each, device, jobs)?.then_some(()).ok_or_else(stopped)
+    let entries = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
+    train_unfinished(entries, device, jobs)?.then_some(()).ok_or_else(stopped)
 }

@@ -152,12 +152,13 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         }
     }
     for (name, clusters) in pairs.iter().filter_map(|p| Some((&p.name, p.a.clusters()?))) {
-        let of = if name.is_empty() { String::new() } else { format!("{name}, ") };
-        outln!("{of}the bootstrap draws {clusters} clusters of problems");
+        let prefix = if name.is_empty() { String::new() } else { format!("{name}, ") };
+        outln!("{prefix}the bootstrap draws {clusters} clusters of problems");
     }
     for p in &pairs {
-        let own = comparisons.iter().find(|c| c.name == p.name).and_then(|c| c.scope.solved_by_one());
-        let Some((gained, lost)) = own.filter(|(gained, lost)| !gained.is_empty() || !lost.is_empty()) else {
+        let changes = comparisons.iter().find(|c| c.name == p.name).and_then(|c| c.scope.solved_by_one());
+        let Some((gained, lost)) = changes.filter(|(gained, lost)| !gained.is_empty() || !lost.is_empty())
+        else {
             continue;
         };
         let named = |ids: &[String]| match ids {
@@ -185,15 +186,15 @@ fn page<'a>(
     let set = |(i, pair): (usize, &'a Matched)| {
         let ks = powers_of_two(pair.a.fewest().min(pair.b.fewest()));
         let key = resamples(args.seed, i as u64);
-        let own: Vec<&Comparison> = comparisons.iter().filter(|c| c.name == pair.name).collect();
+        let comparisons: Vec<&Comparison> = comparisons.iter().filter(|c| c.name == pair.name).collect();
         Set {
             name: if pair.name.is_empty() { "all".to_owned() } else { pair.name.clone() },
             models: [(&pair.a, a), (&pair.b, b)]
                 .map(|(side, name)| (Curve::of(name, &side.problems, &ks, args.resamples, key), side))
                 .into(),
             notes: Vec::new(),
-            lead: own.iter().map(|c| c.verdict.clone()).collect(),
-            table: table(args.format.chosen(), pairs.len() > 1, own),
+            lead: comparisons.iter().map(|c| c.verdict.clone()).collect(),
+            table: table(args.format.chosen(), pairs.len() > 1, comparisons),
             by_problem: None,
             examples: Vec::new(),
         }
@@ -214,8 +215,8 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
     let csv = format == Format::Csv;
     let header = "benchmark,measure,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";
     let words = "benchmark,measure,A,B,B - A,95 %,p,p (Holm),bootstrap 95 %,p (bootstrap),gained,lost";
-    let shown = |column: &&str| several || *column != "p (Holm)";
-    let mut table = Table::new((if csv { header } else { words }).split(',').filter(shown));
+    let is_shown = |column: &&str| several || *column != "p (Holm)";
+    let mut table = Table::new((if csv { header } else { words }).split(',').filter(is_shown));
     let interval = |i: (f64, f64)| format!("[{}, {}]", bound(i.0), bound(i.1));
     for c in comparisons {
         let solved = c.scope.solved_by_one();
@@ -242,15 +243,15 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
             Cell { parts: vec![Part { text: percent(v), bold: better, underline }] }
         };
         // Values that print the same count as equal.
-        let apart = percent(c.a) != percent(c.b);
+        let differ = percent(c.a) != percent(c.b);
         let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| p_value(p, 4));
         // Averages don't have these columns.
         let of_one = |text: String| if solved.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
             if c.name.is_empty() { "all".into() } else { c.name.clone().into() },
             c.measure.to_string().into(),
-            part(c.a, apart && c.difference < 0.0),
-            part(c.b, apart && c.difference > 0.0),
+            part(c.a, differ && c.difference < 0.0),
+            part(c.b, differ && c.difference > 0.0),
         ];
         let texts = [points(c.difference), c.interval.map_or("-".to_owned(), interval), tested(c.p_value)];
         let corrected = several.then(|| of_one(tested(c.holm_p_value)));
@@ -269,11 +270,11 @@ fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
         path.is_file().then(|| json::read(&path)).transpose()
     };
     let (Some(a), Some(b)) = (identity(a)?, identity(b)?) else { return Ok(None) };
-    let shown = |value: Value| if value.is_null() { "absent".to_owned() } else { value.to_string() };
+    let text = |value: Value| if value.is_null() { "absent".to_owned() } else { value.to_string() };
     let mut differing: Vec<String> = differences(&a, &b)
         .into_iter()
         .filter(|(name, ..)| !["format", "source", "model", "api"].contains(&name.as_str()))
-        .map(|(name, a, b)| format!("{name}: {} -> {}", shown(a), shown(b)))
+        .map(|(name, a, b)| format!("{name}: {} -> {}", text(a), text(b)))
         .collect();
     differing.sort();
     Ok((!differing.is_empty())
@@ -282,18 +283,18 @@ fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
 
 /// Returns short names of the two sides: file stems or folder names if they differ, otherwise A and B.
 fn labels(args: &Args) -> [String; 2] {
-    let own = |p: &Path| {
+    let own_name = |p: &Path| {
         // A dot in a folder's name doesn't begin an extension.
         let name = if p.is_dir() { p.file_name() } else { p.file_stem() };
         name.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
     };
     // The evaluation of a step is named after its run, if the runs differ.
-    let of_run = |p: &Path| match p.parent().filter(|_| own(p).starts_with("step-")) {
-        Some(all) if own(all).ends_with("evaluations") => own(all.parent().unwrap_or(all)),
-        _ => own(p),
+    let of_run = |p: &Path| match p.parent().filter(|_| own_name(p).starts_with("step-")) {
+        Some(all) if own_name(all).ends_with("evaluations") => own_name(all.parent().unwrap_or(all)),
+        _ => own_name(p),
     };
     let both = |name: &dyn Fn(&Path) -> String| [name(&args.a), name(&args.b)];
-    let known =
-        [both(&of_run), both(&own)].into_iter().find(|[a, b]| a != b && !a.is_empty() && !b.is_empty());
-    known.unwrap_or(["A", "B"].map(str::to_owned))
+    let names =
+        [both(&of_run), both(&own_name)].into_iter().find(|[a, b]| a != b && !a.is_empty() && !b.is_empty());
+    names.unwrap_or(["A", "B"].map(str::to_owned))
 }

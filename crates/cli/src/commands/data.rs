@@ -120,15 +120,16 @@ fn draw(args: &SynLogic, task: Task, index: u64, attempt: u64) -> anyhow::Result
     Ok(generate(task, args.difficulty, index, &mut || stream.bits())?)
 }
 
-fn row(args: &SynLogic, index: u64, made: &Generated) -> Value {
-    let content = if args.ask_format { format!("{}{FORMAT}", made.question) } else { made.question.clone() };
-    let truth = if args.with_solution { made.solution.as_str() } else { "" };
+fn row(args: &SynLogic, index: u64, problem: &Generated) -> Value {
+    let content =
+        if args.ask_format { format!("{}{FORMAT}", problem.question) } else { problem.question.clone() };
+    let truth = if args.with_solution { problem.solution.as_str() } else { "" };
     json!({
-        "data_source": made.task.name(),
+        "data_source": problem.task.name(),
         "prompt": [{"role": "user", "content": content}],
         "ability": "logic",
         "reward_model": {"style": "rule", "ground_truth": truth},
-        "extra_info": {"index": index, "split": "train", "game_data_str": made.game_data_str()},
+        "extra_info": {"index": index, "split": "train", "game_data_str": problem.game_data_str()},
     })
 }
 
@@ -179,11 +180,11 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
     for start in (0..args.n).step_by(CHUNK as usize) {
         let indices = start..(start + CHUNK).min(args.n);
         let task = |index: u64| tasks[(index % tasks.len() as u64) as usize];
-        let mut made: Vec<(u64, Generated)> = indices
+        let mut problems: Vec<(u64, Generated)> = indices
             .into_par_iter()
             .map(|index| Ok((index, draw(args, task(index), index, 0)?)))
             .collect::<anyhow::Result<_>>()?;
-        for (index, problem) in &mut made {
+        for (index, problem) in &mut problems {
             let mut attempt = 0;
             while !seen.insert(fingerprint(problem)) {
                 attempt += 1;
@@ -194,7 +195,8 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
                 *problem = draw(args, task(*index), *index, attempt)?;
             }
         }
-        let rows: Vec<Value> = made.par_iter().map(|(index, problem)| row(args, *index, problem)).collect();
+        let rows: Vec<Value> =
+            problems.par_iter().map(|(index, problem)| row(args, *index, problem)).collect();
         sink.write(&rows).with_context(|| args.out.display().to_string())?;
         progress.inc(rows.len() as u64);
     }
@@ -218,9 +220,9 @@ fn synlogic(args: &SynLogic) -> anyhow::Result<()> {
 }
 
 /// Returns a 64-bit hash of a problem.
-fn fingerprint(made: &Generated) -> u64 {
+fn fingerprint(problem: &Generated) -> u64 {
     use std::hash::{DefaultHasher, Hash, Hasher};
     let mut hasher = DefaultHasher::new();
-    (made.task.name(), &made.question).hash(&mut hasher);
+    (problem.task.name(), &problem.question).hash(&mut hasher);
     hasher.finish()
 }

@@ -23,17 +23,17 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         }
         Ok(gpus) => devices.extend(gpus.into_iter().map(|gpu| {
             let properties = properties(&gpu);
-            let found = match gpu.unusable {
+            let state = match gpu.unusable {
                 Some(why) => Err(format!("{}: {why}", properties.join("; "))),
                 None => Ok(properties),
             };
-            (format!("cuda:{}", gpu.ordinal), found)
+            (format!("cuda:{}", gpu.ordinal), state)
         })),
     }
     if args.json {
         let list: Vec<Value> = devices
             .iter()
-            .map(|(name, found)| match found {
+            .map(|(name, state)| match state {
                 Ok(properties) => json!({"device": name, "available": true, "properties": properties}),
                 Err(why) => json!({"device": name, "available": false, "reason": why}),
             })
@@ -41,8 +41,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         outln!("{}", Value::Array(list));
         return Ok(());
     }
-    for (name, found) in devices {
-        match found {
+    for (name, state) in devices {
+        match state {
             Ok(properties) => outln!("{name:<6} yes  {}", properties.join("; ")),
             Err(why) => outln!("{name:<6} no   {why}"),
         }
@@ -67,16 +67,16 @@ fn properties(gpu: &fgrpo_nn::Gpu) -> Vec<String> {
 
 fn processor() -> Vec<String> {
     let threads = machine::cores();
-    let mut known: Vec<String> = machine::processor().into_iter().collect();
-    known.push(format!("{threads} threads"));
+    let mut facts: Vec<String> = machine::processor().into_iter().collect();
+    facts.push(format!("{threads} threads"));
     let sets = instruction_sets();
-    known.push(if sets.is_empty() { "no vector instructions".to_owned() } else { sets.join(" ") });
-    known.push(match Products::F32.unit() {
+    facts.push(if sets.is_empty() { "no vector instructions".to_owned() } else { sets.join(" ") });
+    facts.push(match Products::F32.unit() {
         None | Some("plain") => "matrix products by plain kernels".to_owned(),
         Some(level) => format!("matrix products by kernels for {level}"),
     });
-    known.extend(machine::available().map(|n| format!("{} of memory free", bytes(n))));
-    known
+    facts.extend(machine::available().map(|n| format!("{} of memory free", bytes(n))));
+    facts
 }
 
 #[cfg(target_arch = "x86_64")]

@@ -95,14 +95,14 @@ impl Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let found = measure(&args.settings()?)?;
+    let report = measure(&args.settings()?)?;
     if args.format.chosen() == Format::Json {
-        outln!("{}", serde_json::to_string(&found)?);
+        outln!("{}", serde_json::to_string(&report)?);
         return Ok(());
     }
-    let header = ["benchmark", "problems"].map(str::to_owned).into_iter().chain(found.folders);
+    let header = ["benchmark", "problems"].map(str::to_owned).into_iter().chain(report.folders);
     let mut table = Table::new(header);
-    for row in found.diversity {
+    for row in report.diversity {
         let cells = row.values.iter().map(|v| format!("{v:.4}"));
         table.push([row.benchmark, row.problems.to_string()].into_iter().chain(cells));
     }

@@ -116,8 +116,8 @@ pub(crate) fn run(
         say!("warning: {shortage}");
     }
     // Without SFT, completions may be longer than the demonstrations.
-    let known = flags.mean_tokens.is_some() || config.sft.is_some();
-    let longest = if known { lengths } else { lengths.with_means([lengths.prompt_mean, f64::INFINITY]) };
+    let has_mean = flags.mean_tokens.is_some() || config.sft.is_some();
+    let longest = if has_mean { lengths } else { lengths.with_means([lengths.prompt_mean, f64::INFINITY]) };
     say_disk(config, &Disk::of(config, &model, &memory, &longest));
     say_tokens(config, &lengths);
     if let Some(costly) = costly_evaluation(config, &lengths) {

@@ -182,8 +182,8 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
         say!("{title}: {}", exact.in_short());
     }
     let ours = |b: &&fgrpo_eval::samples::Benchmark| plan.parts.iter().any(|part| part.name == b.name);
-    let most = flags.max_unscorable();
-    evaluated.counts.iter().filter(ours).try_for_each(|b| report::check_unscorable(b, most))
+    let limit = flags.max_unscorable();
+    evaluated.counts.iter().filter(ours).try_for_each(|b| report::check_unscorable(b, limit))
 }
 
 /// Opens a checkpoint with the tokens of the plan's problems.

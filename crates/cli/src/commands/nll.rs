@@ -50,37 +50,37 @@ pub(crate) struct Args {
 /// Returns the prompts of the folder's problems, or of those that the flags select. Flags that change the prompt are allowed
 /// only for samples of other programs, because the folder doesn't know their prompts.
 fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
-    let kept = nll::prompts(&args.folder)?;
+    let prompts = nll::prompts(&args.folder)?;
     if args.rest.is_empty() {
-        if kept.is_empty() {
+        if prompts.is_empty() {
             bad_input!(
                 "{}: {} is missing; name the data set and the prompt by flags of fgrpo eval after --",
                 args.folder.display(),
                 PROMPTS
             );
         }
-        return Ok(kept);
+        return Ok(prompts);
     }
-    let (mut asked, training) = Flags::of_words(&args.rest)?.resolved()?;
-    (asked.n, asked.ks) = (asked.n.or(Some(1)), None);
+    let (mut flags, training) = Flags::of_words(&args.rest)?.resolved()?;
+    (flags.n, flags.ks) = (flags.n.or(Some(1)), None);
     let plan =
-        plan(&asked, &asked.configuration(training.as_ref(), &[])?, &Source::Checkpoint(base.to_owned()))?;
-    let kept: BTreeMap<&str, &PromptRecord> = kept.iter().map(|r| (r.problem.as_str(), r)).collect();
+        plan(&flags, &flags.configuration(training.as_ref(), &[])?, &Source::Checkpoint(base.to_owned()))?;
+    let by_problem: BTreeMap<&str, &PromptRecord> = prompts.iter().map(|r| (r.problem.as_str(), r)).collect();
     let made_elsewhere = nll::identity(&args.folder)?["source"] == "samples";
     let mut records = Vec::new();
     for record in plan.parts.iter().flat_map(|part| part.problems.iter().map(|p| part.record(p))) {
-        let Some(&known) = kept.get(record.problem.as_str()) else {
+        let Some(&original) = by_problem.get(record.problem.as_str()) else {
             records.push(record);
             continue;
         };
-        let other = (&known.messages, known.thinking) != (&record.messages, record.thinking);
-        if other && asked.asks_for_a_prompt() && !made_elsewhere {
+        let other = (&original.messages, original.thinking) != (&record.messages, record.thinking);
+        if other && flags.asks_for_a_prompt() && !made_elsewhere {
             bad_input!(
                 "--preset, --system, --thinking: the prompt differs from that of the samples in {}; omit these flags, because the folder has the prompts",
                 args.folder.display()
             );
         }
-        records.push(if asked.asks_for_a_prompt() { record } else { known.clone() });
+        records.push(if flags.asks_for_a_prompt() { record } else { original.clone() });
     }
     Ok(records)
 }
@@ -106,25 +106,25 @@ fn measure(args: &Args) -> anyhow::Result<Nll> {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let found = measure(args)?;
+    let report = measure(args)?;
     if args.json {
-        outln!("{}", serde_json::to_string(&found)?);
+        outln!("{}", serde_json::to_string(&report)?);
         return Ok(());
     }
     let mut table = Table::new(["model", "NLL of the rare", "increase", "mass higher", "share higher"]);
     let number = |v: f64| format!("{v:.4}");
     let none = String::new;
-    table.push(["base".to_owned(), number(found.base_nll), none(), none(), none()]);
-    let count = |c: Option<usize>| c.map_or_else(none, |c| format!("{c} of {}", found.prompts));
-    for m in &found.models {
+    table.push(["base".to_owned(), number(report.base_nll), none(), none(), none()]);
+    let count = |c: Option<usize>| c.map_or_else(none, |c| format!("{c} of {}", report.prompts));
+    for m in &report.models {
         let counts = [count(m.mass_higher), count(m.share_higher)];
         table.push([m.model.clone(), number(m.nll), number(m.increase)].into_iter().chain(counts));
     }
     out!("{}", table.render(Format::Text));
     say!(
         "{} rare of {} distinct correct samples; higher: than {}",
-        found.rare,
-        found.correct,
+        report.rare,
+        report.correct,
         args.models[0].0
     );
     Ok(())

@@ -152,47 +152,47 @@ fn create(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Prints a table or figure and writes its files into `out`.
-fn show(made: &Made, out: &Path) -> anyhow::Result<()> {
+fn show(result: &Made, out: &Path) -> anyhow::Result<()> {
     create(out)?;
-    let name = &made.item.name;
+    let name = &result.item.name;
     let write = |file: String, text: String| {
         say!("written: {}", out.join(&file).display());
         write_whole(&out.join(file), text.as_bytes())
     };
-    for (file, figure) in &made.figures {
+    for (file, figure) in &result.figures {
         let file = out.join(format!("{file}.svg"));
         alone::write(figure, &file)?;
         say!("written: {}", file.display());
     }
-    for (file, values) in &made.values {
+    for (file, values) in &result.values {
         write(format!("{file}.csv"), values.render(Format::Csv))?;
     }
-    write(format!("{name}.md"), rendered(made, Format::Markdown))?;
-    write(format!("{name}.tex"), rendered(made, Format::Latex))?;
-    out!("{}", rendered(made, Format::Text));
+    write(format!("{name}.md"), rendered(result, Format::Markdown))?;
+    write(format!("{name}.tex"), rendered(result, Format::Latex))?;
+    out!("{}", rendered(result, Format::Text));
     Ok(())
 }
 
-fn rendered(made: &Made, format: Format) -> String {
+fn rendered(result: &Made, format: Format) -> String {
     let (before, after) = match format {
         Format::Markdown => ("", "\n\n"),
         Format::Latex => ("% ", "\n"),
         _ => ("", "\n"),
     };
     let mut out = match format {
-        Format::Markdown => format!("## {}\n\n", made.heading),
-        Format::Latex => format!("% {}\n", made.heading),
-        _ => format!("{}\n\n", made.heading),
+        Format::Markdown => format!("## {}\n\n", result.heading),
+        Format::Latex => format!("% {}\n", result.heading),
+        _ => format!("{}\n\n", result.heading),
     };
-    for (file, _) in made.figures.iter().filter(|_| format == Format::Markdown) {
-        out += &format!("![{}]({file}.svg)\n\n", made.item.title);
+    for (file, _) in result.figures.iter().filter(|_| format == Format::Markdown) {
+        out += &format!("![{}]({file}.svg)\n\n", result.item.title);
     }
-    let marks = made.table.legend(format, BOLD, "");
-    let tables = [&made.table, &made.effects]
+    let marks = result.table.legend(format, BOLD, "");
+    let tables = [&result.table, &result.effects]
         .map(|t| if t.rows.is_empty() { String::new() } else { t.render(format) });
     out += &tables[0];
-    out += &format!("\n{before}{}{after}", made.legend);
-    for note in made.notes.iter().chain([&marks]).filter(|note| !note.is_empty()) {
+    out += &format!("\n{before}{}{after}", result.legend);
+    for note in result.notes.iter().chain([&marks]).filter(|note| !note.is_empty()) {
         out += &format!("{before}{note}{after}");
     }
     if !tables[1].is_empty() {

@@ -78,28 +78,28 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     let averages = args.averages.averages();
     let (ks, hat, cover) = (args.ks.clone(), args.hat, args.cover.clone());
     let settings = Settings { ks, resamples: args.resamples, seed: args.seed, averages, hat, cover };
-    let mut found = pass_at_k::of(&benchmarks, &settings)?;
+    let mut result = pass_at_k::of(&benchmarks, &settings)?;
     if !args.by_problem {
-        found.benchmarks.iter_mut().for_each(|b| b.by_problem.clear());
+        result.benchmarks.iter_mut().for_each(|b| b.by_problem.clear());
     }
     let format = args.format.chosen();
     if format == Format::Json {
-        let json = match found.benchmarks.as_slice() {
+        let json = match result.benchmarks.as_slice() {
             [only] => serde_json::to_string(only)?,
-            _ => serde_json::to_string(&found)?,
+            _ => serde_json::to_string(&result)?,
         };
         outln!("{json}");
         return Ok(());
     }
     if format == Format::Csv {
-        out!("{}", csv(args, &found).render(format));
+        out!("{}", csv(args, &result).render(format));
         return Ok(());
     }
-    out!("{}", table(args, &found).render(format));
+    out!("{}", table(args, &result).render(format));
     Ok(())
 }
 
-fn csv(args: &Args, found: &PassAtK) -> Table {
+fn csv(args: &Args, result: &PassAtK) -> Table {
     let mut table = Table::new(["benchmark", "problems", "measure", "k", "value", "low", "high"]);
     let mut add = |curve: &Curve, name: String, measure: &str| {
         for (k, m) in &curve.points {
@@ -108,19 +108,19 @@ fn csv(args: &Args, found: &PassAtK) -> Table {
             table.push(head.into_iter().chain(numbers));
         }
     };
-    for r in &found.benchmarks {
+    for r in &result.benchmarks {
         r.pass_hat_k.iter().for_each(|hat| add(hat, r.benchmark.clone(), "pass^"));
         r.cover.iter().for_each(|cover| add(cover, r.benchmark.clone(), "cover"));
     }
     let mut push = |curve: &Curve, name: String| add(curve, name, "pass");
-    for r in &found.benchmarks {
+    for r in &result.benchmarks {
         push(&r.all, r.benchmark.clone());
         for s in r.subjects.iter().filter(|_| args.by_subject) {
             push(s, format!("{}/{}", r.benchmark, s.name));
         }
     }
-    found.averages.iter().for_each(|a| push(a, a.name.clone()));
-    for r in &found.benchmarks {
+    result.averages.iter().for_each(|a| push(a, a.name.clone()));
+    for r in &result.benchmarks {
         for (k, v) in r.maj_at_k.iter().flatten() {
             let head = [r.benchmark.clone(), r.all.problems().to_string(), "maj".into(), k.to_string()];
             table.push(head.into_iter().chain([v.to_string(), String::new(), String::new()]));
@@ -129,10 +129,10 @@ fn csv(args: &Args, found: &PassAtK) -> Table {
     table
 }
 
-fn table(args: &Args, found: &PassAtK) -> Table {
+fn table(args: &Args, result: &PassAtK) -> Table {
     let intervals = args.format.chosen() != Format::Latex;
-    let mut table = header("benchmark", "pass@", found.benchmarks[0].all.points.keys(), &args.cover);
-    for r in &found.benchmarks {
+    let mut table = header("benchmark", "pass@", result.benchmarks[0].all.points.keys(), &args.cover);
+    for r in &result.benchmarks {
         table.push(row_with_cover(r.benchmark.clone(), r, intervals));
         for s in r.subjects.iter().filter(|_| args.by_subject) {
             table.push(row(format!("  {}", s.name), s, intervals));
@@ -143,15 +143,15 @@ fn table(args: &Args, found: &PassAtK) -> Table {
             table.push(head.into_iter().chain(cells));
         }
     }
-    for a in &found.averages {
+    for a in &result.averages {
         table.push(row(a.name.clone(), a, intervals));
     }
-    for r in &found.benchmarks {
+    for r in &result.benchmarks {
         r.pass_hat_k
             .iter()
             .for_each(|hat| table.push(row(format!("{}, pass^k", r.benchmark), hat, intervals)));
     }
-    for r in &found.benchmarks {
+    for r in &result.benchmarks {
         let Some(majority) = &r.maj_at_k else { continue };
         let head = [format!("{}, maj@k", r.benchmark), r.all.problems().to_string()];
         table.push(head.into_iter().chain(majority.values().map(|&v| percent(v))));

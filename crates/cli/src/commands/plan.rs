@@ -42,10 +42,10 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         args.samples.iter().cloned().map(places::samples).collect::<anyhow::Result<_>>()?;
     let samples = dumps::read_all(&samples, false, None)?;
     let power = args.detect.map(|points| power(&samples, points / 100.0, &SAMPLES)).transpose()?;
-    let found = group_size::compare(&samples, &args.group_sizes, args.tail)?;
+    let comparison = group_size::compare(&samples, &args.group_sizes, args.tail)?;
     let format = args.format.chosen();
     if format == Format::Json {
-        let mut value = serde_json::to_value(&found)?;
+        let mut value = serde_json::to_value(&comparison)?;
         if let Some(power) = &power {
             value["power"] = serde_json::to_value(power)?;
         }
@@ -53,7 +53,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     let mut table = Table::new(["N", "active groups %", "tail-miss %", "of active %"]);
-    for o in &found.group_sizes {
+    for o in &comparison.group_sizes {
         table.push([
             o.group_size.to_string(),
             if o.at_least { format!("\u{2265} {}", percent(o.active)) } else { percent(o.active) },
@@ -67,18 +67,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     outln!(
         "\n{} problems: {} never solved, {} always. The tail is {} % of each problem's correct mass.",
-        found.problems,
-        found.never_solved,
-        found.always_solved,
-        percent(found.tail)
+        comparison.problems,
+        comparison.never_solved,
+        comparison.always_solved,
+        percent(comparison.tail)
     );
-    if found.group_sizes.iter().any(|o| o.at_least) {
+    if comparison.group_sizes.iter().any(|o| o.at_least) {
         outln!(
             "\u{2265}: a problem has {} samples, fewer than N; they give only a lower bound for active groups.",
-            found.fewest_samples
+            comparison.fewest_samples
         );
     }
-    match found.suggested {
+    match comparison.suggested {
         Some(s) => outln!(
             "Suggested: group_size = {}, focal_gamma = {} (a rule of thumb; see fgrpo plan --help)",
             s.group_size,

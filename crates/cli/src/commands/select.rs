@@ -41,7 +41,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
-    let found = select::select(&Settings {
+    let selection = select::select(&Settings {
         runs: args.runs.clone(),
         evals: args.evals.clone(),
         k: args.k,
@@ -52,15 +52,15 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.any_step {
         say!("note: chosen among all evaluations; the best of many noisy values is biased upwards");
     }
-    found.chosen.iter().filter_map(Chosen::warning).for_each(|warning| say!("{warning}"));
+    selection.chosen.iter().filter_map(Chosen::warning).for_each(|warning| say!("{warning}"));
     if args.format.chosen() == Format::Json {
-        outln!("{}", serde_json::to_string(&found)?);
+        outln!("{}", serde_json::to_string(&selection)?);
         return Ok(());
     }
-    let metric = format!("{} %", found.metric);
-    let unit = found.compute.to_string();
+    let metric = format!("{} %", selection.metric);
+    let unit = selection.compute.to_string();
     let mut table = Table::new(["run", "step", &metric, "at step 0 %", "chosen from", &unit, "checkpoint"]);
-    for c in &found.chosen {
+    for c in &selection.chosen {
         table.push([
             c.run.display().to_string(),
             c.step.to_string(),

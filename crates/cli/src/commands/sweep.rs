@@ -165,9 +165,10 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
         for (_, other_setting, seeds) in &groups {
             for (other, evaluation) in seeds {
                 // Rows may differ in their problems, and in the grader if the grid varies it.
-                let why = match other_setting == &setting {
-                    true => evaluation.unlike(&last),
-                    false => evaluation.other_graders(&last).filter(|_| run.config.task == other.config.task),
+                let why = if other_setting == &setting {
+                    evaluation.unlike(&last)
+                } else {
+                    evaluation.other_graders(&last).filter(|_| run.config.task == other.config.task)
                 };
                 if let Some(why) = why {
                     bad_input!(
@@ -232,8 +233,8 @@ mod tests {
         let setting = |gamma: &str| BTreeMap::from([("algorithm.focal_gamma".to_owned(), gamma.to_owned())]);
         let whole = BTreeMap::from([(1, 0.5), (2, 0.6), (4, 0.9)]);
         let lacking = BTreeMap::from([(1, 0.3), (4, 0.7)]);
-        let of = |method: &str, gamma, runs: &[_]| row(method.to_owned(), setting(gamma), runs);
-        let rows = [of("GRPO", "0", &[whole.clone(), lacking]), of("F-GRPO, gamma 1", "1", &[whole])];
+        let row_of = |method: &str, gamma, runs: &[_]| row(method.to_owned(), setting(gamma), runs);
+        let rows = [row_of("GRPO", "0", &[whole.clone(), lacking]), row_of("F-GRPO, gamma 1", "1", &[whole])];
         let text = markdown(&rows);
         assert!(text.contains("| runs | pass@1 | pass@2 | pass@4 |"), "{text}");
         assert!(text.contains("| GRPO | 0 | 2 | 40.0 ± 14.1 | \u{2013} | 80.0 ± 14.1 |"), "{text}");

@@ -105,20 +105,20 @@ fn columns(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<Co
 /// [`same_problems`] checks that the problems are the same.
 fn one_name(methods: &mut [(String, Vec<Benchmark>)]) {
     let names: BTreeSet<String> = methods.iter().flat_map(|m| &m.1).map(|b| canonical(&b.name)).collect();
-    let known: Vec<&String> = names.iter().filter(|name| is_known(name)).collect();
-    if methods.iter().all(|m| m.1.len() == 1) && names.len() > 1 && known.len() < 2 {
-        let name = known.first().map_or("all", |name| name.as_str());
+    let benchmarks: Vec<&String> = names.iter().filter(|name| is_known(name)).collect();
+    if methods.iter().all(|m| m.1.len() == 1) && names.len() > 1 && benchmarks.len() < 2 {
+        let name = benchmarks.first().map_or("all", |name| name.as_str());
         methods.iter_mut().flat_map(|m| &mut m.1).for_each(|b| name.clone_into(&mut b.name));
     }
 }
 
 /// Returns an error if a column has different problems or graders.
 fn same_problems(methods: &[(String, Vec<Benchmark>)]) -> anyhow::Result<()> {
-    let mut known: HashMap<String, &Benchmark> = HashMap::new();
+    let mut by_name: HashMap<String, &Benchmark> = HashMap::new();
     for b in methods.iter().flat_map(|m| &m.1) {
-        match known.get(&canonical(&b.name)) {
+        match by_name.get(&canonical(&b.name)) {
             Some(first) => drop(compare::align(b.name.clone(), (*first).clone(), b)?),
-            None => drop(known.insert(canonical(&b.name), b)),
+            None => drop(by_name.insert(canonical(&b.name), b)),
         }
     }
     Ok(())
@@ -137,8 +137,8 @@ fn lacking(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<St
 /// Returns pass@k of a method for each column and k.
 fn values(benchmarks: &[Benchmark], columns: &[Column], ks: &[u64]) -> Vec<Vec<Option<f64>>> {
     let of_benchmark = |name: &String, k| {
-        let found = benchmarks.iter().find(|b| canonical(&b.name) == *name)?;
-        mean_pass_at_k(&found.problems, k)
+        let benchmark = benchmarks.iter().find(|b| canonical(&b.name) == *name)?;
+        mean_pass_at_k(&benchmark.problems, k)
     };
     let value = |column: &Column, k| {
         let members = column.members.iter().map(|name| of_benchmark(name, k));
@@ -187,12 +187,12 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     one_name(&mut read);
     same_problems(&read)?;
-    let asked = args.averages.averages();
-    let averages = asked.all();
+    let averaging = args.averages.averages();
+    let averages = averaging.all();
     let mut names: Vec<&str> = read.iter().flat_map(|m| &m.1).map(|b| b.name.as_str()).collect();
     names.sort_unstable_by_key(|name| canonical(name));
     names.dedup_by_key(|name| canonical(name));
-    asked.require(&names)?;
+    averaging.require(&names)?;
     let columns = columns(&read, &averages);
     lacking(&read, &averages).iter().for_each(|note| say!("{note}"));
     let values: Values = read.iter().map(|method| values(&method.1, &columns, &args.ks)).collect();

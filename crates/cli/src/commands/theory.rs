@@ -205,12 +205,12 @@ fn advantages(
     }
     let pairs: Vec<(f64, f64)> = rates.iter().flat_map(|&r| gammas.iter().map(move |&g| (r, g))).collect();
     let rows = each(&pairs, |&(rate, gamma)| {
-        let found = match n {
+        let advantage = match n {
             Some(n) => advantage::group_advantage(rate, n, gamma),
             None => advantage::population_advantage(rate, gamma),
         };
-        let found = found.or_bad_input()?;
-        Ok([rate, gamma, found.correct, found.wrong, found.weight].map(Value::from).into())
+        let advantage = advantage.or_bad_input()?;
+        Ok([rate, gamma, advantage.correct, advantage.wrong, advantage.weight].map(Value::from).into())
     })?;
     plot(path, || figures::advantage_magnitude(&drawn, n))?;
     say(json, 2, &["success_rate", "gamma", "correct", "wrong", "weight"], &rows)

@@ -183,14 +183,15 @@ pub(crate) fn conclude<T: Display>(ending: Ending<T>, runs: &[&Path]) -> anyhow:
 
 /// Whether a run has a checkpoint of RL or of its supervised stage.
 fn has_state(run: &Path) -> bool {
-    let holds = |folder: &str| checkpoint::list(&run.join(folder)).is_ok_and(|found| !found.is_empty());
+    let holds =
+        |folder: &str| checkpoint::list(&run.join(folder)).is_ok_and(|checkpoints| !checkpoints.is_empty());
     holds("checkpoints") || holds("sft")
 }
 
 /// Returns the command line that continues this process: with `--resume`, and without `--restart`.
 fn resuming_command() -> String {
-    let own = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
-    let mut words: Vec<String> = own.filter(|word| word != "--restart").collect();
+    let arguments = std::env::args_os().map(|word| quoted(&word.to_string_lossy()));
+    let mut words: Vec<String> = arguments.filter(|word| word != "--restart").collect();
     if !words.iter().any(|word| word == "--resume") {
         words.push("--resume".to_owned());
     }

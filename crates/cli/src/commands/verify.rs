@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     };
     let (input, bytes) = open(&args.input)?;
     let mut input =
-        Input { lines: Lines::new(input, &args.input), next: 1, most: threads * LINES_PER_THREAD };
+        Input { lines: Lines::new(input, &args.input), next: 1, limit: threads * LINES_PER_THREAD };
     let progress = progress(bytes);
     let mut total = Total::default();
     let written = grade_all(args.kind, &grading, threads, &mut input, &progress, &mut total);
@@ -142,7 +142,7 @@ struct Input {
     /// Number of the next line.
     next: u64,
     /// Maximum number of lines in a batch.
-    most: usize,
+    limit: usize,
 }
 
 impl Input {
@@ -150,7 +150,7 @@ impl Input {
     fn read(&mut self, batch: &mut Vec<(u64, Vec<u8>)>) -> anyhow::Result<()> {
         batch.clear();
         let mut bytes = 0;
-        while batch.len() < self.most && bytes < MOST_BYTES {
+        while batch.len() < self.limit && bytes < MOST_BYTES {
             let Some(line) = self.lines.next_line()? else { break };
             let number = line.number as u64;
             // Blank lines get a verdict too.

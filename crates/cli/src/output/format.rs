@@ -60,8 +60,8 @@ pub(crate) fn number(value: f64) -> String {
 /// Formats a fraction as a percentage. From 1 % on it is rounded to 0.1 %, because samples don't resolve more.
 pub(crate) fn percent(fraction: f64) -> String {
     let percent = 100.0 * fraction;
-    let shown = if fraction.abs() >= 0.01 { (10.0 * percent).round() / 10.0 } else { percent };
-    format!("{}\u{a0}%", number(shown))
+    let value = if fraction.abs() >= 0.01 { (10.0 * percent).round() / 10.0 } else { percent };
+    format!("{}\u{a0}%", number(value))
 }
 
 /// Formats a fraction in percentage points, with one decimal.
@@ -103,8 +103,8 @@ mod tests {
             (0.000_001, "1e\u{2212}6"),
             (-0.25, "\u{2212}0.25"),
         ];
-        for (value, wanted) in table {
-            assert_eq!(number(value), wanted);
+        for (value, expected) in table {
+            assert_eq!(number(value), expected);
         }
     }
 

@@ -129,8 +129,8 @@ impl Events for Console {
             (stage.printed, stage.printed_at) = (Instant::now(), position);
             let per_step =
                 stage.started.elapsed().as_secs_f64() / position.saturating_sub(stage.from).max(1) as f64;
-            let left = duration(per_step * length.saturating_sub(position) as f64);
-            let line = format!("{} {position}/{length} {message}, {left} left", stage.name);
+            let remaining = duration(per_step * length.saturating_sub(position) as f64);
+            let line = format!("{} {position}/{length} {message}, {remaining} left", stage.name);
             self.say(&line);
         }
     }
@@ -156,13 +156,13 @@ pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     let style = ProgressStyle::with_template(template).expect("the template is constant");
     let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
     // Before the first step there is no estimate.
-    let left = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
+    let remaining = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
         let _ = match state.pos() {
             0 => to.write_str("?"),
             _ => to.write_str(&duration(state.eta().as_secs_f64())),
         };
     };
-    bar.set_style(style.with_key("left", left).progress_chars(CHARACTERS));
+    bar.set_style(style.with_key("left", remaining).progress_chars(CHARACTERS));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
 }

@@ -87,8 +87,8 @@ fn aligned(table: &Table, styled: bool) -> String {
     let line = |cells: Vec<(String, usize)>| {
         let cell = |(column, (text, used)): (usize, (String, usize))| {
             let space = " ".repeat(widths[column].saturating_sub(used));
-            let left = table.words || column < table.names;
-            if left { text + &space } else { space + &text }
+            let align_left = table.words || column < table.names;
+            if align_left { text + &space } else { space + &text }
         };
         let cells: Vec<String> = cells.into_iter().enumerate().map(cell).collect();
         format!("{}\n", cells.join(GAP).trim_end())
@@ -243,13 +243,13 @@ mod tests {
 
     #[test]
     fn symbols_and_accents_have_latex_commands() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("\u{3bc}\u{302}_pos", "$\\hat{\\mu}$\\_pos"),
             ("(R - R\u{304})/\u{3c3}", "(R - $\\bar{R}$)/$\\sigma$"),
             ("\u{c2}_i", "$\\hat{A}$\\_i"),
             ("a \u{b7} 5 %", "a $\\cdot$ 5 \\%"),
         ] {
-            assert_eq!(escape_latex(text), wanted);
+            assert_eq!(escape_latex(text), expected);
         }
     }
 

@@ -160,8 +160,8 @@ fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
 }
 
 /// Plots an exact measure through training, or returns `None` if no evaluation has it.
-fn exact(runs: &Runs, set: &str, title: &str, note: &str, of: fn(&Exact) -> Option<f64>) -> Option<Plot> {
-    let point = |e: &Evaluation| Some((e.step as f64, of(e.exact.as_ref()?)?));
+fn exact(runs: &Runs, set: &str, title: &str, note: &str, value: fn(&Exact) -> Option<f64>) -> Option<Plot> {
+    let point = |e: &Evaluation| Some((e.step as f64, value(e.exact.as_ref()?)?));
     let mut curves = runs.curves(|run| run.evals_of(set).filter_map(point).collect());
     curves.iter_mut().for_each(|curve| curve.dots = !curve.faint);
     let labels = Labels::new(title, note, "step", "mass");

@@ -208,14 +208,14 @@ fn last_of_each<T, K: Ord>(records: &mut Vec<T>, notes: &mut Vec<String>, name: 
 fn settings(text: &str) -> BTreeMap<String, String> {
     let table = text.parse::<toml::Table>().unwrap_or_default();
     let value = serde_json::to_value(table).unwrap_or_default();
-    let shown = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    json::leaves(&value, ".").into_iter().map(|(key, value)| (key, shown(value))).collect()
+    let display = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    json::leaves(&value, ".").into_iter().map(|(key, value)| (key, display(value))).collect()
 }
 
 fn shorten(text: &mut String) {
     if let Some((at, _)) = text.char_indices().nth(SHOWN_CHARACTERS) {
-        let left = text[at..].chars().count();
+        let remaining = text[at..].chars().count();
         text.truncate(at);
-        text.push_str(&format!("\n[{left} more characters]"));
+        text.push_str(&format!("\n[{remaining} more characters]"));
     }
 }

@@ -65,8 +65,8 @@ fn latest_of_each(run: &Run) -> Vec<&RolloutLine> {
     let only_held_out = run.rollouts.iter().chain(&run.examples).any(is_held_out);
     let mut seen = HashSet::new();
     let latest = run.examples.iter().chain(run.rollouts.iter().rev());
-    let kept = latest.filter(|r| !only_held_out || is_held_out(r));
-    kept.filter(|r| seen.insert(r.prompt_id)).take(4 * SHOWN * SHOWN).collect()
+    let rollouts = latest.filter(|r| !only_held_out || is_held_out(r));
+    rollouts.filter(|r| seen.insert(r.prompt_id)).take(4 * SHOWN * SHOWN).collect()
 }
 
 /// Keeps [`SHOWN`] completions, the correct ones first, and up to half of them wrong.

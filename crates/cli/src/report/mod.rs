@@ -87,11 +87,11 @@ pub(crate) fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<S
 fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<Vec<String>> {
     let mut loaded = Vec::new();
     for named in runs {
-        let mut held =
+        let mut members =
             run_folders(named)?.iter().map(|f| Run::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
         // In a sweep, the baseline comes first, because the others are compared with it.
-        held.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
-        loaded.append(&mut held);
+        members.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
+        loaded.append(&mut members);
     }
     let runs = Runs::new(loaded);
     write_whole(out, html(&runs, refresh)?.as_bytes())?;
@@ -106,16 +106,16 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if run::Run::is_in(folder) {
         return Ok(vec![folder.to_path_buf()]);
     }
-    let held: Vec<PathBuf> =
+    let folders: Vec<PathBuf> =
         files::listed(folder)?.into_iter().filter(|path| run::Run::is_in(path)).collect();
-    if held.is_empty() {
+    if folders.is_empty() {
         bad_input!(
             "{}: not a run folder: it has none of {}, and no run folders inside",
             folder.display(),
             run::FILES.join(", ")
         );
     }
-    Ok(held)
+    Ok(folders)
 }
 
 /// Renders the page.

@@ -96,11 +96,11 @@ fn of_group<'a>(runs: &'a Runs, group: &'a Group) -> Option<OfGroup<'a>> {
     // Mazes have a separate section.
     let examples = run.examples.iter().filter(|e| maze_of(run, e).is_none());
     // A completion of several kinds is shown once.
-    let mut shown: Vec<&RolloutLine> = Vec::new();
+    let mut selection: Vec<&RolloutLine> = Vec::new();
     let mut of_kind = |kind: &Kind| {
-        let found = of_kind(&recent, &shown, kind);
-        shown.extend(&found);
-        found
+        let rollouts = of_kind(&recent, &selection, kind);
+        selection.extend(&rollouts);
+        rollouts
     };
     let of_group = OfGroup {
         group,
@@ -135,15 +135,15 @@ fn of_kind<'a>(
     &(_, _, which, compare): &Kind,
 ) -> Vec<&'a RolloutLine> {
     let is_new = |r: &RolloutLine| !before.iter().any(|other| std::ptr::eq(*other, r));
-    let mut found: Vec<&RolloutLine> = recent.iter().copied().filter(|r| which(r) && is_new(r)).collect();
-    found.sort_by(|a, b| compare(a, b));
-    let mut shown: Vec<&RolloutLine> = Vec::new();
-    for rollout in found {
-        if shown.len() < SHOWN && !shown.iter().any(|s| s.prompt_id == rollout.prompt_id) {
-            shown.push(rollout);
+    let mut matches: Vec<&RolloutLine> = recent.iter().copied().filter(|r| which(r) && is_new(r)).collect();
+    matches.sort_by(|a, b| compare(a, b));
+    let mut selection: Vec<&RolloutLine> = Vec::new();
+    for rollout in matches {
+        if selection.len() < SHOWN && !selection.iter().any(|s| s.prompt_id == rollout.prompt_id) {
+            selection.push(rollout);
         }
     }
-    shown
+    selection
 }
 
 fn card(run: &Run, group: &Group, rollout: &RolloutLine) -> Card {

@@ -74,15 +74,15 @@ impl Runs {
     pub(super) fn curves(&self, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<Curve> {
         let mut curves = Vec::new();
         for group in &self.groups {
-            let each: Vec<(&Run, Vec<(f64, f64)>)> =
+            let by_run: Vec<(&Run, Vec<(f64, f64)>)> =
                 self.of(group).map(|run| (run, points(run))).filter(|(_, p)| !p.is_empty()).collect();
-            let mean = mean_curve(&each.iter().map(|e| &e.1[..]).collect::<Vec<_>>());
-            if each.len() > 1 {
+            let mean = mean_curve(&by_run.iter().map(|e| &e.1[..]).collect::<Vec<_>>());
+            if by_run.len() > 1 {
                 let faint = |(run, points): (&Run, _)| Curve {
                     faint: true,
                     ..Curve::new(&run.name, group.colour(), points)
                 };
-                curves.extend(each.into_iter().map(faint));
+                curves.extend(by_run.into_iter().map(faint));
             }
             if !mean.is_empty() {
                 curves.push(Curve::new(&group.name, group.colour(), mean));
@@ -93,13 +93,13 @@ impl Runs {
 }
 
 /// Averages curves at the xs that all of them have.
-fn mean_curve(each: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
-    let [first, rest @ ..] = each else { return Vec::new() };
+fn mean_curve(curves: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
+    let [first, rest @ ..] = curves else { return Vec::new() };
     let rest: Vec<BTreeMap<u64, f64>> =
         rest.iter().map(|points| points.iter().map(|p| (p.0.to_bits(), p.1)).collect()).collect();
     let at = |&(x, y): &(f64, f64)| {
         let others = rest.iter().map(|r| r.get(&x.to_bits()).copied()).sum::<Option<f64>>()?;
-        Some((x, (y + others) / each.len() as f64))
+        Some((x, (y + others) / curves.len() as f64))
     };
     first.iter().filter_map(at).collect()
 }
@@ -107,25 +107,25 @@ fn mean_curve(each: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
 /// Removes copies of a run, because they aren't further seeds: of the runs with the same settings and seeds, only the longest
 /// remains. Returns a sentence for each removed run.
 fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
-    let mut kept: Vec<Run> = Vec::new();
+    let mut unique: Vec<Run> = Vec::new();
     let mut left_out: Vec<(String, String)> = Vec::new();
     for run in all.drain(..) {
         let same = |other: &&mut Run| {
             !run.settings.is_empty() && settings_and_seeds(other).eq(settings_and_seeds(&run))
         };
-        let Some(other) = kept.iter_mut().find(same) else {
-            kept.push(run);
+        let Some(other) = unique.iter_mut().find(same) else {
+            unique.push(run);
             continue;
         };
         let last = |run: &Run| run.files.metrics.last().map(|line| line.step);
         let is_longer = last(&run) > last(other);
-        let left = if is_longer { std::mem::replace(other, run) } else { run };
-        left_out.push((left.name, other.name.clone()));
+        let shorter = if is_longer { std::mem::replace(other, run) } else { run };
+        left_out.push((shorter.name, other.name.clone()));
     }
-    *all = kept;
+    *all = unique;
     left_out
         .into_iter()
-        .map(|(left, kept)| format!("{left} is left out: it has the configuration and the seed of {kept}."))
+        .map(|(copy, other)| format!("{copy} is left out: it has the configuration and the seed of {other}."))
         .collect()
 }
 

@@ -112,7 +112,7 @@ fn result(runs: &Runs) -> Option<String> {
         let ends: Vec<usize> =
             ks.first().into_iter().chain(ks.last().filter(|_| ks.len() > 1)).copied().collect();
         // "pass@1 is 3.1 points higher (...) and pass@64 is ...", or `None` if a difference is unknown.
-        let each = |is: &str, difference: &dyn Fn(usize) -> Option<Difference>| {
+        let phrase = |is: &str, difference: &dyn Fn(usize) -> Option<Difference>| {
             let parts = ends.iter().map(|&k| Some(format!("pass@{k} {is}{}", difference(k)?.words())));
             Some(parts.collect::<Option<Vec<_>>>()?.join(" and "))
         };
@@ -121,15 +121,15 @@ fn result(runs: &Runs) -> Option<String> {
             [only] => {
                 let run = runs.first(only);
                 let (first, last) = (run.evals_of(set).next()?, run.evals_of(set).next_back()?);
-                let changes = each("is ", &|k| since_start(runs, only, set, k))?;
+                let changes = phrase("is ", &|k| since_start(runs, only, set, k))?;
                 Some(format!("After step {} on {set}, {changes} than at step {}.", last.step, first.step))
             }
             [base, others @ ..] => {
-                let of = |group: &&Group| {
-                    let differences = each("", &|k| at_end(runs, base, group, set, k))?;
+                let sentence = |group: &&Group| {
+                    let differences = phrase("", &|k| at_end(runs, base, group, set, k))?;
                     Some(format!("{} ends with {differences}", group.name))
                 };
-                let sentences: Vec<String> = others.iter().take(NAMED).filter_map(of).collect();
+                let sentences: Vec<String> = others.iter().take(NAMED).filter_map(sentence).collect();
                 let more = match others.len() - sentences.len() {
                     0 => String::new(),
                     n => format!("; {n} more in the tables below"),

@@ -74,10 +74,10 @@ pub(super) fn section(runs: &Runs) -> Option<Time<'_>> {
         plots.extend(Lines { labels, curves, show: vec![0.0], ..Lines::default() }.draw());
     }
     let phases: Vec<&str> = PHASES.iter().map(|p| p.0).chain([OTHER]).collect();
-    let each = || runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
-    let rows = each().filter_map(|(group, run)| row(group, run, &phases)).collect();
+    let pairs = || runs.groups.iter().flat_map(|group| runs.of(group).map(move |run| (group, run)));
+    let rows = pairs().filter_map(|(group, run)| row(group, run, &phases)).collect();
     let sessions =
-        each().flat_map(|(group, run)| run.files.sessions.iter().map(move |s| session(group, run, s)));
+        pairs().flat_map(|(group, run)| run.files.sessions.iter().map(move |s| session(group, run, s)));
     (!plots.is_empty()).then_some(Time { rows, sessions: sessions.collect(), phases, plots })
 }
 
@@ -158,7 +158,7 @@ fn parts(run: &Run) -> Vec<Part> {
         values: run.files.metrics.iter().map(value).collect(),
     };
     let mut parts: Vec<Part> =
-        PHASES.iter().map(|(name, colour, of)| part(name, *colour, &|m| seconds(m, *of))).collect();
+        PHASES.iter().map(|(name, colour, phase)| part(name, *colour, &|m| seconds(m, *phase))).collect();
     parts.push(part(OTHER, Colour::Muted, &|m| (total(m) - known(m)).max(0.0)));
     parts.retain(|p| p.values.iter().any(|v| *v > 0.0));
     parts

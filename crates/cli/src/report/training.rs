@@ -143,13 +143,13 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
         ("Success rates of groups", success_rates as fn(&Run, &Group, &str) -> Option<Chart>),
         ("Verdicts by reason", reasons),
     ] {
-        let of = |g: &Group| draw(runs.first(g), g, if runs.several() { &g.name } else { title });
-        let each: Vec<Chart> = runs.groups.iter().take(SINGLE).filter_map(of).collect();
+        let chart = |g: &Group| draw(runs.first(g), g, if runs.several() { &g.name } else { title });
+        let charts: Vec<Chart> = runs.groups.iter().take(SINGLE).filter_map(chart).collect();
         // The distributions of a single group are among its other plots; those of several groups have separate rows.
         if !runs.several() {
-            plots.extend(each);
-        } else if !each.is_empty() {
-            distributions.push(Distribution { title, plots: each });
+            plots.extend(charts);
+        } else if !charts.is_empty() {
+            distributions.push(Distribution { title, plots: charts });
         }
     }
     let any = !plots.is_empty() || !distributions.is_empty();
@@ -249,11 +249,11 @@ fn length(runs: &Runs) -> Option<Chart> {
 }
 
 fn demonstrations(runs: &Runs) -> Option<Chart> {
-    let of = |loss: fn(&Sft) -> Option<f64>| {
+    let loss_curves = |loss: fn(&Sft) -> Option<f64>| {
         runs.curves(|run| run.files.sft.iter().filter_map(|s| Some((s.step as f64, loss(s)?))).collect())
     };
-    let mut curves = of(|s| s.loss.0);
-    let held_out = of(|s| s.held_out_loss);
+    let mut curves = loss_curves(|s| s.loss.0);
+    let held_out = loss_curves(|s| s.held_out_loss);
     let mut note = "Loss per completion token.".to_owned();
     if !held_out.is_empty() {
         note.push_str(" Dashed: the same of held-out demonstrations.");
@@ -289,8 +289,8 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
     let mut names: Vec<&str> = totals.iter().filter(|t| *t.1 > 0.0).map(|t| *t.0).collect();
     // "correct" is at the bottom, so that its share can be read off the axis.
     names.sort_by(|a, b| (*b == "correct").cmp(&(*a == "correct")).then(totals[b].total_cmp(&totals[a])));
-    let (shown, rest) = names.split_at(names.len().min(7));
-    let mut parts: Vec<Part> = shown
+    let (top, rest) = names.split_at(names.len().min(7));
+    let mut parts: Vec<Part> = top
         .iter()
         .enumerate()
         .map(|(i, name)| Part {

@@ -89,8 +89,8 @@ pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Met
     let named = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {
         Some(method) => Ok(method.clone()),
         None => {
-            let known: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
-            bad_input!("{flag}: expected one of {}; found {name}", known.join(", "))
+            let names: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
+            bad_input!("{flag}: expected one of {}; found {name}", names.join(", "))
         }
     };
     let compared_with = named("--baseline", baseline)?;
@@ -153,10 +153,10 @@ mod tests {
             for method in built_in() {
                 let config = method.config(&text, &[], 1).unwrap();
                 assert!(seen.insert(config.to_toml()), "{} is another method's configuration", method.name);
-                let Some(own) = &method.own else { continue };
-                for value in &own.values {
+                let Some(parameter) = &method.own else { continue };
+                for value in &parameter.values {
                     let mut tuned = method.clone();
-                    tuned.set.push(format!("{}={value}", own.key));
+                    tuned.set.push(format!("{}={value}", parameter.key));
                     tuned.config(&text, &[], 1).unwrap_or_else(|e| panic!("{}, {value}: {e:#}", method.name));
                 }
             }

@@ -41,8 +41,8 @@ impl Grid<'_> {
 
     /// Returns each pair's row of `standings`, row by row, or `None` for pairs without a finished run.
     fn places<'s>(&self, standings: &'s Standings) -> Vec<Option<&'s Row>> {
-        let of = |(a, b)| standings.rows.iter().find(|row| row.name() == name(a, b));
-        self.pairs().map(of).collect()
+        let find = |(a, b)| standings.rows.iter().find(|row| row.name() == name(a, b));
+        self.pairs().map(find).collect()
     }
 
     /// Returns a JSON object for each pair: its exponents, and the columns of `arena table`.

@@ -116,7 +116,9 @@ pub(super) fn trials(
                     let lr = method.config(&task::text(task)?, shared.set, TUNING_SEED)?.update.lr;
                     [0.5, 1.0, 2.0].map(|factor| format!("update.lr={:e}", lr * factor)).to_vec()
                 }
-                (Round::Own, Some(own)) => own.values.iter().map(|v| format!("{}={v}", own.key)).collect(),
+                (Round::Own, Some(parameter)) => {
+                    parameter.values.iter().map(|v| format!("{}={v}", parameter.key)).collect()
+                }
                 // The method has no specific parameter, so the earlier choice stays.
                 (Round::Own, None) => continue,
             };

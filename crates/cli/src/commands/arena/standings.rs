@@ -184,8 +184,8 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
         let row = Row(row);
         let there = all.iter().position(|s| s.task == task && s.tuned == tuned);
         let k = there.map_or_else(|| row.ks().max(), |there| Some(all[there].k)).unwrap_or(1);
-        let known = |k| row.pass_at(k).is_finite() && row.interval(k).iter().all(|end| end.is_finite());
-        if !row.0["name"].is_string() || !known(1) || !known(k) {
+        let is_measured = |k| row.pass_at(k).is_finite() && row.interval(k).iter().all(|end| end.is_finite());
+        if !row.0["name"].is_string() || !is_measured(1) || !is_measured(k) {
             bad_input!(
                 "{}: row {}: the name, pass@1, pass@{k} or an interval is missing; expected a row of `arena table --json`",
                 file.display(),
@@ -384,9 +384,9 @@ fn figure(all: &[Standings], baseline: &str) -> Figure {
         let mut front: Vec<(f64, f64)> =
             s.rows.iter().filter(|row| row.dominated_by().is_none()).map(place).collect();
         front.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let axis = |label: String, of: fn(&(f64, f64)) -> f64| {
+        let axis = |label: String, coordinate: fn(&(f64, f64)) -> f64| {
             let (low, high) =
-                places.iter().map(of).fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
+                places.iter().map(coordinate).fold((f64::MAX, f64::MIN), |(l, h), v| (l.min(v), h.max(v)));
             let margin = ((high - low) * 0.08).max(0.01);
             let mut axis = Axis::new(label, Scale::Linear, low - margin, high + margin);
             axis.format = Notation::Percent;

@@ -81,12 +81,12 @@ struct Shown {
 
 pub(super) fn run(args: &Show) -> anyhow::Result<()> {
     let builtin = args.source.to_str().is_some_and(|name| builtin::builtin(name).is_some());
-    let (all, shown) = match args.source.extension() {
+    let (all, entries) = match args.source.extension() {
         Some(extension) if extension == "toml" => of_configuration(args)?,
         None if builtin && !dataset::exists(&args.source) => of_configuration(args)?,
         _ => of_data(args)?,
     };
-    for (i, problem) in shown.iter().enumerate() {
+    for (i, problem) in entries.iter().enumerate() {
         if args.json {
             outln!("{}", serde_json::to_string(problem)?);
         } else {
@@ -122,7 +122,7 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     let prompting =
         Prompting { preset: args.preset, system: args.system.clone(), thinking: args.thinking }.of(args.task);
     report.log();
-    let shown = problems.iter().take(args.limit as usize).map(|p| {
+    let entries = problems.iter().take(args.limit as usize).map(|p| {
         let messages = p.conversation(prompting.system.as_deref());
         let (prompt, tokens) = match &language {
             Some(language) => {
@@ -137,14 +137,14 @@ fn of_data(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
         };
         Ok(Shown { part: None, prompt, tokens, gold: p.truth.gold(), read_as: p.truth.read_as() })
     });
-    let shown = shown.collect::<anyhow::Result<Vec<_>>>()?;
-    Ok((problems.len() as u64, shown))
+    let entries = entries.collect::<anyhow::Result<Vec<_>>>()?;
+    Ok((problems.len() as u64, entries))
 }
 
 fn of_task(task: &Task, split: Split, limit: u64) -> anyhow::Result<(u64, Vec<Shown>)> {
     let all = task.len(split);
     let language = &task.language;
-    let shown = (0..all.min(limit)).map(|id| {
+    let entries = (0..all.min(limit)).map(|id| {
         let prompt = task.prompt(split, id);
         let truth = &prompt.problem.truth;
         let (gold, mut read_as) = (truth.gold(), truth.read_as());
@@ -176,7 +176,7 @@ fn of_task(task: &Task, split: Split, limit: u64) -> anyhow::Result<(u64, Vec<Sh
             read_as,
         })
     });
-    Ok((all, shown.collect::<anyhow::Result<_>>()?))
+    Ok((all, entries.collect::<anyhow::Result<_>>()?))
 }
 
 impl Shown {

@@ -12,7 +12,7 @@ const EACH: usize = 4;
 /// Returns a few responses of `benchmark`: wrong ones to problems that the model usually solves, correct ones to problems
 /// that it rarely solves, and ones whose answer can't be read or scored. `problems` provides the prompts.
 pub(super) fn of(
-    found: &Evaluated,
+    evaluated: &Evaluated,
     benchmark: &Benchmark,
     problems: &[Problem],
 ) -> anyhow::Result<Vec<(&'static str, Vec<Card>)>> {
@@ -27,7 +27,7 @@ pub(super) fn of(
     let mut chosen: HashMap<(&str, u64), (&'static str, &GradedSample)> = HashMap::new();
     let mut seen: HashSet<(&'static str, &str)> = HashSet::new();
     let mut unread = 0;
-    for graded in found.graded.iter().filter(|graded| graded.benchmark == benchmark.name) {
+    for graded in evaluated.graded.iter().filter(|graded| graded.benchmark == benchmark.name) {
         let kind = match graded.verdict {
             Verdict::Correct if hard.contains(&graded.problem) => RARE,
             Verdict::Wrong if easy.contains(&graded.problem) => SLIP,
@@ -41,15 +41,15 @@ pub(super) fn of(
             chosen.insert((&graded.problem, graded.sample), (kind, graded));
         }
     }
-    let known: HashMap<&str, &Problem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
+    let by_id: HashMap<&str, &Problem> = problems.iter().map(|p| (p.id.as_str(), p)).collect();
     let mut examples: BTreeMap<&'static str, BTreeMap<(&str, u64, &str), Card>> = BTreeMap::new();
-    found.store.each(|made| {
-        let Some(&(kind, graded)) = chosen.get(&(made.problem.as_str(), made.sample)) else {
+    evaluated.store.each(|generation| {
+        let Some(&(kind, graded)) = chosen.get(&(generation.problem.as_str(), generation.sample)) else {
             return Ok(());
         };
-        let problem = known.get(graded.problem.as_str());
+        let problem = by_id.get(graded.problem.as_str());
         let id = graded.id.as_ref().unwrap_or(&graded.problem);
-        let card = Card::new(graded.verdict, &made.text)
+        let card = Card::new(graded.verdict, &generation.text)
             .fact(&graded.reason)
             .value("reference", problem.and_then(|p| p.truth.gold()))
             .fact(format!("problem {id}, sample {}", graded.sample))

@@ -22,11 +22,11 @@ use serde_json::{Value, json};
 pub(crate) fn write(
     flags: &Flags,
     folder: &Folder,
-    found: &Evaluated,
+    evaluated: &Evaluated,
     plan: &Plan,
     average: Option<Average>,
 ) -> anyhow::Result<()> {
-    let mut all = found.counts.clone();
+    let mut all = evaluated.counts.clone();
     if let Some(field) = &flags.cluster {
         clusters::assign(&mut all, &[folder.file(SCORED)], field)?;
     }
@@ -34,8 +34,12 @@ pub(crate) fn write(
     for (i, b) in all.iter().enumerate() {
         let fewest = b.fewest();
         // Values of k beyond the number of stored samples are left out until there are enough.
-        let (asked, beyond): (Vec<u64>, Vec<u64>) = plan.ks.iter().partition(|&&k| k <= fewest);
-        let ks = if asked.is_empty() && !beyond.is_empty() { Vec::new() } else { choose_ks(&asked, fewest)? };
+        let (feasible, beyond): (Vec<u64>, Vec<u64>) = plan.ks.iter().partition(|&&k| k <= fewest);
+        let ks = if feasible.is_empty() && !beyond.is_empty() {
+            Vec::new()
+        } else {
+            choose_ks(&feasible, fewest)?
+        };
         if !beyond.is_empty() && plan.parts.iter().any(|p| p.name == b.name) {
             let few = b.problems.iter().filter(|p| p.samples < beyond[0]).count();
             say!(
@@ -52,28 +56,28 @@ pub(crate) fn write(
             }
             continue;
         }
-        let instructions = found.followed(&b.name);
+        let instructions = evaluated.followed(&b.name);
         reports
             .push((b, Report { instructions, ..Report::of(b, &ks, &flags.cover, RESAMPLES, 0, i as u64)? }));
     }
     let summary: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     folder.write("summary.json", (serde_json::to_string_pretty(&summary)? + "\n").as_bytes())?;
-    folder.write("report.html", page(flags, folder, found, &reports, plan)?.as_bytes())?;
+    folder.write("report.html", page(flags, folder, evaluated, &reports, plan)?.as_bytes())?;
     reports.iter_mut().for_each(|(_, report)| report.by_problem.clear());
     let ours: Vec<&(&Benchmark, Report)> =
         plan.parts.iter().filter_map(|p| reports.iter().find(|(b, _)| b.name == p.name)).collect();
     let together = together(&ours, plan, average);
     let format = flags.format();
     if format == Format::Json {
-        let each: Vec<&Report> = ours.iter().map(|(_, report)| report).collect();
-        let value = match (each.as_slice(), &together) {
+        let reports: Vec<&Report> = ours.iter().map(|(_, report)| report).collect();
+        let value = match (reports.as_slice(), &together) {
             ([only], _) => json!(only),
             (_, Some(curve)) => {
                 let mut value = json!(curve);
-                value["benchmarks"] = json!(each);
+                value["benchmarks"] = json!(reports);
                 value
             }
-            (_, None) => json!({"benchmarks": each}),
+            (_, None) => json!({"benchmarks": reports}),
         };
         outln!("{value}");
         return Ok(());
@@ -137,7 +141,7 @@ fn has_intervals(format: Format) -> bool {
 fn page(
     flags: &Flags,
     folder: &Folder,
-    found: &Evaluated,
+    evaluated: &Evaluated,
     reports: &[(&Benchmark, Report)],
     plan: &Plan,
 ) -> anyhow::Result<String> {
@@ -149,9 +153,9 @@ fn page(
     let facts: Vec<(String, String)> = fields.map(|(name, value)| (name, text(value))).collect();
     // A checkpoint's identity is a fingerprint; show its folder instead.
     let model = flags.model.clone().unwrap_or_else(|| {
-        let known = identity["model"].as_str().filter(|_| identity["source"] != "checkpoint");
+        let name = identity["model"].as_str().filter(|_| identity["source"] != "checkpoint");
         let folder = folder.file("").file_name().map(|n| n.to_string_lossy().into_owned());
-        known.map(str::to_owned).or(folder).unwrap_or_default()
+        name.map(str::to_owned).or(folder).unwrap_or_default()
     });
     let sets = reports
         .iter()
@@ -176,7 +180,7 @@ fn page(
                 notes: notes(report),
                 table: table(report, Format::Text),
                 by_problem: Some(by_problem),
-                examples: examples::of(found, b, of_this_data)?,
+                examples: examples::of(evaluated, b, of_this_data)?,
             })
         })
         .collect::<anyhow::Result<Vec<_>>>()?;
@@ -233,16 +237,16 @@ fn notes(report: &Report) -> Vec<String> {
 }
 
 /// Fails if more than the fraction `most` of a data set's samples is unscorable.
-pub(crate) fn check_unscorable(b: &Benchmark, most: f64) -> anyhow::Result<()> {
+pub(crate) fn check_unscorable(b: &Benchmark, limit: f64) -> anyhow::Result<()> {
     let (name, share, path) = (&b.name, b.unscorable_share(), b.path.display());
     if share >= 1.0 {
         anyhow::bail!("no sample of {name} could be graded; the reasons are in {path}");
     }
-    if share > most {
+    if share > limit {
         anyhow::bail!(
             "{} % of the samples of {name} are unscorable, more than the {} % of --max-unscorable; their reasons are in {path}",
             percent(share),
-            percent(most)
+            percent(limit)
         );
     }
     Ok(())

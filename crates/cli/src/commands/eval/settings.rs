@@ -249,8 +249,8 @@ impl Flags {
 
     /// Returns the task of the training configuration, or of `--task` and `--data`.
     fn task(&self, training: Option<&TaskConfig>) -> anyhow::Result<TaskConfig> {
-        let own = training.and_then(generated::answers);
-        let Some(kind) = self.task.or(own) else {
+        let training_kind = training.and_then(generated::answers);
+        let Some(kind) = self.task.or(training_kind) else {
             return match training {
                 Some(mix) if self.data.is_none() => Ok(mix.clone()),
                 Some(_) => bad_input!(
@@ -265,7 +265,7 @@ impl Flags {
         match (training, &self.data) {
             (None, _) if kind == TaskKind::Maze => return Ok(TaskConfig::Maze(MazeConfig::default())),
             (Some(task @ TaskConfig::Maze(_)), _) if kind == TaskKind::Maze => return Ok(task.clone()),
-            (Some(task), None) if own == Some(kind) => return Ok(task.clone()),
+            (Some(task), None) if training_kind == Some(kind) => return Ok(task.clone()),
             (Some(task), None) => bad_input!(
                 "--task {kind} requires --data, because the configuration has task.kind = {:?}",
                 task.kind()
@@ -372,7 +372,7 @@ impl Flags {
     /// Returns the first given flag that needs a checkpoint.
     pub(crate) fn of_compute(&self) -> Option<String> {
         let device = self.compute.device.map(|_| "--device".to_owned());
-        device.or_else(|| self.compute.overrides().next().map(|given| given.source))
+        device.or_else(|| self.compute.overrides().next().map(|change| change.source))
     }
 
     /// Returns the first given flag that needs a server.
@@ -387,7 +387,7 @@ impl Flags {
             ("--retry-wait", self.retry_wait.is_some()),
             ("--key-env", self.key_env.is_some()),
         ];
-        all.into_iter().find(|(_, given)| *given).map(|(flag, _)| flag)
+        all.into_iter().find(|(_, is_set)| *is_set).map(|(flag, _)| flag)
     }
 
     /// Checks the ranges of the values.
@@ -552,8 +552,11 @@ mod tests {
             let flag = format!("--{flag}");
             let words = [flag.as_str(), value];
             let words = &words[..1 + usize::from(!value.is_empty())];
-            let found = changed(kind, words).unwrap();
-            assert!(found == change || found.starts_with(change) && change.ends_with(' '), "{flag}: {found}");
+            let effect = changed(kind, words).unwrap();
+            assert!(
+                effect == change || effect.starts_with(change) && change.ends_with(' '),
+                "{flag}: {effect}"
+            );
             // In another task, the flag is refused by its name.
             if change.starts_with("task.") && flag != "--mode" {
                 let other = if kind == "maze" { "math" } else { "maze" };
@@ -563,7 +566,7 @@ mod tests {
         }
         let command = Alone::command();
         for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
-            let of_setting = table.iter().any(|(_, known, ..)| *known == flag);
+            let of_setting = table.iter().any(|(_, name, ..)| *name == flag);
             let others = [&OF_COMMAND[..], &OF_REPORT, &["help"]].concat();
             assert!(of_setting != others.contains(&flag), "--{flag}");
         }

@@ -123,13 +123,13 @@ fn table_arguments(out: &Path, models: &[(String, Option<PathBuf>)]) -> String {
         let label = name.rsplit('/').next().unwrap_or(name);
         quoted(&format!("{label}={}", out.join(name).display())).to_string()
     };
-    let each: Vec<String> = models.iter().map(one).collect();
-    format!("{}, or fgrpo paper table-1 --from {}", each.join(" "), quoted(&out.display().to_string()))
+    let arguments: Vec<String> = models.iter().map(one).collect();
+    format!("{}, or fgrpo paper table-1 --from {}", arguments.join(" "), quoted(&out.display().to_string()))
 }
 
 /// Returns an error if a flag for a single data set is given.
 fn refuse_single(args: &eval::Flags) -> anyhow::Result<()> {
-    let given = [
+    let options = [
         ("a configuration", args.config.is_some()),
         ("--data", args.data.is_some()),
         ("--task", args.task.is_some()),
@@ -138,7 +138,7 @@ fn refuse_single(args: &eval::Flags) -> anyhow::Result<()> {
         ("--samples", args.samples.is_some()),
         ("--adapter", args.adapter.is_some()),
     ];
-    let names: Vec<&str> = given.iter().filter(|g| g.1).map(|g| g.0).collect();
+    let names: Vec<&str> = options.iter().filter(|g| g.1).map(|g| g.0).collect();
     if !names.is_empty() {
         bad_input!(
             "--suite can't be used with {}, because the suite defines the data sets",
@@ -212,7 +212,7 @@ fn family(
     if let Some(family) = common.preset {
         return Ok(family);
     }
-    let mut known: Option<(Family, &str)> = None;
+    let mut common: Option<(Family, &str)> = None;
     for (name, path) in models {
         let Some(path) = path else { continue };
         let config: serde_json::Value = if Gguf::is(path) {
@@ -229,14 +229,14 @@ fn family(
                 config["model_type"]
             ),
         };
-        if let Some((other, other_name)) = known.filter(|k| k.0 != family) {
+        if let Some((other, other_name)) = common.filter(|k| k.0 != family) {
             bad_input!(
                 "--preset is required for models of several families: {other_name} is {other}, {name} is {family}"
             );
         }
-        known = Some((family, name));
+        common = Some((family, name));
     }
-    match known {
+    match common {
         Some((family, _)) => Ok(family),
         // A dry run doesn't need a model.
         None if args.dry_run => Ok(Family::Qwen25),

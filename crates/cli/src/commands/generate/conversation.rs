@@ -22,9 +22,9 @@ pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyh
     let key = Key::new(generator.args.seed);
     let mut messages: Vec<Message> = Vec::new();
     let mut input = Lines::default();
-    let mut given = first;
+    let mut next_line = first;
     for turn in 0.. {
-        let line = match given.take() {
+        let line = match next_line.take() {
             Some(line) => line,
             None => {
                 if terminal {

@@ -149,13 +149,13 @@ pub(super) fn combinations(
         refuse_twice(&set, &axis, "--grid", text)?;
         refuse_too_many(runs.len(), axis.len(), "--grid", text)?;
         set.extend(axis[0].iter().map(|(key, _)| (key.clone(), "another --grid")));
-        let each = |run: &Combination| {
+        let expand = |run: &Combination| {
             let run = run.clone();
             axis.iter()
                 .map(move |change| run.with("--grid", change, &label(change), change))
                 .collect::<Vec<_>>()
         };
-        runs = runs.iter().flat_map(each).collect();
+        runs = runs.iter().flat_map(expand).collect();
     }
     if alternatives.is_empty() {
         return Ok(runs);
@@ -171,14 +171,14 @@ pub(super) fn combinations(
         }
         refuse_too_many(runs.len(), axis.len(), "--alternative", text)?;
     }
-    let each = |run: &Combination| {
+    let expand = |run: &Combination| {
         let run = run.clone();
         let one = move |(change, label, words): &(Change, String, String)| {
             run.with("--alternative", change, label, &[(ALTERNATIVE.to_owned(), words.clone())])
         };
         axis.iter().map(one).collect::<Vec<_>>()
     };
-    Ok(runs.iter().flat_map(each).collect())
+    Ok(runs.iter().flat_map(expand).collect())
 }
 
 #[cfg(test)]

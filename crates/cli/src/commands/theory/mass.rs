@@ -209,9 +209,9 @@ pub(super) fn sampled_masses(policy: &PolicyArgs, n: u64, k: &[u64], as_json: bo
     };
     let rows = each(&all, |&k| Ok((k, sampled::sampled_mass(&policy, n, k, rewards).or_bad_input()?)))?;
     if as_json {
-        let each = rows.iter();
+        let entries = rows.iter();
         let list =
-            each.map(|(k, m)| json!({"k": k, "p_pos": m.correct, "p_neg": m.wrong, "s_r": m.baseline}));
+            entries.map(|(k, m)| json!({"k": k, "p_pos": m.correct, "p_neg": m.wrong, "s_r": m.baseline}));
         outln!("{}", list.collect::<Value>());
         return Ok(());
     }

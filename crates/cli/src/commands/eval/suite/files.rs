@@ -32,9 +32,9 @@ impl Checked {
     fn of(
         name: &str,
         expected: Option<u64>,
-        found: Result<(PathBuf, usize, dataset::FilterReport), String>,
+        result: Result<(PathBuf, usize, dataset::FilterReport), String>,
     ) -> Self {
-        let (file, problems, wrong, report) = match found {
+        let (file, problems, wrong, report) = match result {
             Err(why) => ("--".to_owned(), "--".to_owned(), Some(why), None),
             Ok((file, problems, report)) => {
                 let file = file.display().to_string();
@@ -58,8 +58,8 @@ pub(super) fn check(benchmark: &Benchmark, root: &Path) -> Checked {
         let (problems, report) = dataset::load(&file, benchmark.kind, &Default::default())?;
         Ok((file, problems.len(), report))
     };
-    let found = read().map_err(|why| format!("{}: {why:#}", benchmark.name));
-    Checked::of(&benchmark.name, benchmark.problems, found)
+    let result = read().map_err(|why| format!("{}: {why:#}", benchmark.name));
+    Checked::of(&benchmark.name, benchmark.problems, result)
 }
 
 /// Checks the paper's mathematical training data after the paper's length filter, which needs the model's tokenizer. Returns
@@ -81,10 +81,10 @@ pub(super) fn check_training(
                 language.prompt(&conversation, prompt.thinking).map(|t| t.len())
             };
             let lengths: Vec<usize> = problems.par_iter().map(length).collect::<anyhow::Result<_>>()?;
-            let mut each = lengths.into_iter();
+            let mut lengths = lengths.into_iter();
             let reason = format!("prompt longer than {LONGEST_PROMPT} tokens");
             report.retain(&mut problems, &reason, |_| {
-                each.next().filter(|n| *n > LONGEST_PROMPT).map(|n| format!("{n} tokens"))
+                lengths.next().filter(|n| *n > LONGEST_PROMPT).map(|n| format!("{n} tokens"))
             });
         }
         None => name = "DeepScaleR (training), long prompts not rejected without a --model",

@@ -29,23 +29,23 @@ pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
 /// Number of `pages` that remain for keys and values if every sequence of up to `longest` tokens also needs a state of `state` pages.
 pub(crate) fn pages_of_keys(pages: usize, state: usize, longest: usize) -> usize {
     // A sequence's last page may be partly filled.
-    let most = longest.div_ceil(PAGE) + 1;
-    if state == 0 { pages } else { (pages * most).div_ceil(most + state) }
+    let per_sequence = longest.div_ceil(PAGE) + 1;
+    if state == 0 { pages } else { (pages * per_sequence).div_ceil(per_sequence + state) }
 }
 
 /// Allocates pages. The lowest free page comes first, so a sequence's pages tend to be adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     free: BinaryHeap<Reverse<u32>>,
-    made: u32,
+    count: u32,
 }
 
 impl Pages {
     pub(crate) fn take(&mut self) -> u32 {
         self.free.pop().map_or_else(
             || {
-                self.made += 1;
-                self.made - 1
+                self.count += 1;
+                self.count - 1
             },
             |page| page.0,
         )
@@ -57,7 +57,7 @@ impl Pages {
 
     /// Number of slots up to the highest page allocated so far.
     pub(crate) fn slots(&self) -> usize {
-        self.made as usize * PAGE
+        self.count as usize * PAGE
     }
 }
 

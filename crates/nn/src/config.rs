@@ -290,16 +290,16 @@ impl Config {
         };
         // The engine stores token ids and positions in u32. A damaged file must not exhaust memory either: the tensor list grows with the
         // number of layers, and the tables of rotary angles with the head size (the largest published is 512).
-        let most = i32::MAX as usize;
+        let limit = i32::MAX as usize;
         let mut sizes = vec![
-            ("vocab_size", self.vocab_size, most),
-            ("hidden_size", self.hidden_size, most),
-            ("intermediate_size", self.intermediate_size, most),
+            ("vocab_size", self.vocab_size, limit),
+            ("hidden_size", self.hidden_size, limit),
+            ("intermediate_size", self.intermediate_size, limit),
             ("num_hidden_layers", self.num_hidden_layers, 10_000),
-            ("num_attention_heads", self.num_attention_heads, most),
-            ("num_key_value_heads", self.num_key_value_heads, most),
+            ("num_attention_heads", self.num_attention_heads, limit),
+            ("num_key_value_heads", self.num_key_value_heads, limit),
             ("head_dim", self.head_dim, 1 << 16),
-            ("max_position_embeddings", self.max_position_embeddings, most),
+            ("max_position_embeddings", self.max_position_embeddings, limit),
         ];
         if let Some(mixer) = self.linear_attention {
             sizes.extend([
@@ -310,9 +310,9 @@ impl Config {
                 ("linear_num_value_heads", mixer.linear_num_value_heads, 1 << 16),
             ]);
         }
-        for (field, value, most) in sizes {
-            if value == 0 || value > most {
-                return refuse(field, value.to_string(), format!("1 to {most}"));
+        for (field, value, limit) in sizes {
+            if value == 0 || value > limit {
+                return refuse(field, value.to_string(), format!("1 to {limit}"));
             }
         }
         if !self.num_attention_heads.is_multiple_of(self.num_key_value_heads) {

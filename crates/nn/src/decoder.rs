@@ -390,8 +390,8 @@ impl Decoder {
         w: &mut Workspace<X>,
     ) {
         let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, keeps_logits, .. } = w;
-        for kept in [hidden, hidden_scale, head_saved] {
-            kept.keep_rows(e, stays);
+        for buffer in [hidden, hidden_scale, head_saved] {
+            buffer.keep_rows(e, stays);
         }
         if *keeps_logits {
             logits.keep_rows(e, stays);

@@ -94,25 +94,25 @@ impl Step {
                 if missing == 0 {
                     break;
                 }
-                let taken = missing.min(run.len);
-                runs.push((run, run.len - taken));
-                missing -= taken;
+                let count = missing.min(run.len);
+                runs.push((run, run.len - count));
+                missing -= count;
             }
-            let (mut slots, mut left) = (Vec::new(), len);
+            let (mut slots, mut room) = (Vec::new(), len);
             for mut range in runs.into_iter().rev().flat_map(|(run, first)| run.ranges_from(first)) {
                 while !range.is_empty() {
-                    let end = range.end.min(range.start + left);
-                    left -= end - range.start;
+                    let end = range.end.min(range.start + room);
+                    room -= end - range.start;
                     slots.push(range.start..end);
                     range.start = end;
-                    if left == 0 {
+                    if room == 0 {
                         blocks.push((rows.clone(), std::mem::take(&mut slots)));
-                        left = len;
+                        room = len;
                     }
                 }
             }
             // If other sequences continue this one, its incomplete block is part of theirs.
-            if left < len && self.owners[rows.start] == *node {
+            if room < len && self.owners[rows.start] == *node {
                 blocks.push((rows.clone(), slots));
             }
         }

@@ -164,11 +164,11 @@ fn listed_types(
         let wanted = format!("only {}", json!(allowed));
         return fields.refuse_found("layer_types", json!(other).to_string(), wanted);
     }
-    let (found, layers) = (types.len(), config.num_hidden_layers);
-    if found != layers {
+    let (entries, layers) = (types.len(), config.num_hidden_layers);
+    if entries != layers {
         return fields.refuse_found(
             "layer_types",
-            format!("{found} entries"),
+            format!("{entries} entries"),
             format!("{layers}, one per layer"),
         );
     }
@@ -249,11 +249,12 @@ impl Config {
                 ("linear_conv_kernel_dim", mixer.linear_conv_kernel_dim, 1, LARGEST_CONVOLUTION),
             ]);
         }
-        let refused = |&&(_, size, unit, most): &&(_, usize, usize, usize)| size > most || size % unit != 0;
-        let Some((name, size, unit, most)) = sizes.iter().find(refused) else { return Ok(()) };
+        let refused = |&&(_, size, unit, limit): &&(_, usize, usize, usize)| size > limit || size % unit != 0;
+        let Some((name, size, unit, limit)) = sizes.iter().find(refused) else { return Ok(()) };
         let found = format!("a GPU for {}", self.architecture.model_type());
         let multiple = if *unit > 1 { format!(", and only multiples of {unit}") } else { String::new() };
-        let wanted = format!("cpu; the GPU kernels don't support {name} {size}, only up to {most}{multiple}");
+        let wanted =
+            format!("cpu; the GPU kernels don't support {name} {size}, only up to {limit}{multiple}");
         Err(Error::request("device", found, wanted))
     }
 

@@ -271,10 +271,10 @@ pub(crate) fn generate<X: Executor>(
 }
 
 impl<X: Executor> Generator<'_, X> {
-    fn grow_cache(&mut self, tree: &Tree, most: usize) {
+    fn grow_cache(&mut self, tree: &Tree, limit: usize) {
         let layout = &self.decoder.layout;
         let layers = layout.layers.len() - layout.states().count();
-        self.executor.grow_cache(self.decoder.heads, layers, self.cache, tree.slots(), most);
+        self.executor.grow_cache(self.decoder.heads, layers, self.cache, tree.slots(), limit);
         self.executor.grow_states(&mut layout.states(), self.cache, tree.nodes.len());
     }
 
@@ -428,8 +428,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Number of samples of a job that fit in `room` pages.
     fn fitting(&self, job: usize, room: usize) -> usize {
-        let each = self.pages_each(job);
-        if room + 1 >= each { (room + 1) / each } else { 0 }
+        let pages = self.pages_each(job);
+        if room + 1 >= pages { (room + 1) / pages } else { 0 }
     }
 
     /// Number of samples of the next prompt that can start now.

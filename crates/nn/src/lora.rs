@@ -322,10 +322,10 @@ impl Adapter {
     pub(crate) fn unknown<'a>(&'a self, config: &Config) -> Option<&'a String> {
         let mut names: Vec<String> = config.tensors().into_iter().map(|(name, _)| name).collect();
         names.push(format!("{HEAD}.weight"));
-        let known = |end: &String| {
+        let exists = |end: &String| {
             names.iter().any(|name| name.rsplit_once('.').is_some_and(|(module, _)| module.ends_with(&**end)))
         };
-        self.saved.iter().find(|end| !known(end))
+        self.saved.iter().find(|end| !exists(end))
     }
 }
 
@@ -428,7 +428,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
     let saved = list("modules_to_save")?;
     let outside: Vec<String> = targets.extract_if(.., |target| OUTSIDE.contains(&&**target)).collect();
     // PEFT writes a set in arbitrary order; sort as in the layer.
-    let rank_of = |target: &String| LoraConfig::TARGETS.iter().position(|known| known == target);
+    let rank_of = |target: &String| LoraConfig::TARGETS.iter().position(|name| name == target);
     targets.sort_by_key(rank_of);
     let lora = LoraConfig {
         rank: usize::try_from(rank).map_err(|_| refuse("r", "1 to 65536"))?,

@@ -336,17 +336,17 @@ mod tests {
         let gpu = Some(GpuSettings { precision: Precision::Bf16, ..GpuSettings::default() });
         let gpu = Workload { gpu, ..Workload { lora: None, ..train } };
         let offload = Workload { optimizer_offload: true, ..gpu.clone() };
-        let [kept, offloaded] = [&gpu, &offload].map(|workload| Needs::of(&maze(), workload));
-        assert_eq!((kept.offloaded, offloaded.offloaded), (0, kept.optimizer));
-        assert!(offloaded.optimizer.abs_diff(kept.optimizer / 8) < 64);
-        assert_eq!(kept.total() - offloaded.total(), kept.optimizer - offloaded.optimizer);
+        let [resident, offloaded] = [&gpu, &offload].map(|workload| Needs::of(&maze(), workload));
+        assert_eq!((resident.offloaded, offloaded.offloaded), (0, resident.optimizer));
+        assert!(offloaded.optimizer.abs_diff(resident.optimizer / 8) < 64);
+        assert_eq!(resident.total() - offloaded.total(), resident.optimizer - offloaded.optimizer);
         // Moments in bf16 take half of that, on the GPU and in host memory, but not in a checkpoint.
         let half = |workload: &Workload| {
             let gpu = workload.gpu.map(|gpu| GpuSettings { moments: Precision::Bf16, ..gpu });
             Needs::of(&maze(), &Workload { gpu, ..workload.clone() })
         };
-        let [half_kept, half_offloaded] = [&gpu, &offload].map(half);
-        assert_eq!(half_kept, Needs { optimizer: kept.optimizer / 2, ..kept });
+        let [half_resident, half_offloaded] = [&gpu, &offload].map(half);
+        assert_eq!(half_resident, Needs { optimizer: resident.optimizer / 2, ..resident });
         let halves = (offloaded.optimizer / 2, offloaded.offloaded / 2);
         assert_eq!(half_offloaded, Needs { optimizer: halves.0, offloaded: halves.1, ..offloaded });
     }

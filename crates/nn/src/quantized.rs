@@ -156,7 +156,7 @@ impl Scales {
         };
         let (mut codes, mut absmax) = (Vec::with_capacity(scales.len()), Vec::new());
         for block in scales.chunks(NESTED_BLOCK) {
-            let largest = block.iter().fold(0.0f32, |most, x| most.max((x - offset).abs()));
+            let largest = block.iter().fold(0.0f32, |largest, x| largest.max((x - offset).abs()));
             absmax.push(largest);
             let inverse = 1.0 / largest;
             // With a scale of 0, every code decodes to 0.
@@ -198,7 +198,7 @@ fn nf4_code(x: f32) -> u8 {
 
 /// Encodes a block and returns its scale.
 fn nf4_block(w: &[f32], codes: &mut [u8]) -> f32 {
-    let largest = w.iter().fold(0.0f32, |most, x| most.max(x.abs()));
+    let largest = w.iter().fold(0.0f32, |largest, x| largest.max(x.abs()));
     let whole = w.len() == BLOCK;
     let inverse = 1.0 / largest.max(1e-38);
     // bitsandbytes divides an incomplete block by its scale, and never uses a scale of 0.
@@ -225,7 +225,7 @@ impl Quantized {
             BaseFormat::Int8 => {
                 let absmax: Vec<f32> = w
                     .par_chunks(columns)
-                    .map(|row| row.iter().fold(0.0f32, |most, x| most.max(x.abs())))
+                    .map(|row| row.iter().fold(0.0f32, |largest, x| largest.max(x.abs())))
                     .collect();
                 let code = |(i, &x): (usize, &f32)| {
                     let largest = absmax[i / columns];

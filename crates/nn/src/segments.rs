@@ -438,8 +438,8 @@ mod tests {
     fn stretches_continue_the_end_of_their_parent_and_continued_ones_have_a_state_slot() {
         let mut batch = Batch::default();
         let root = batch.push_segment(&[1; STRETCH + 3], None);
-        let left = batch.push_segment(&[2; 2], Some(root));
-        batch.push_segment(&[3; 1], Some(left));
+        let branch = batch.push_segment(&[2; 2], Some(root));
+        batch.push_segment(&[3; 1], Some(branch));
         batch.push_segment(&[4; 2 * STRETCH], Some(root));
         batch.push_segment(&[5; 1], None);
         let mut chunk = Chunk::default();

@@ -15,7 +15,7 @@ pub(crate) struct Node {
     /// Number of references: rows, children in use, and waiting samples of the prompt.
     holders: usize,
     /// Number of unused children in the cache.
-    kept: usize,
+    unused: usize,
     /// Children that a prompt may continue, sorted by tokens, then by index.
     children: Vec<usize>,
     pub(crate) run: Run,
@@ -40,7 +40,7 @@ pub(crate) struct Tree {
     /// Number of pages of nodes in use, including those that count for their states.
     pub(crate) used: usize,
     /// Number of pages of unused nodes, likewise.
-    kept: usize,
+    unused: usize,
     /// Number of pages that take as much memory as a node's recurrent state; 0 without recurrent layers.
     pub(crate) state_pages: usize,
     /// Whether unused nodes stay in the cache.
@@ -161,10 +161,10 @@ impl Tree {
             let Some(idle) = node.idle.take() else { return };
             let parent = node.parent;
             self.evictable.remove(&(idle, index));
-            self.kept -= self.pages_of(index);
+            self.unused -= self.pages_of(index);
             self.used += self.pages_of(index);
             let Some(parent) = parent else { return };
-            self.nodes[parent].kept -= 1;
+            self.nodes[parent].unused -= 1;
             index = parent;
         }
     }
@@ -190,15 +190,15 @@ impl Tree {
                 let sampled = !node.logp.is_empty();
                 (node.logp, node.entropy) = (Vec::new(), Vec::new());
                 node.idle = Some(self.clock);
-                if node.kept == 0 {
+                if node.unused == 0 {
                     self.evictable.insert((self.clock, index));
                 }
                 if sampled {
                     self.list(index);
                 }
-                self.kept += self.pages_of(index);
+                self.unused += self.pages_of(index);
                 if let Some(parent) = parent {
-                    self.nodes[parent].kept += 1;
+                    self.nodes[parent].unused += 1;
                 }
             } else {
                 self.free(index);
@@ -222,11 +222,11 @@ impl Tree {
     /// Frees the least recently used node. Returns whether there was one.
     fn evict(&mut self) -> bool {
         let Some((_, index)) = self.evictable.pop_first() else { return false };
-        self.kept -= self.pages_of(index);
+        self.unused -= self.pages_of(index);
         if let Some(parent) = self.nodes[index].parent {
             let node = &mut self.nodes[parent];
-            node.kept -= 1;
-            if let Some(idle) = node.idle.filter(|_| node.kept == 0) {
+            node.unused -= 1;
+            if let Some(idle) = node.idle.filter(|_| node.unused == 0) {
                 self.evictable.insert((idle, parent));
             }
         }
@@ -243,7 +243,7 @@ impl Tree {
     pub(crate) fn push_slot(&mut self, node: usize, limit: usize, changes: &mut Vec<NodeChange>) -> u32 {
         if self.nodes[node].run.is_full() {
             let more = self.new_pages(node);
-            while self.used + self.kept + more > limit && self.evict() {}
+            while self.used + self.unused + more > limit && self.evict() {}
             let page = self.pages.take();
             self.nodes[node].run.pages.push(page);
             changes.push(NodeChange::Page { node, page });
@@ -349,8 +349,8 @@ impl Tree {
         let rest = node.tokens.split_off(len);
         let tokens = std::mem::replace(&mut node.tokens, rest);
         let (parent, idle) = (node.parent, node.idle);
-        let (holders, kept) = if idle.is_some() { (0, 1) } else { (1, 0) };
-        let first = self.add(Node { parent, holders, kept, run, tokens, idle, ..Node::default() });
+        let (holders, unused) = if idle.is_some() { (0, 1) } else { (1, 0) };
+        let first = self.add(Node { parent, holders, unused, run, tokens, idle, ..Node::default() });
         self.list(first);
         self.nodes[index].parent = Some(first);
         self.list(index);
@@ -370,9 +370,9 @@ mod tests {
         /// search of all nodes finds.
         fn check(&self) {
             let mut owned: Vec<u32> = Vec::new();
-            let (mut used, mut kept) = (0, 0);
+            let (mut used, mut unused) = (0, 0);
             let last =
-                |(index, node): (usize, &Node)| node.idle.filter(|_| node.kept == 0).map(|at| (at, index));
+                |(index, node): (usize, &Node)| node.idle.filter(|_| node.unused == 0).map(|at| (at, index));
             assert_eq!(self.nodes.iter().enumerate().filter_map(last).min(), self.evictable.first().copied());
             for (index, node) in self.nodes.iter().enumerate() {
                 if node.holders == 0 && node.idle.is_none() {
@@ -380,14 +380,14 @@ mod tests {
                 }
                 assert_eq!(node.run.pages.len(), node.run.len.div_ceil(PAGE));
                 owned.extend(&node.run.pages);
-                let sum = if node.holders > 0 { &mut used } else { &mut kept };
+                let sum = if node.holders > 0 { &mut used } else { &mut unused };
                 *sum += self.pages_of(index);
                 assert!(node.parent.is_none_or(|parent| {
                     let parent = &self.nodes[parent];
-                    if node.holders > 0 { parent.holders > 0 } else { parent.kept > 0 }
+                    if node.holders > 0 { parent.holders > 0 } else { parent.unused > 0 }
                 }));
             }
-            assert_eq!((self.used, self.kept), (used, kept));
+            assert_eq!((self.used, self.unused), (used, unused));
             let all = owned.len();
             owned.sort_unstable();
             owned.dedup();
@@ -473,7 +473,7 @@ mod tests {
             running.into_iter().for_each(|node| tree.release(node));
             prop_assert_eq!(tree.used, 0);
             tree.evict_all();
-            prop_assert!(tree.is_empty() && tree.kept == 0 && tree.roots.is_empty() && tree.evictable.is_empty());
+            prop_assert!(tree.is_empty() && tree.unused == 0 && tree.roots.is_empty() && tree.evictable.is_empty());
         }
     }
 }

@@ -145,7 +145,7 @@ impl Checkpoint {
     /// Reads a tensor's values in `f32`, in row-major order. Returns an error if a value is not finite.
     pub fn tensor(&self, name: &str) -> Result<Vec<f32>, Error> {
         let tensors = self.config.tensors();
-        let shape = tensors.iter().find(|(known, _)| known == name).map(|(_, shape)| shape);
+        let shape = tensors.iter().find(|(other, _)| other == name).map(|(_, shape)| shape);
         let mut values = vec![0.0; shape.ok_or_else(|| self.missing(name))?.iter().product()];
         self.read_into(name, &mut values)?;
         Ok(values)
@@ -157,7 +157,7 @@ impl Checkpoint {
             return Ok(None);
         }
         let tensors = self.config.tensors();
-        let (_, shape) = tensors.iter().find(|(known, _)| known == name).expect("a tensor of the model");
+        let (_, shape) = tensors.iter().find(|(other, _)| other == name).expect("a tensor of the model");
         bitsandbytes::read(name, shape, &|tensor| self.file(tensor)).map(Some)
     }
 
@@ -235,7 +235,7 @@ impl Checkpoint {
                 self.file(name)?.check(name, shape)?;
             }
         }
-        let known: BTreeSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
+        let names: BTreeSet<&str> = expected.iter().map(|(name, _)| name.as_str()).collect();
         let parts = if self.config.architecture.family().whole.is_some() { &LEFT_OUT[..] } else { &[] };
         for part in parts {
             let count = self.stored().filter(|name| name.starts_with(part)).count();
@@ -246,13 +246,13 @@ impl Checkpoint {
                 );
             }
         }
-        for name in self.stored().filter(|name| !known.contains(name.as_str())) {
+        for name in self.stored().filter(|name| !names.contains(name.as_str())) {
             // Old Llama files contain rotary tables, which the configuration determines.
             if name.ends_with(".rotary_emb.inv_freq") || parts.iter().any(|part| name.starts_with(part)) {
                 continue;
             }
             if bitsandbytes::matrix_of(name)
-                .is_some_and(|name| known.contains(name) && self.is_quantized(name))
+                .is_some_and(|name| names.contains(name) && self.is_quantized(name))
             {
                 continue;
             }
@@ -316,11 +316,11 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
     for (i, shard) in shards.into_iter().enumerate() {
         let path = dir.join(shard);
         if !path.exists() {
-            let held = map.values().filter(|s| *s == shard).count();
+            let count = map.values().filter(|s| *s == shard).count();
             return Err(Error::file(
                 path,
                 "no such file",
-                format!("a shard with {held} tensors, which {INDEX} lists"),
+                format!("a shard with {count} tensors, which {INDEX} lists"),
             ));
         }
         let file = TensorFile::open(&path)?;

@@ -25,14 +25,14 @@ impl Fields<'_> {
             let pointer = format!("/{}", path.replace(['.', '['], "/").replace(']', ""));
             let found = object.pointer(&pointer).map_or_else(|| "nothing".into(), Value::to_string);
             let message = error.into_inner().to_string();
-            let wanted = message.rsplit_once("expected ").map_or(&*message, |(_, wanted)| wanted);
-            let wanted = match wanted {
+            let expected = message.rsplit_once("expected ").map_or(&*message, |(_, expected)| expected);
+            let expected = match expected {
                 "usize" | "u32" => "a whole number",
                 "f64" => "a number",
                 "a boolean" => "true or false",
-                wanted => wanted,
+                expected => expected,
             };
-            self.error(&path, found, wanted)
+            self.error(&path, found, expected)
         })
     }
 
@@ -64,9 +64,9 @@ impl Fields<'_> {
 
     /// Returns an error if a field is set to a value other than the supported one.
     pub(crate) fn only(&self, supported: &Map<String, Value>) -> Result<(), Error> {
-        for (field, wanted) in supported {
-            if self.get(field).is_some_and(|value| !same(value, wanted)) {
-                return self.refuse(field, format!("{wanted} (anything else is not supported)"));
+        for (field, expected) in supported {
+            if self.get(field).is_some_and(|value| !same(value, expected)) {
+                return self.refuse(field, format!("{expected} (anything else is not supported)"));
             }
         }
         Ok(())

@@ -184,7 +184,7 @@ fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
 /// The family, from `architectures`, or from `model_type` if `architectures` is absent.
 fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     let all = Architecture::ALL.into_iter();
-    let known = || {
+    let choices = || {
         let names: Vec<_> = Architecture::ALL.iter().map(|a| a.class_name()).collect();
         format!("one of {}", names.join(", "))
     };
@@ -199,14 +199,14 @@ fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
         None => None,
     };
     let Some(list) = fields.get("architectures") else {
-        return by_type.map_or_else(|| fields.refuse("architectures", known()), Ok);
+        return by_type.map_or_else(|| fields.refuse("architectures", choices()), Ok);
     };
     let by_class = match list.as_array().map(Vec::as_slice) {
         Some([one]) => Architecture::ALL.into_iter().find(|a| one == a.class_name()),
         _ => None,
     };
     match (by_class, by_type) {
-        (None, _) => fields.refuse("architectures", known()),
+        (None, _) => fields.refuse("architectures", choices()),
         (Some(class), Some(model)) if class != model => {
             fields.refuse("model_type", format!("{}, as architectures says", class.model_type()))
         }

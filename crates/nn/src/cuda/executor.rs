@@ -125,7 +125,7 @@ impl CudaExecutor {
 
     /// Table of a layer's angles.
     fn table(&self, rope: Option<Theta>) -> &Buffer {
-        &self.angles[ROPES.iter().position(|&known| known == rope).expect("ROPES lists all of them")]
+        &self.angles[ROPES.iter().position(|&theta| theta == rope).expect("ROPES lists all of them")]
     }
 
     /// Frees the buffers that are reallocated on demand.

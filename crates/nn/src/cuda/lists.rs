@@ -353,13 +353,13 @@ impl Lists {
             parts: collected.parts.next_power_of_two(),
             draws: bucket(changes.draws.len()),
         };
-        let (known, sampled): (&[u32], &[u32]) = match &changes.tokens {
+        let (tokens, sampled): (&[u32], &[u32]) = match &changes.tokens {
             StepTokens::Known(tokens) => (tokens, &[]),
             StepTokens::Sampled(draws) => (&[], draws),
         };
         let words = &mut self.words;
         words.clear();
-        self.tokens = words.put_padded(known.iter().copied(), bucket.rows, 0);
+        self.tokens = words.put_padded(tokens.iter().copied(), bucket.rows, 0);
         self.positions = words.put_padded(step.positions.iter().copied(), bucket.rows, 0);
         self.all = Plan { positions: self.positions, ..Plan::default() };
         self.slots = words.put_padded(step.slots.iter().copied(), bucket.rows, NO_ROW);

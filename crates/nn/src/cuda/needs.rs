@@ -42,9 +42,9 @@ pub(crate) fn pass_logits(memory: Option<u64>) -> usize {
 /// Maximum number of f32 values of states that a mixer's pass stores at the same time: 256 MiB. If the states of all heads exceed it, heads take turns.
 const MIXER_NUMBERS: usize = 1 << 26;
 
-/// Number of `heads` heads that are computed at the same time if each takes `each` values.
-pub(crate) fn mixer_heads(heads: usize, each: usize) -> usize {
-    (MIXER_NUMBERS / each.max(1)).clamp(1, heads)
+/// Number of `heads` heads that are computed at the same time if each takes `per_head` values.
+pub(crate) fn mixer_heads(heads: usize, per_head: usize) -> usize {
+    (MIXER_NUMBERS / per_head.max(1)).clamp(1, heads)
 }
 
 /// Number of values that recurrent mixers need besides activations in a pass over `rows` rows: for each stretch a state and, in the backward pass, its
@@ -54,13 +54,13 @@ pub(crate) fn mixer_numbers(config: &Config, rows: usize, trains: bool) -> usize
     let stretches = rows.div_ceil(STRETCH);
     let (values, keys, state) =
         (sizes.linear_num_value_heads, sizes.linear_num_key_heads, sizes.head_state());
-    let (heads, each) = if trains {
+    let (heads, per_head) = if trains {
         (keys, state * (3 * stretches + 2) + rows * sizes.linear_value_head_dim)
     } else {
         (values, state * stretches.div_ceil(4))
     };
     // Also each row's gates, lengths and derivatives.
-    mixer_heads(heads, each) * each + rows * (if trains { 6 } else { 2 } * values + 2 * keys)
+    mixer_heads(heads, per_head) * per_head + rows * (if trains { 6 } else { 2 } * values + 2 * keys)
 }
 
 /// Upper bound of the memory, in pages of keys and values, of a cache with `pages` pages including its recurrent states. Both parts are allocated for
@@ -157,10 +157,10 @@ pub(crate) fn cached_pages(
         let pages = pages_with_states(config, precision, &rollout, pages);
         rollout_bytes(config, precision, exact, &rollout) + pages as u64 * page <= room
     };
-    let (mut fitting, mut most) = (0, usize::try_from(room / page).unwrap_or(usize::MAX));
-    while fitting < most {
-        let middle = most - (most - fitting) / 2;
-        if fits(middle) { fitting = middle } else { most = middle - 1 }
+    let (mut fitting, mut highest) = (0, usize::try_from(room / page).unwrap_or(usize::MAX));
+    while fitting < highest {
+        let middle = highest - (highest - fitting) / 2;
+        if fits(middle) { fitting = middle } else { highest = middle - 1 }
     }
     fitting
 }

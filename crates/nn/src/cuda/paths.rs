@@ -175,10 +175,10 @@ mod tests {
         let root = batch.push_segment(&[1; 40], None);
         // An only child: it continues the same run.
         let next = batch.push_segment(&[2; 3], Some(root));
-        let left = batch.push_segment(&[3; 2], Some(next));
+        let branch = batch.push_segment(&[3; 2], Some(next));
         batch.push_segment(&[4; 5], Some(next));
-        batch.push_segment(&[5; 1], Some(left));
-        batch.push_segment(&[6; 1], Some(left));
+        batch.push_segment(&[5; 1], Some(branch));
+        batch.push_segment(&[6; 1], Some(branch));
         batch.push_segment(&[7; 2], None);
         let mut chunk = Chunk::default();
         chunk.lay_out(&batch, batch.families().iter());

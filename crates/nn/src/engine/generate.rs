@@ -122,15 +122,16 @@ pub(super) struct Generation<'a> {
 
 /// Sizes of a share that is at least as large as each share.
 fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize) -> Rollout {
-    let most = |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);
+    let maximum =
+        |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);
     let cached = |jobs: &[Job<'_>]| generate::slots_needed(jobs);
     Rollout {
-        prompts: most(&|jobs| jobs.len()),
-        prompt_tokens: most(&|jobs| jobs.iter().map(|job| job.tokens.len()).max().unwrap_or(0)),
-        samples: most(&|jobs| jobs.iter().map(|job| job.samples.len()).sum()),
+        prompts: maximum(&|jobs| jobs.len()),
+        prompt_tokens: maximum(&|jobs| jobs.iter().map(|job| job.tokens.len()).max().unwrap_or(0)),
+        samples: maximum(&|jobs| jobs.iter().map(|job| job.samples.len()).sum()),
         new_tokens,
         chunk_tokens,
-        cached_tokens: most(&cached),
+        cached_tokens: maximum(&cached),
     }
 }
 

@@ -145,13 +145,13 @@ impl Engine {
     /// Extends the rotary tables to sequences of `tokens` tokens.
     /// Returns an error if such sequences aren't computed as the model defines.
     pub(super) fn reach(&mut self, tokens: usize) -> Result<(), Error> {
-        if let Some((most, setting)) = self.decoder.config.longest_sequence()
-            && tokens > most
+        if let Some((limit, setting)) = self.decoder.config.longest_sequence()
+            && tokens > limit
         {
             return Err(Error::request(
                 "sequence",
                 format!("{tokens} tokens"),
-                format!("at most {most}, the model's {setting}; longer sequences are not supported"),
+                format!("at most {limit}, the model's {setting}; longer sequences are not supported"),
             ));
         }
         self.device.backend_mut().reach(tokens);

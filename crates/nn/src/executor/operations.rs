@@ -158,7 +158,7 @@ operations! {
 
         /// Grows the cache to `slots` tokens in `layers` layers, and retains its content. `most` is the maximum number of slots that the request can
         /// need, the same in all calls for a request.
-        fn grow_cache(self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, most: usize);
+        fn grow_cache(self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, limit: usize);
 
         /// Frees the cache if it is larger than `bytes`.
         fn shrink_cache(self, cache: &mut Self::Cache, bytes: usize);

@@ -62,26 +62,30 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
         Err(Error::tensor(path, tensor, found, wanted))
     };
     let bytes = |tensor: &str, len: usize| -> Result<&'a [u8], Error> {
-        let found = file(tensor)?.bytes(tensor)?;
-        if found.len() != len {
-            refuse(tensor, format!("{} bytes", found.len()), format!("{len} for shape {shape:?}"))?;
+        let data = file(tensor)?.bytes(tensor)?;
+        if data.len() != len {
+            refuse(tensor, format!("{} bytes", data.len()), format!("{len} for shape {shape:?}"))?;
         }
-        Ok(found)
+        Ok(data)
     };
     let numbers = |suffix: &str, len: usize| -> Result<Vec<f32>, Error> {
         let tensor = format!("{matrix}{suffix}");
-        let found = file(&tensor)?.tensor(&tensor)?;
-        if found.len() != len {
-            refuse(&tensor, format!("{} values", found.len()), format!("{len} for shape {shape:?}"))?;
+        let values = file(&tensor)?.tensor(&tensor)?;
+        if values.len() != len {
+            refuse(&tensor, format!("{} values", values.len()), format!("{len} for shape {shape:?}"))?;
         }
-        Ok(found)
+        Ok(values)
     };
-    let same = |suffix: &str, wanted: &[f32]| -> Result<(), Error> {
-        let found = numbers(suffix, wanted.len())?;
-        match found.iter().zip(wanted).position(|(f, w)| f.to_bits() != w.to_bits()) {
+    let same = |suffix: &str, expected: &[f32]| -> Result<(), Error> {
+        let values = numbers(suffix, expected.len())?;
+        match values.iter().zip(expected).position(|(f, w)| f.to_bits() != w.to_bits()) {
             Some(at) => {
-                let found = format!("{} at index {at}", found[at]);
-                refuse(&format!("{matrix}{suffix}"), found, format!("{} as in bitsandbytes' map", wanted[at]))
+                let difference = format!("{} at index {at}", values[at]);
+                refuse(
+                    &format!("{matrix}{suffix}"),
+                    difference,
+                    format!("{} as in bitsandbytes' map", expected[at]),
+                )
             }
             None => Ok(()),
         }
@@ -102,9 +106,9 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
     ];
     let nested =
         state.nested_blocksize.map(|n| ("nested_blocksize", n.to_string(), NESTED_BLOCK.to_string()));
-    for (field, found, wanted) in fields.into_iter().chain(nested) {
-        if found != wanted {
-            refuse(&name, format!("{field} {found}"), wanted)?;
+    for (field, found, expected) in fields.into_iter().chain(nested) {
+        if found != expected {
+            refuse(&name, format!("{field} {found}"), expected)?;
         }
     }
     same(".quant_map", &NF4)?;

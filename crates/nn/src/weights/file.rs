@@ -143,9 +143,9 @@ impl TensorFile {
 
     /// Returns an error if a tensor has another shape or an unsupported type.
     pub fn check(&self, name: &str, shape: &[usize]) -> Result<(), Error> {
-        let found = &self.info(name)?.shape;
-        if found != shape {
-            return Err(self.refuse(name, format!("shape {found:?}"), format!("shape {shape:?}")));
+        let actual = &self.info(name)?.shape;
+        if actual != shape {
+            return Err(self.refuse(name, format!("shape {actual:?}"), format!("shape {shape:?}")));
         }
         self.raw(name).map(|_| ())
     }

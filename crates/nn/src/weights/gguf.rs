@@ -76,14 +76,14 @@ struct Cursor<'a> {
 impl<'a> Cursor<'a> {
     fn take(&mut self, count: u64) -> Result<&'a [u8], Fault> {
         let end = usize::try_from(count).ok().and_then(|n| self.at.checked_add(n));
-        let Some(taken) = end.and_then(|end| self.bytes.get(self.at..end)) else {
+        let Some(slice) = end.and_then(|end| self.bytes.get(self.at..end)) else {
             return fault(
                 format!("{} bytes, of which {count} are to follow byte {}", self.bytes.len(), self.at),
                 "the whole file; it is truncated, copy it again",
             );
         };
-        self.at += taken.len();
-        Ok(taken)
+        self.at += slice.len();
+        Ok(slice)
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Fault> {
@@ -340,8 +340,8 @@ impl Gguf {
 
     fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
         let stored = names::stored(name);
-        let found = stored.as_ref().and_then(|stored| self.tensors.get(stored));
-        found.ok_or_else(|| {
+        let tensor = stored.as_ref().and_then(|stored| self.tensors.get(stored));
+        tensor.ok_or_else(|| {
             let wanted =
                 stored.map_or("a tensor of the model".into(), |stored| format!("{stored} in this file"));
             self.refuse(name, "no such tensor".into(), wanted)

@@ -18,10 +18,10 @@ fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3
     }
 }
 
-/// One block per head and tile of [`TILE`] rows, with `held` tiles of heads of this size and `more` bytes in shared memory. In shared memory, rows are
+/// One block per head and tile of [`TILE`] rows, with `tiles` tiles of heads of this size and `extra` bytes in shared memory. In shared memory, rows are
 /// padded by 8 values to avoid bank conflicts.
-fn tile_shape(rows: usize, heads: usize, held: usize, size: usize, more: usize) -> Shape {
-    let shared = (held * TILE * (size + 8) * 2 + more) as u32;
+fn tile_shape(rows: usize, heads: usize, tiles: usize, size: usize, extra: usize) -> Shape {
+    let shared = (tiles * TILE * (size + 8) * 2 + extra) as u32;
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
 }
 
@@ -114,12 +114,12 @@ impl AttentionOps for CudaExecutor {
         let AttentionInputs { q, kv, out, lse, dout } = saved;
         let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
         let (count, size) = (plan.rows.len, heads.size);
-        let each = count * heads.queries;
-        self.delta.reserve(&self.stream, FULL, each, Purpose::Pass);
+        let pairs = count * heads.queries;
+        self.delta.reserve(&self.stream, FULL, pairs, Purpose::Pass);
         self.stream.launch(
             kernel!(self.precision, "attention_delta"),
-            warp_shape(each),
-            args![out, dout, &self.delta, size, each],
+            warp_shape(pairs),
+            args![out, dout, &self.delta, size, pairs],
         );
         let arguments = |tiles: &Tiles, to: &Buffer, count: usize| {
             let buffers = args![q, kv, lse, &self.delta, dout, to];
@@ -133,7 +133,7 @@ impl AttentionOps for CudaExecutor {
                 (by_kv, tile_shape(keys, heads.keys, 4, size, more)),
             ],
             None => [
-                (kernel!(self.precision, "attention_dq"), warp_shape(each)),
+                (kernel!(self.precision, "attention_dq"), warp_shape(pairs)),
                 (kernel!(self.precision, "attention_dkv"), warp_shape(keys * heads.keys)),
             ],
         };
@@ -141,18 +141,18 @@ impl AttentionOps for CudaExecutor {
         self.stream.launch(by_kv, shape_kv, &arguments(&plan.by_key, dkv, keys));
     }
 
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, most: usize) {
-        assert!(slots <= most, "{slots} slots of at most {most}");
+    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, limit: usize) {
+        assert!(slots <= limit, "{slots} slots of at most {limit}");
         cache.layers.resize_with(layers, Buffer::default);
         for layer in &mut cache.layers {
             // Allocated at its maximum size before anything is stored: growing would copy, and would need memory for both.
-            layer.reserve(&self.stream, self.precision, most * heads.key_width(), Purpose::Cache);
+            layer.reserve(&self.stream, self.precision, limit * heads.key_width(), Purpose::Cache);
         }
     }
 
     fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
-        let held = cache.layers.iter().chain(&cache.states);
-        if held.map(|buffer| buffer.bytes(buffer.len())).sum::<usize>() > bytes {
+        let buffers = cache.layers.iter().chain(&cache.states);
+        if buffers.map(|buffer| buffer.bytes(buffer.len())).sum::<usize>() > bytes {
             *cache = Cache::default();
         }
     }

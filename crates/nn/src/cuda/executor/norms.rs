@@ -48,9 +48,9 @@ impl NormOps for CudaExecutor {
     ) {
         let Norm { weights, weight, offset, eps, .. } = norm;
         let HeadRows { rows, first, stride, count, size } = heads;
-        let (each, weight) = (rows * count, weights.at(weight.offset));
-        let arguments = args![weight, offset, eps, x.at(first), &*raw, &*scale, count, stride, size, each];
-        self.stream.launch(kernel!(self.precision, "head_norm"), warp_shape(each), arguments);
+        let (vectors, weight) = (rows * count, weights.at(weight.offset));
+        let arguments = args![weight, offset, eps, x.at(first), &*raw, &*scale, count, stride, size, vectors];
+        self.stream.launch(kernel!(self.precision, "head_norm"), warp_shape(vectors), arguments);
     }
 
     fn head_norm_backward(
@@ -64,15 +64,21 @@ impl NormOps for CudaExecutor {
     ) {
         let Norm { weights, weight, offset, .. } = norm;
         let HeadRows { rows, first, stride, count, size } = heads;
-        let each = rows * count;
+        let vectors = rows * count;
         let mut shares = std::mem::take(&mut self.shares);
-        shares.reserve(&self.stream, FULL, each * size, Purpose::Pass);
+        shares.reserve(&self.stream, FULL, vectors * size, Purpose::Pass);
         let (at, to) = (weights.at(weight.offset), dx.at(first));
-        let arguments = args![at, offset, raw, scale, to, &shares, count, stride, size, each];
-        self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(each), arguments);
+        let arguments = args![at, offset, raw, scale, to, &shares, count, stride, size, vectors];
+        self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(vectors), arguments);
         if let Some(gradient) = gradient {
             let to = gradient.at(weight.offset);
-            self.sum_columns("column_partials_f32", args![shares.at(0)], &[each, size], [each, size], to);
+            self.sum_columns(
+                "column_partials_f32",
+                args![shares.at(0)],
+                &[vectors, size],
+                [vectors, size],
+                to,
+            );
         }
         self.shares = shares;
     }

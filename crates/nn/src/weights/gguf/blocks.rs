@@ -68,8 +68,8 @@ pub(in crate::weights) const Q8: (usize, usize) = (32, 34);
 impl Kind {
     /// The type with this id in a header. The error is the type's name.
     pub(super) fn new(id: u32) -> Result<Kind, String> {
-        let known = ALL.into_iter().find(|&kind| kind as u32 == id);
-        known.ok_or_else(|| match OTHERS.iter().find(|(n, _)| *n == id) {
+        let kind = ALL.into_iter().find(|&kind| kind as u32 == id);
+        kind.ok_or_else(|| match OTHERS.iter().find(|(n, _)| *n == id) {
             Some((_, name)) => (*name).into(),
             None => format!("type {id}"),
         })
@@ -167,7 +167,7 @@ pub(in crate::weights) fn encode_q8(values: &[f32], out: &mut Vec<u8>) -> Result
     assert!(values.len().is_multiple_of(Q8.0), "{} numbers in blocks of {}", values.len(), Q8.0);
     out.resize(values.len() / Q8.0 * Q8.1, 0);
     for (at, (x, b)) in values.chunks_exact(Q8.0).zip(out.chunks_exact_mut(Q8.1)).enumerate() {
-        let largest = x.iter().fold(0f32, |most, x| most.max(x.abs()));
+        let largest = x.iter().fold(0f32, |largest, x| largest.max(x.abs()));
         let scale = largest / 127.0;
         let stored = f16::from_f32(scale);
         if !stored.is_finite() || x.iter().any(|x| x.is_nan()) {

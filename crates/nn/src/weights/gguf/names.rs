@@ -167,7 +167,7 @@ impl Gguf {
             _ => return Err(self.refuse_key(&key("rope.scaling.type"), kind.to_string(), "none or linear")),
         }
         if let Some(factors) = self.rope_factors()? {
-            let factor = factors.iter().fold(1f32, |most, &factor| most.max(factor));
+            let factor = factors.iter().fold(1f32, |largest, &factor| largest.max(factor));
             let context = get("rope.scaling.original_context_length")?.unwrap_or(json!(8192));
             let scaling = json!({
                 "rope_type": "llama3", "factor": factor, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
@@ -219,8 +219,8 @@ impl Gguf {
         }
         let tokens = self.value("tokenizer.ggml.tokens")?.unwrap_or_default();
         let tokens = tokens.as_array().into_iter().flatten().enumerate();
-        let known = |token: &Value| token.as_str().is_some_and(|text| END_TOKENS.contains(&text));
-        ends.extend(tokens.filter(|(_, token)| known(token)).map(|(id, _)| id as u64));
+        let is_end = |token: &Value| token.as_str().is_some_and(|text| END_TOKENS.contains(&text));
+        ends.extend(tokens.filter(|(_, token)| is_end(token)).map(|(id, _)| id as u64));
         let mut seen = BTreeSet::new();
         ends.retain(|id| seen.insert(*id));
         Ok(ends)
@@ -228,15 +228,15 @@ impl Gguf {
 
     /// Returns an error if a tensor is missing, has another shape, or is unknown to a model of this configuration.
     pub(in crate::weights) fn check(&self, config: &Config) -> Result<(), Error> {
-        let mut known = BTreeSet::from([ROPE.to_string()]);
+        let mut names = BTreeSet::from([ROPE.to_string()]);
         for (name, shape) in config.tensors() {
-            let found = &self.tensor(&name)?.shape;
-            if *found != shape {
-                return Err(self.refuse(&name, format!("shape {found:?}"), format!("shape {shape:?}")));
+            let actual = &self.tensor(&name)?.shape;
+            if *actual != shape {
+                return Err(self.refuse(&name, format!("shape {actual:?}"), format!("shape {shape:?}")));
             }
-            known.extend(stored(&name));
+            names.extend(stored(&name));
         }
-        if let Some(other) = self.tensors.keys().find(|name| !known.contains(*name)) {
+        if let Some(other) = self.tensors.keys().find(|name| !names.contains(*name)) {
             let wanted = "only the tensors of its architecture".into();
             return Err(self.refuse(other, "a tensor that the metadata does not account for".into(), wanted));
         }

@@ -64,7 +64,7 @@ pub struct Wanted<'a> {
 /// Bad input: a template that can't render a conversation with tools, a prompt that leaves no position; errors from the engine.
 pub fn play(
     policy: &mut Policy,
-    wanted: &[Wanted<'_>],
+    requests: &[Wanted<'_>],
     max_tokens: usize,
     sampling: &Sampling,
     go_on: &(dyn Fn() -> bool + Sync),
@@ -73,9 +73,9 @@ pub fn play(
     // Each turn continues the sequences before it.
     let sampling = Sampling { keep_cache: true, ..*sampling };
     let mut players = Vec::new();
-    for wanted in wanted {
-        for sample in wanted.samples.clone() {
-            players.push(Player::begin(language, wanted, (players.len(), sample))?);
+    for request in requests {
+        for sample in request.samples.clone() {
+            players.push(Player::begin(language, request, (players.len(), sample))?);
         }
     }
     for turn in 0.. {
@@ -110,7 +110,8 @@ pub fn play(
         }
     }
     let mut ended = players.into_iter().map(|player| player.grade(language));
-    let episodes = wanted.iter().map(|wanted| ended.by_ref().take(wanted.samples.len()).collect()).collect();
+    let episodes =
+        requests.iter().map(|request| ended.by_ref().take(request.samples.len()).collect()).collect();
     Ok(go_on().then_some(episodes))
 }
 
@@ -119,8 +120,8 @@ pub fn play(
 /// # Errors
 /// Bad input: a template that can't render the conversation, an environment that fails.
 pub fn first_prompt(language: &Language, set: &ProblemSet, problem: &Problem) -> anyhow::Result<Vec<u32>> {
-    let wanted = Wanted { set, problem, samples: 0..1, key: Key::new(0) };
-    let Player { game, environment, .. } = Player::begin(language, &wanted, (0, 0))?;
+    let request = Wanted { set, problem, samples: 0..1, key: Key::new(0) };
+    let Player { game, environment, .. } = Player::begin(language, &request, (0, 0))?;
     match environment {
         Ok(_) => Ok(game.parts.into_iter().flat_map(|part| part.tokens).collect()),
         Err(failed) => bad_input!(
@@ -146,10 +147,10 @@ struct Player<'a> {
 impl<'a> Player<'a> {
     fn begin(
         language: &'a Language,
-        wanted: &Wanted<'a>,
+        request: &Wanted<'a>,
         (index, sample): (usize, usize),
     ) -> anyhow::Result<Self> {
-        let Wanted { set, problem, key, .. } = *wanted;
+        let Wanted { set, problem, key, .. } = *request;
         let (Truth::Environment(environment::Truth { columns }), Some((program, max_turns))) =
             (&problem.truth, set.grader.environment())
         else {

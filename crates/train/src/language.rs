@@ -496,12 +496,12 @@ pub(super) fn decode(tokenizer: &Tokenizer, tokens: &[u32], special: bool) -> an
         token.is_some_and(|token| added.is_special_token(&token) && !thoughts::is_tag(&token))
     };
     confined::catch(|| {
-        let shown = if special {
+        let visible = if special {
             Cow::Borrowed(tokens)
         } else {
             tokens.iter().copied().filter(|id| !is_hidden(id)).collect()
         };
-        tokenizer.decode(&shown, false).map_err(|e| anyhow::anyhow!("{e}"))
+        tokenizer.decode(&visible, false).map_err(|e| anyhow::anyhow!("{e}"))
     })
     .context("tokenizer")
 }
@@ -551,8 +551,8 @@ fn declare(
     let list = config.get("additional_special_tokens").and_then(Value::as_array);
     let listed = list.into_iter().flatten().filter_map(|v| v.as_str().or_else(|| v.get("content")?.as_str()));
     let declared = special.values().map(String::as_str).chain(listed);
-    let known = tokenizer.get_added_vocabulary().get_vocab();
-    let new = |text: &&str| !known.contains_key(*text) && tokenizer.token_to_id(text).is_some();
+    let vocabulary = tokenizer.get_added_vocabulary().get_vocab();
+    let new = |text: &&str| !vocabulary.contains_key(*text) && tokenizer.token_to_id(text).is_some();
     let mut tokens: Vec<AddedToken> = declared.filter(new).map(|text| AddedToken::from(text, true)).collect();
     let mut ids = Vec::new();
     for (id, token) in config.get("added_tokens_decoder").and_then(Value::as_object).into_iter().flatten() {

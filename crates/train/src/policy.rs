@@ -90,8 +90,8 @@ impl Bounds {
 
     /// Converts a token id. Fails if it isn't in the vocabulary.
     pub fn token(self, id: i64) -> Result<u32, String> {
-        let known = u32::try_from(id).ok().filter(|&token| (token as usize) < self.vocab_size);
-        known.ok_or_else(|| {
+        let token = u32::try_from(id).ok().filter(|&token| (token as usize) < self.vocab_size);
+        token.ok_or_else(|| {
             format!("expected token ids from 0 to {}, found {id}", self.vocab_size.saturating_sub(1))
         })
     }
@@ -220,8 +220,8 @@ impl Policy {
 
     fn check(&self, name: &str, tokens: &[u32]) -> anyhow::Result<()> {
         let bounds = Bounds::of(self.engine.config());
-        let known = tokens.iter().try_for_each(|&token| bounds.token(token.into()).map(drop));
-        known.and_then(|()| bounds.length(tokens.len())).or_else(|error| bad_input!("{name}: {error}"))
+        let result = tokens.iter().try_for_each(|&token| bounds.token(token.into()).map(drop));
+        result.and_then(|()| bounds.length(tokens.len())).or_else(|error| bad_input!("{name}: {error}"))
     }
 }
 

@@ -47,10 +47,10 @@ pub fn solution_logp(policy: &mut Policy, plan: &Plan) -> anyhow::Result<Vec<Vec
 fn score(policy: &mut Policy, problems: &[(Vec<u32>, Vec<Vec<u32>>)]) -> anyhow::Result<Vec<Vec<f32>>> {
     let mut logp = Vec::new();
     for problems in problems.chunks(PROBLEMS) {
-        let of = |(prompt, solutions): &(Vec<u32>, Vec<Vec<u32>>)| -> Vec<Sequence> {
+        let sequences = |(prompt, solutions): &(Vec<u32>, Vec<Vec<u32>>)| -> Vec<Sequence> {
             solutions.iter().map(|solution| Sequence::completion(prompt, solution)).collect()
         };
-        let scores = policy.score(&problems.iter().flat_map(of).collect::<Vec<_>>(), 1.0)?;
+        let scores = policy.score(&problems.iter().flat_map(sequences).collect::<Vec<_>>(), 1.0)?;
         let mut sums = scores.iter().map(|s| s.logp.iter().map(|&l| f64::from(l)).sum::<f64>() as f32);
         logp.extend(problems.iter().map(|(_, all)| sums.by_ref().take(all.len()).collect::<Vec<_>>()));
     }
@@ -182,11 +182,11 @@ impl BeforeUpdate {
     /// # Errors
     /// As [`solution_logp`].
     pub fn new(policy: &mut Policy, groups: &[Credited]) -> anyhow::Result<Self> {
-        let of = |group: &Credited| {
+        let problem = |group: &Credited| {
             let prompt = &group.rollouts.prompt;
             Ok((prompt.tokens.clone(), solutions(&prompt.problem)?))
         };
-        let problems = groups.iter().map(of).collect::<anyhow::Result<Vec<_>>>()?;
+        let problems = groups.iter().map(problem).collect::<anyhow::Result<Vec<_>>>()?;
         let before = probabilities(policy, &problems)?;
         let scored = groups.iter().zip(&problems).zip(before);
         let groups =

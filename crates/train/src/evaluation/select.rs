@@ -208,9 +208,9 @@ fn costs(settings: &Settings, metrics: &[Logged], last: u64) -> anyhow::Result<V
 
 /// Fails if a file of the run has two lines for one step.
 fn require_once(file: &str, steps: impl Iterator<Item = u64>) -> anyhow::Result<()> {
-    let mut known = BTreeSet::new();
+    let mut unique = BTreeSet::new();
     for step in steps {
-        if !known.insert(step) {
+        if !unique.insert(step) {
             bad_input!(
                 "{file}, step {step}: there are two lines: two runs wrote into this folder, or the file was edited"
             );
@@ -229,7 +229,13 @@ mod tests {
     use std::path::Path;
 
     /// A run with evaluations (step, pass@1, pass@1 of the part "logic") and the checkpoints that are kept.
-    fn write(folder: &Path, name: &str, set: &str, evals: &[(u64, f64, f64)], kept: &[&str]) -> PathBuf {
+    fn write(
+        folder: &Path,
+        name: &str,
+        set: &str,
+        evals: &[(u64, f64, f64)],
+        checkpoints: &[&str],
+    ) -> PathBuf {
         let run = folder.join(name);
         std::fs::create_dir_all(run.join("checkpoints")).unwrap();
         let text = include_str!("../../../../configs/maze-quick.toml");
@@ -265,7 +271,7 @@ mod tests {
             })
             .collect();
         std::fs::write(run.join("metrics.jsonl"), metrics.join("\n") + "\n").unwrap();
-        for name in kept {
+        for name in checkpoints {
             std::fs::create_dir(run.join("checkpoints").join(name)).unwrap();
         }
         run
@@ -294,9 +300,9 @@ mod tests {
         let steps = |args: &Settings| select(args).unwrap().chosen.iter().map(|c| c.step).collect::<Vec<_>>();
         // 30 and 40 are equal: the earlier. Its compute leaves out the other run's best, at 40.
         assert_eq!(steps(&args(&[&a, &b])), [30, 10]);
-        let found = select(&args(&[&a, &b])).unwrap().chosen;
-        assert_eq!(found[1].checkpoint, Some(b.join("checkpoints/step-000010")));
-        assert_eq!((found[0].base, found[1].base, found[1].candidates), (true, false, 3));
+        let chosen = select(&args(&[&a, &b])).unwrap().chosen;
+        assert_eq!(chosen[1].checkpoint, Some(b.join("checkpoints/step-000010")));
+        assert_eq!((chosen[0].base, chosen[1].base, chosen[1].candidates), (true, false, 3));
         assert_eq!(steps(&Settings { part: Some("logic".into()), ..args(&[&a, &b]) }), [40, 20]);
         assert_eq!(steps(&Settings { k: 8, ..args(&[&a, &b]) }), [10, 10]);
         // The other run samples half as much a step, so all its steps are within the base run's compute.
@@ -305,7 +311,7 @@ mod tests {
         assert!(whole >= 8, "maze-quick has groups of {whole}");
         assert_eq!(steps(&args(&[&a, &half])), [30, 40]);
         assert_eq!(steps(&Settings { compute: Compute::Seconds, ..args(&[&a, &half]) }), [30, 10]);
-        assert_eq!(select(&args(&[&a])).unwrap().chosen[0].compute, 30.0 * found[0].compute / 30.0);
+        assert_eq!(select(&args(&[&a])).unwrap().chosen[0].compute, 30.0 * chosen[0].compute / 30.0);
     }
 
     #[test]
@@ -314,11 +320,11 @@ mod tests {
         // At 25 a stop saved; at 30 nothing but the best was kept; at 15 and 20 there was an evaluation alone.
         let evals =
             [(10, 0.3, 0.0), (15, 0.95, 0.0), (20, 0.9, 0.0), (25, 0.8, 0.0), (30, 0.7, 0.0), (40, 0.2, 0.0)];
-        let kept = ["step-000010", "step-000025", "best-000015", "best-000030", "step-000040"];
-        let run = write(folder.path(), "a", "seed=1", &evals, &kept);
-        let found = select(&args(&[&run])).unwrap().chosen;
-        assert_eq!((found[0].step, found[0].candidates), (10, 2));
-        assert_eq!(found[0].checkpoint, Some(run.join("checkpoints/step-000010")));
+        let checkpoints = ["step-000010", "step-000025", "best-000015", "best-000030", "step-000040"];
+        let run = write(folder.path(), "a", "seed=1", &evals, &checkpoints);
+        let chosen = select(&args(&[&run])).unwrap().chosen;
+        assert_eq!((chosen[0].step, chosen[0].candidates), (10, 2));
+        assert_eq!(chosen[0].checkpoint, Some(run.join("checkpoints/step-000010")));
         let any = select(&Settings { any_step: true, ..args(&[&run]) }).unwrap().chosen;
         assert_eq!((any[0].step, any[0].checkpoint.clone()), (15, None));
     }
@@ -328,10 +334,10 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let evals = [(0, 0.5, 0.0), (10, 0.3, 0.0), (20, 0.5, 0.0)];
         let run = write(folder.path(), "a", "seed=1", &evals, &ALL);
-        let found = &select(&args(&[&run])).unwrap().chosen[0];
-        assert_eq!((found.step, found.start), (20, Some(0.5)));
+        let choice = &select(&args(&[&run])).unwrap().chosen[0];
+        assert_eq!((choice.step, choice.start), (20, Some(0.5)));
         assert!(
-            found
+            choice
                 .warning()
                 .unwrap()
                 .contains("no checkpoint is better than step 0: the best has 50.0 % (step 20)")
@@ -346,9 +352,9 @@ mod tests {
         let error = |args: &Settings| format!("{:#}", select(args).unwrap_err());
         let torn = write(folder.path(), "torn", "seed=1", &[(10, 0.3, 0.0), (20, 0.4, 0.0)], &ALL);
         let lines = std::fs::read_to_string(torn.join("metrics.jsonl")).unwrap();
-        let kept: Vec<&str> =
+        let remaining: Vec<&str> =
             lines.lines().enumerate().filter(|(i, _)| *i != 4).map(|(_, line)| line).collect();
-        std::fs::write(torn.join("metrics.jsonl"), kept.join("\n") + "\n").unwrap();
+        std::fs::write(torn.join("metrics.jsonl"), remaining.join("\n") + "\n").unwrap();
         assert!(error(&args(&[&torn])).contains("metrics.jsonl: the lines of steps 5"));
         let none = write(folder.path(), "none", "seed=1", &[(10, 0.3, 0.0)], &[]);
         assert!(error(&args(&[&none])).contains("eval.at_checkpoints = true"));
@@ -408,10 +414,10 @@ mod tests {
             assert!(error.contains("eval.jsonl, step 30: ") && error.contains("step 10"), "{error}");
         }
         // Nothing is chosen from an evaluation between checkpoints; a start on other problems is no start.
-        let found = changed(15, "\"problems\":4", "\"problems\":40").unwrap();
-        assert_eq!((found[0].step, found[0].start), (30, Some(0.5)));
-        let found = changed(0, "\"problems\":4", "\"problems\":40").unwrap();
-        assert_eq!((found[0].step, found[0].start), (30, None));
+        let chosen = changed(15, "\"problems\":4", "\"problems\":40").unwrap();
+        assert_eq!((chosen[0].step, chosen[0].start), (30, Some(0.5)));
+        let chosen = changed(0, "\"problems\":4", "\"problems\":40").unwrap();
+        assert_eq!((chosen[0].step, chosen[0].start), (30, None));
     }
 
     #[test]

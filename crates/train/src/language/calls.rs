@@ -87,8 +87,8 @@ const HERMES: Format = Format { known_by: &[], open: "<tool_call>", close: "</to
 /// Returns the text of a turn before its first call, and the calls, except for calls in thoughts. `tools` are the schemas of the tools.
 pub fn calls<'a>(turn: &'a str, template: &ChatTemplate, tools: &[Value]) -> (&'a str, Vec<Call>) {
     let source = template.source();
-    let known = FORMATS.iter().find(|format| format.known_by.iter().any(|mark| source.contains(mark)));
-    let format = known.unwrap_or(&HERMES);
+    let format = FORMATS.iter().find(|format| format.known_by.iter().any(|mark| source.contains(mark)));
+    let format = format.unwrap_or(&HERMES);
     let tags: Tags = template.tags().unwrap_or_default();
     if format.form == Form::Whole {
         let Some(answer) = tags.answer(turn) else { return (turn, Vec::new()) };
@@ -183,8 +183,8 @@ fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
             return Vec::new();
         }
     }
-    let known = |call: &Call| call.wrong.is_none() && tool(tools, call.name.as_deref()).is_some();
-    if marked || all.iter().all(known) { all } else { Vec::new() }
+    let exists = |call: &Call| call.wrong.is_none() && tool(tools, call.name.as_deref()).is_some();
+    if marked || all.iter().all(exists) { all } else { Vec::new() }
 }
 
 fn tool<'a>(tools: &'a [Value], name: Option<&str>) -> Option<&'a Value> {
@@ -200,8 +200,8 @@ fn calls_of(value: Literal) -> Vec<Call> {
             _ => Some(&value),
         };
         let name = inner.and_then(|inner| inner.get("name")).and_then(Literal::text).map(str::to_owned);
-        let given = inner.and_then(|inner| inner.get("arguments").or_else(|| inner.get("parameters")));
-        let arguments = match given {
+        let arguments = inner.and_then(|inner| inner.get("arguments").or_else(|| inner.get("parameters")));
+        let arguments = match arguments {
             Some(Literal::Text(text)) => Reader { rest: text, python: false }.only(),
             Some(value) => Ok(value.clone()),
             None => Ok(Literal::Map(Vec::new())),

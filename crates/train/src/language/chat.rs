@@ -139,13 +139,13 @@ impl ChatTemplate {
     /// isn't reached.
     fn check_names(&self) -> anyhow::Result<()> {
         let environment = self.environment(&ChatOptions::default())?;
-        let known = |name: &str, kind: &str| -> anyhow::Result<bool> {
+        let exists = |name: &str, kind: &str| -> anyhow::Result<bool> {
             let text = format!("name is {kind}");
             let is = environment.compile_expression(&text)?;
             Ok(is.eval(BTreeMap::from([("name", Value::from(name))]))?.is_true())
         };
         for (kind, name) in applied_names(&self.source) {
-            if !known(name, kind)? {
+            if !exists(name, kind)? {
                 anyhow::bail!("the {kind} {:?} isn't supported", shortened(name, 40));
             }
         }
@@ -290,7 +290,7 @@ fn iterable(value: &Value) -> bool {
 
 /// The filters and tests that a template applies, as (kind, name).
 fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
-    let mut found = Vec::new();
+    let mut names = Vec::new();
     let mut rest = source;
     while let Some(open) = rest.find(['{']) {
         rest = &rest[open + 1..];
@@ -324,9 +324,9 @@ fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
             let (word, after) = rest.split_at(length);
             let is_name = first.is_alphabetic() || first == '_';
             match before {
-                [_, "|"] | ["%", "filter"] if is_name => found.push(("filter", word)),
-                [_, "is"] if is_name && word != "not" => found.push(("test", word)),
-                ["is", "not"] if is_name => found.push(("test", word)),
+                [_, "|"] | ["%", "filter"] if is_name => names.push(("filter", word)),
+                [_, "is"] if is_name && word != "not" => names.push(("test", word)),
+                ["is", "not"] if is_name => names.push(("test", word)),
                 _ => {}
             }
             let is_trim = before[1] == "%" && matches!(first, '-' | '+');
@@ -336,7 +336,7 @@ fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
             rest = after;
         }
     }
-    found
+    names
 }
 
 /// Length of the quoted string at the beginning of `rest`, including its quotes.

@@ -168,18 +168,19 @@ impl<'a> Tokens<'a> {
                 other => Err(gguf.refuse_key(&key("tokens"), other.to_string(), "a text").into()),
             })
             .collect::<anyhow::Result<_>>()?;
-        let each = |name: &str, list: Vec<Value>| match list.len() == texts.len() {
-            true => Ok(list),
-            false => {
-                let (found, wanted) = (list.len(), texts.len());
+        let per_token = |name: &str, list: Vec<Value>| {
+            if list.len() == texts.len() {
+                Ok(list)
+            } else {
+                let (entries, tokens) = (list.len(), texts.len());
                 Err(gguf.refuse_key(
                     &key(name),
-                    format!("{found} entries"),
-                    format!("one for each of {wanted} tokens"),
+                    format!("{entries} entries"),
+                    format!("one for each of {tokens} tokens"),
                 ))
             }
         };
-        let kinds = each("token_type", list("token_type")?)?;
+        let kinds = per_token("token_type", list("token_type")?)?;
         let kind = |(text, kind): (&String, &Value)| {
             if END_TOKENS.contains(&&**text) { CONTROL } else { kind.as_u64().unwrap_or(0) }
         };
@@ -198,7 +199,7 @@ impl<'a> Tokens<'a> {
                 (Model::Bpe { splitting, merges: list("merges")? }, begins)
             }
             Some("llama") => {
-                let scores = each("scores", list("scores")?)?;
+                let scores = per_token("scores", list("scores")?)?;
                 let scores = scores.iter().map(|score| score.as_f64().unwrap_or(0.0)).collect();
                 (Model::SentencePiece { scores, space: flag("add_space_prefix", true)? }, true)
             }
@@ -282,12 +283,12 @@ impl<'a> Tokens<'a> {
         if before.is_none() && after.is_none() {
             return Value::Null;
         }
-        let token = |token: Option<(&str, usize)>, of: u32| {
-            token.map(|(text, _)| json!({"SpecialToken": {"id": text, "type_id": of}}))
+        let token = |token: Option<(&str, usize)>, type_id: u32| {
+            token.map(|(text, _)| json!({"SpecialToken": {"id": text, "type_id": type_id}}))
         };
-        let text = |name: &str, of: u32| {
-            let text = Some(json!({"Sequence": {"id": name, "type_id": of}}));
-            [token(before, of), text, token(after, of)].into_iter().flatten().collect::<Vec<_>>()
+        let text = |name: &str, type_id: u32| {
+            let text = Some(json!({"Sequence": {"id": name, "type_id": type_id}}));
+            [token(before, type_id), text, token(after, type_id)].into_iter().flatten().collect::<Vec<_>>()
         };
         let special: Map<String, Value> = [before, after]
             .into_iter()
@@ -342,10 +343,12 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
     }
     for token in json["added_tokens"].as_array().into_iter().flatten() {
         let text = token["content"].as_str().unwrap_or_default();
-        let kind = match token["special"] == true {
-            _ if fallback && model["unk_token"] == text => UNKNOWN,
-            true => CONTROL,
-            false => USER_DEFINED,
+        let kind = if fallback && model["unk_token"] == text {
+            UNKNOWN
+        } else if token["special"] == true {
+            CONTROL
+        } else {
+            USER_DEFINED
         };
         set(text, &token["id"], kind)?;
     }
@@ -380,8 +383,8 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
         }
     } else {
         let steps = Splitting::steps(&json["pre_tokenizer"]);
-        let mut known = splittings().into_iter();
-        let Some(splitting) = known.find(|s| Splitting::steps(&s.pre_tokenizer) == steps) else {
+        let mut candidates = splittings().into_iter();
+        let Some(splitting) = candidates.find(|s| Splitting::steps(&s.pre_tokenizer) == steps) else {
             let names = splittings().map(|s| s.name).join(", ");
             anyhow::bail!("pre_tokenizer: expected that of one of {names}, found {}", json["pre_tokenizer"]);
         };

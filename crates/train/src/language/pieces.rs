@@ -129,27 +129,27 @@ mod tests {
 
     /// The text that a stream shows after all tokens have arrived one by one.
     fn streamed(language: &Language, tokens: &[u32]) -> String {
-        let mut shown = String::new();
+        let mut longest = String::new();
         for n in 1..=tokens.len() {
             let text = language.answer(&tokens[..language.settled(&tokens[..n])]).unwrap();
             let text = text.trim_end_matches('\u{fffd}');
             assert!(
-                text.len() < shown.len() || text.starts_with(&shown),
-                "{shown:?} then {text:?} in {tokens:?}"
+                text.len() < longest.len() || text.starts_with(&longest),
+                "{longest:?} then {text:?} in {tokens:?}"
             );
-            if text.len() > shown.len() {
-                shown = text.to_owned();
+            if text.len() > longest.len() {
+                longest = text.to_owned();
             }
         }
-        shown
+        longest
     }
 
     fn check(language: &Language, ids: &[u16]) {
         let size = language.vocab_size() as u16;
         let tokens: Vec<u32> = ids.iter().map(|id| u32::from(id % size)).collect();
         let whole = language.answer(&tokens).unwrap();
-        let shown = streamed(language, &tokens);
-        assert!(whole.starts_with(&shown), "{shown:?} of {whole:?} in {tokens:?}");
+        let text = streamed(language, &tokens);
+        assert!(whole.starts_with(&text), "{text:?} of {whole:?} in {tokens:?}");
     }
 
     proptest! {

@@ -98,13 +98,13 @@ mod tests {
         let tokenizer = tokenizer();
         let text = "12 + 3 = 15\n\\boxed{15}\nQ: next";
         let tokens = tokenizer.encode(text, false).unwrap().get_ids().to_vec();
-        for wanted in ["\nQ:", "{15}", "5\n\\b", " "] {
-            let stop = stop(&["never there", wanted]);
+        for phrase in ["\nQ:", "{15}", "5\n\\b", " "] {
+            let stop = stop(&["never there", phrase]);
             let at = end(&stop, &tokenizer, &tokens).unwrap();
             let before = tokenizer.decode(&tokens[..at - 1], false).unwrap();
             let after = tokenizer.decode(&tokens[..at], false).unwrap();
-            assert!(!before.contains(wanted) && after.contains(wanted), "{wanted:?}: {after:?}");
-            assert_eq!(stop.cut(&after), &text[..text.find(wanted).unwrap()]);
+            assert!(!before.contains(phrase) && after.contains(phrase), "{phrase:?}: {after:?}");
+            assert_eq!(stop.cut(&after), &text[..text.find(phrase).unwrap()]);
         }
         assert_eq!(end(&stop(&["zebra"]), &tokenizer, &tokens), None);
         assert!(!StopTexts::default().ended(&tokenizer, &tokens));
@@ -114,10 +114,10 @@ mod tests {
     fn a_text_may_name_a_special_token_and_characters_of_several_bytes() {
         let tokenizer = tokenizer();
         let tokens = tokenizer.encode("ja 🙂<|im_end|>\nno", false).unwrap().get_ids().to_vec();
-        for wanted in ["🙂<", "<|im_end|>\n"] {
-            let at = end(&stop(&[wanted]), &tokenizer, &tokens).unwrap();
-            assert!(tokenizer.decode(&tokens[..at], false).unwrap().contains(wanted));
-            assert!(!tokenizer.decode(&tokens[..at - 1], false).unwrap().contains(wanted));
+        for phrase in ["🙂<", "<|im_end|>\n"] {
+            let at = end(&stop(&[phrase]), &tokenizer, &tokens).unwrap();
+            assert!(tokenizer.decode(&tokens[..at], false).unwrap().contains(phrase));
+            assert!(!tokenizer.decode(&tokens[..at - 1], false).unwrap().contains(phrase));
         }
     }
 
@@ -129,13 +129,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_tail_finds_what_the_whole_text_holds(text in "[ab 🙂é\n]{0,60}", wanted in "[ab 🙂é\n]{1,6}") {
+        fn the_tail_finds_what_the_whole_text_holds(text in "[ab 🙂é\n]{0,60}", phrase in "[ab 🙂é\n]{1,6}") {
             thread_local!(static TOKENIZER: Tokenizer = tokenizer());
             TOKENIZER.with(|tokenizer| {
                 let tokens = tokenizer.encode(text.as_str(), false).unwrap().get_ids().to_vec();
                 let whole = (1..=tokens.len())
-                    .find(|&n| tokenizer.decode(&tokens[..n], false).unwrap().contains(&wanted));
-                assert_eq!(end(&stop(&[&wanted]), tokenizer, &tokens), whole);
+                    .find(|&n| tokenizer.decode(&tokens[..n], false).unwrap().contains(&phrase));
+                assert_eq!(end(&stop(&[&phrase]), tokenizer, &tokens), whole);
             });
         }
     }

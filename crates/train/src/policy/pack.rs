@@ -126,11 +126,12 @@ impl Packed {
         }
         let sequences: Vec<&Sequence> = parts.iter().map(|(_, part)| *part).collect();
         let rows = grow(&mut self.batch, &sequences);
-        let mut made: HashMap<(usize, u32), usize> = HashMap::new();
+        let mut predictions: HashMap<(usize, u32), usize> = HashMap::new();
         for ((member, part), rows) in parts.into_iter().zip(rows) {
             for &Target { after, token } in &part.targets {
                 let row = rows[after];
-                let place = *made.entry((row, token)).or_insert_with(|| self.batch.predict(row, token));
+                let place =
+                    *predictions.entry((row, token)).or_insert_with(|| self.batch.predict(row, token));
                 self.places[member].push(place);
             }
         }

@@ -25,13 +25,13 @@ impl Generator for PuzzlesConfig {
 
     fn problem(&self, key: Key) -> Option<Problem> {
         let mut stream = key.stream();
-        let made = generate(self.puzzle.parse().ok()?, self.difficulty, 0, &mut || stream.bits()).ok()?;
-        let messages = vec![Message::new("user", made.question.clone())];
+        let puzzle = generate(self.puzzle.parse().ok()?, self.difficulty, 0, &mut || stream.bits()).ok()?;
+        let messages = vec![Message::new("user", puzzle.question.clone())];
         let truth = Truth::SynLogic(synlogic::Truth {
             task: self.puzzle.clone(),
-            game_data_str: made.game_data_str(),
+            game_data_str: puzzle.game_data_str(),
         });
-        Some(Problem { solution: Some(made.solution), ..Problem::new(id_of(&messages), messages, truth) })
+        Some(Problem { solution: Some(puzzle.solution), ..Problem::new(id_of(&messages), messages, truth) })
     }
 }
 

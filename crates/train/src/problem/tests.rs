@@ -174,7 +174,7 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
     let choice = r#"{"Question": "Which?", "Correct Answer": "this", "Incorrect Answer 1": "a", "Incorrect Answer 2": "b", "Incorrect Answer 3": "c"}"#;
     let follow =
         r#"{"key": 1, "prompt": "Say it.", "instruction_id_list": ["punctuation:no_comma"], "kwargs": [{}]}"#;
-    let own = r#"{"prompt": "Say it.", "worth": 1}"#;
+    let custom = r#"{"prompt": "Say it.", "worth": 1}"#;
     let tested = r#"{"prompt": "Add one.", "test_list": ["assert add(1) == 2"]}"#;
     let schema = r#"{"prompt": "Ada's age?", "schema": {"required": ["age"], "properties": {"age": {"type": "integer"}}}}"#;
     let pattern = r#"{"prompt": "6 x 7?", "pattern": "\\b42\\b"}"#;
@@ -195,8 +195,8 @@ fn completions_of_every_kind_are_graded_by_its_verifier() {
             TaskKind::Code => (tested, longer, "def add(x): return x + 1", "def add(x): return x"),
             TaskKind::JsonSchema => (schema, longer, "so:\n```json\n{\"age\": 3}\n```", "{\"age\": \"3\"}"),
             TaskKind::Regex => (pattern, longer, "it is 42.", "it is 41."),
-            TaskKind::Command => (own, program, "yes", "no"),
-            TaskKind::Python => (own, function.as_str(), "yes", "no"),
+            TaskKind::Command => (custom, program, "yes", "no"),
+            TaskKind::Python => (custom, function.as_str(), "yes", "no"),
         };
         let file = data(folder.path(), &[row]);
         let task = open(kind, &config(&file, settings), Some(folder.path())).unwrap();

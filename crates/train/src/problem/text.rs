@@ -171,8 +171,8 @@ fn short_enough(
     let longest = config.max_prompt_tokens;
     let reason = format!("prompt longer than {longest} tokens");
     for item in items.iter().filter(|i| i.tokens.len() > longest) {
-        let shown = format!("{} tokens: {}", item.tokens.len(), shown_text(item.problem.question()));
-        report.reject(item.problem.row, &reason, shown);
+        let detail = format!("{} tokens: {}", item.tokens.len(), shown_text(item.problem.question()));
+        report.reject(item.problem.row, &reason, detail);
     }
     items.retain(|i| i.tokens.len() <= longest);
     report.kept = items.len();

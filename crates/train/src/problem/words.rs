@@ -244,8 +244,8 @@ mod tests {
         assert!(solve("a+b r/c", [7, 8, 4]).is_none() && solve("a-b", [5, 5, 0]).is_none());
         for steps in [1, 2] {
             let problems = Words { steps, problems: 500, seed: 3 }.draw().unwrap();
-            let asked: HashSet<&str> = problems.iter().map(Problem::question).collect();
-            assert_eq!(asked.len(), 500);
+            let questions: HashSet<&str> = problems.iter().map(Problem::question).collect();
+            assert_eq!(questions.len(), 500);
             for problem in &problems {
                 assert!(!problem.question().contains(['{', '}']));
                 assert_eq!(problem.solution.as_ref().unwrap().lines().count(), steps + 1);

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 #[derive(Default)]
 pub struct Estimator {
     rates: HashMap<(usize, Products), f64>,
-    known: HashMap<String, (Lengths, Option<ModelConfig>)>,
+    cache: HashMap<String, (Lengths, Option<ModelConfig>)>,
 }
 
 impl Estimator {
@@ -35,14 +35,14 @@ impl Estimator {
     /// The time of a run's parts, or `None` if the size of the model is unknown.
     fn time(&mut self, config: &Config) -> anyhow::Result<Option<Time>> {
         let key = toml::to_string(&config.task)? + &toml::to_string(&config.model)?;
-        if !self.known.contains_key(&key) {
+        if !self.cache.contains_key(&key) {
             let complete = needs::missing(config).is_empty();
             let task = complete.then(|| Task::open(config)).transpose()?;
             let lengths = Lengths::of(config, task.as_ref());
             let model = needs::model(config, task.as_ref())?;
-            self.known.insert(key.clone(), (lengths, model));
+            self.cache.insert(key.clone(), (lengths, model));
         }
-        let (lengths, model) = &self.known[&key];
+        let (lengths, model) = &self.cache[&key];
         let Some(model) = model else { return Ok(None) };
         let (threads, products) = (config.compute.threads(), config.compute.products);
         let rate = self.rates.entry((threads, products));

@@ -58,8 +58,8 @@ impl Memory {
                 needs.weights + needs.base_weights
             }
         };
-        let left = |memory: u64| memory.saturating_sub(reference);
-        let gpu = gpu.map(|gpu| GpuSettings { memory: gpu.memory.map(left), ..gpu });
+        let remaining = |memory: u64| memory.saturating_sub(reference);
+        let gpu = gpu.map(|gpu| GpuSettings { memory: gpu.memory.map(remaining), ..gpu });
         let [rollout, mut evaluation] = workloads(config, lengths, gpu);
         let a = Needs::of(model, &rollout);
         if let Some(GpuSettings { memory: Some(memory), .. }) = &mut evaluation.gpu {

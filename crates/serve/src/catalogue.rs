@@ -158,7 +158,7 @@ pub(crate) fn session_of(model: &str) -> &str {
 
 /// Looks up the objects that requests name. Each method rejects the request if there is no such object.
 #[derive(Clone, Copy)]
-pub(crate) struct Known<'a> {
+pub(crate) struct Registry<'a> {
     pub(crate) served: &'a Served,
     pub(crate) catalogue: &'a Catalogue,
     /// Whether the request comes from the journal, so that the weights that it names may have been removed since.
@@ -177,7 +177,7 @@ impl Served {
     }
 }
 
-impl Known<'_> {
+impl Registry<'_> {
     /// The model to sample from, by name.
     pub(crate) fn source(&self, name: &str) -> Result<Source, Refusal> {
         match &self.served.teacher {
@@ -190,8 +190,8 @@ impl Known<'_> {
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
         let count = self.catalogue.sessions.len() as u64;
-        let known = number.filter(|number| (1..=count).contains(number));
-        known.ok_or_else(|| Refusal::unknown("session_id", id, "a session of this server"))
+        let session = number.filter(|number| (1..=count).contains(number));
+        session.ok_or_else(|| Refusal::unknown("session_id", id, "a session of this server"))
     }
 
     /// Checks the name of the base model.

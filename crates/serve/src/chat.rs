@@ -65,13 +65,13 @@ fn message(mut message: Map<String, Value>) -> Result<Value, String> {
         other => return Err(format!("messages: expected a string as content, found {other}")),
     };
     message.insert("content".into(), text.into());
-    let known: &[&str] = match role.as_str() {
+    let names: &[&str] = match role.as_str() {
         "assistant" => &["role", "content", "tool_calls"],
         "tool" => &["role", "content", "name", "tool_call_id"],
         _ => &["role", "content"],
     };
-    message.retain(|name, value| known.contains(&name.as_str()) || !empty(value));
-    if let Some(name) = message.keys().find(|name| !known.contains(&name.as_str())) {
+    message.retain(|name, value| names.contains(&name.as_str()) || !empty(value));
+    if let Some(name) = message.keys().find(|name| !names.contains(&name.as_str())) {
         return Err(format!("messages: the field {name} isn't supported in a message of the role {role}"));
     }
     for call in message.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
@@ -97,11 +97,11 @@ impl Tools {
     pub(crate) fn message(
         &self,
         language: &Language,
-        said: String,
+        answer: String,
         request: u64,
     ) -> Result<Option<Value>, String> {
         let rules = Rules::new(language, self.thinking).map_err(|why| format!("{why:#}"))?;
-        let (said, spoken, calls) = rules.heard(&self.prompt, said, &self.schemas);
+        let (answer, spoken, calls) = rules.heard(&self.prompt, answer, &self.schemas);
         if calls.is_empty() || calls.iter().any(|call| call.wrong.is_some()) {
             return Ok(None);
         }
@@ -110,7 +110,7 @@ impl Tools {
             let id = format!("{:06}{index:03}", request % 1_000_000);
             json!({"id": id, "type": "function", "index": index, "function": {"name": call.name, "arguments": call.arguments}})
         });
-        let spoken = said[..spoken].trim_end();
+        let spoken = answer[..spoken].trim_end();
         let content = (!spoken.is_empty()).then_some(spoken);
         Ok(Some(json!({"role": "assistant", "content": content, "tool_calls": fields.collect::<Value>()})))
     }

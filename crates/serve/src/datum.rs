@@ -9,7 +9,7 @@ pub(crate) struct Matrix<T> {
     pub(crate) columns: usize,
     pub(crate) numbers: Vec<T>,
     /// Whether each cell has a value. Empty if all cells have one.
-    pub(crate) given: Vec<bool>,
+    pub(crate) present: Vec<bool>,
     /// Whether the client sent a matrix, so that results are matrices too.
     pub(crate) two_dimensional: bool,
 }
@@ -19,8 +19,8 @@ impl<T> Matrix<T> {
         self.numbers.len() / self.columns.max(1)
     }
 
-    pub(crate) fn is_given(&self, index: usize) -> bool {
-        self.given.is_empty() || self.given[index]
+    pub(crate) fn is_present(&self, index: usize) -> bool {
+        self.present.is_empty() || self.present[index]
     }
 }
 
@@ -108,7 +108,7 @@ fn matrix<T: Copy + Default>(
             if rows.checked_mul(columns) != Some(numbers.len()) || columns == 0 {
                 return Err(format!("{} numbers don't fit shape {shape:?}", numbers.len()));
             }
-            Ok(Matrix { columns, numbers, given: Vec::new(), two_dimensional: shape.len() == 2 })
+            Ok(Matrix { columns, numbers, present: Vec::new(), two_dimensional: shape.len() == 2 })
         }
         Some(Encoding::SparseCsr(csr)) => {
             let &[rows, columns] = &shape[..] else {
@@ -136,17 +136,17 @@ fn matrix<T: Copy + Default>(
                 return Err(format!("expected at most {LARGEST} cells, found shape {shape:?}"));
             };
             let mut numbers = vec![T::default(); cells];
-            let mut given = vec![false; cells];
+            let mut present = vec![false; cells];
             for row in 0..rows {
                 for at in starts[row]..starts[row + 1] {
                     let cell = row * columns + places[at];
-                    if std::mem::replace(&mut given[cell], true) {
+                    if std::mem::replace(&mut present[cell], true) {
                         return Err(format!("row {row}, column {} is given twice", places[at]));
                     }
                     numbers[cell] = values[at];
                 }
             }
-            Ok(Matrix { columns, numbers, given, two_dimensional: true })
+            Ok(Matrix { columns, numbers, present, two_dimensional: true })
         }
         None => Err("the tensor has neither dense nor sparse values".into()),
     }

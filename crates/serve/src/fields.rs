@@ -31,10 +31,10 @@ impl From<String> for Refusal {
 pub(crate) fn check(
     valid: bool,
     name: impl Display,
-    found: impl Display,
+    value: impl Display,
     expected: impl Display,
 ) -> Result<(), String> {
-    if valid { Ok(()) } else { Err(format!("{name}: expected {expected}, found {found}")) }
+    if valid { Ok(()) } else { Err(format!("{name}: expected {expected}, found {value}")) }
 }
 
 /// Whether a value is null, false or empty.
@@ -44,7 +44,7 @@ pub(crate) fn empty(value: &Value) -> bool {
 
 /// The fields that haven't been read yet.
 pub(crate) struct Fields {
-    pub(crate) left: Map<String, Value>,
+    pub(crate) rest: Map<String, Value>,
     /// Prefix of the fields' names in messages, such as `sampling_params.`.
     within: &'static str,
 }
@@ -52,20 +52,20 @@ pub(crate) struct Fields {
 impl Fields {
     /// Reads an object. The field `type` is ignored, since it repeats the endpoint's name.
     pub(crate) fn read(body: &[u8]) -> Result<Self, Refusal> {
-        let mut left: Map<String, Value> = json::parse(body).map_err(|misfit| misfit.to_string())?;
-        left.remove("type");
-        Ok(Self { left, within: "" })
+        let mut rest: Map<String, Value> = json::parse(body).map_err(|misfit| misfit.to_string())?;
+        rest.remove("type");
+        Ok(Self { rest, within: "" })
     }
 
     /// The fields of an object inside a field. There are none if that field is absent. `within` is the field's name and a dot.
     pub(crate) fn inner(&mut self, within: &'static str) -> Result<Self, String> {
-        let left = self.take(within.trim_end_matches('.'))?.unwrap_or_default();
-        Ok(Self { left, within })
+        let rest = self.take(within.trim_end_matches('.'))?.unwrap_or_default();
+        Ok(Self { rest, within })
     }
 
     /// A field, or `None` if it is absent or null.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
-        let value = self.left.remove(name).filter(|value| !value.is_null());
+        let value = self.rest.remove(name).filter(|value| !value.is_null());
         let named = |misfit: Misfit| {
             let place = format!("{}{name}", self.within);
             let inner = misfit.field.starts_with('[') || misfit.field.is_empty();
@@ -86,7 +86,7 @@ impl Fields {
 
     /// Returns an error if a field hasn't been read.
     pub(crate) fn end(self) -> Result<(), String> {
-        match self.left.keys().next() {
+        match self.rest.keys().next() {
             Some(name) => Err(format!("{}{name}: unknown field", self.within)),
             None => Ok(()),
         }

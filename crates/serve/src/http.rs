@@ -149,11 +149,11 @@ fn gone(id: &str) -> Response {
 }
 
 async fn sampler(State(server): State<Shared>, Path(id): Path<String>) -> Response {
-    let sampler = server.ledger.with(|known| {
-        let (name, path) = match (known.sampler(&id).ok()?.0, &known.served.teacher) {
-            (Source::Saved(path), _) => (&known.served.name, Some(path)),
+    let sampler = server.ledger.with(|registry| {
+        let (name, path) = match (registry.sampler(&id).ok()?.0, &registry.served.teacher) {
+            (Source::Saved(path), _) => (&registry.served.name, Some(path)),
             (Source::Teacher, Some((teacher, _))) => (teacher, None),
-            _ => (&known.served.name, None),
+            _ => (&registry.served.name, None),
         };
         Some(json!({"sampler_id": id, "base_model": name, "model_path": path}))
     });
@@ -168,9 +168,9 @@ async fn named(server: &Server, headers: &HeaderMap, body: Body, field: &str) ->
 
 async fn get_info(State(server): State<Shared>, headers: HeaderMap, body: Body) -> Handled {
     let id = named(&server, &headers, body, "model_id").await?;
-    let info = server.ledger.with(|known| {
-        let served = known.served;
-        let lora = known.model(&id).ok()?.lora.as_ref();
+    let info = server.ledger.with(|registry| {
+        let served = registry.served;
+        let lora = registry.model(&id).ok()?.lora.as_ref();
         Some(json!({
             "type": "get_info",
             "model_id": id,
@@ -258,6 +258,6 @@ async fn metrics(State(server): State<Shared>) -> Response {
 
 async fn status(State(server): State<Shared>) -> Response {
     let gauges = gauges(&server);
-    let page = server.ledger.with(|known| page::page(known, &server.metrics, &gauges));
+    let page = server.ledger.with(|registry| page::page(registry, &server.metrics, &gauges));
     axum::response::Html(page).into_response()
 }

@@ -4,7 +4,7 @@
 //! sampler). So it runs once, however often it is sent, before and after a kill. A result is stored for an hour; then
 //! its request has expired.
 
-use crate::catalogue::{Catalogue, Known, LoraRequest, ModelEntry, Sampler, Served, session_id};
+use crate::catalogue::{Catalogue, LoraRequest, ModelEntry, Registry, Sampler, Served, session_id};
 use crate::fields::Refusal;
 use crate::journal::{Accepted, Entry, Finished, Journal, Outcome, Refused};
 use crate::request::{self, Asked, Incoming, Sample, Work};
@@ -61,7 +61,7 @@ enum State {
 #[derive(Default)]
 struct Table {
     catalogue: Catalogue,
-    held: BTreeMap<u64, Held>,
+    requests: BTreeMap<u64, Held>,
     by_key: HashMap<String, u64>,
     by_slot: HashMap<String, u64>,
     /// Requests with results, in the order of completion.
@@ -136,8 +136,8 @@ impl Ledger {
                 Entry::Accepted(accepted) => {
                     let number = accepted.number;
                     table.journal_bytes += accepted.body.as_ref().map_or(0, Vec::len);
-                    if let Some(asked) = table.replay(&served, &accepted)? {
-                        work.insert(number, asked);
+                    if let Some(task) = table.replay(&served, &accepted)? {
+                        work.insert(number, task);
                     }
                     table.hold(accepted.without_body());
                 }
@@ -152,7 +152,7 @@ impl Ledger {
             }
         }
         let job = |(number, work)| {
-            let finished = matches!(table.held.get(&number), Some(Held { state: State::Done(_), .. }));
+            let finished = matches!(table.requests.get(&number), Some(Held { state: State::Done(_), .. }));
             Job { number, work, finished, reply: None }
         };
         let work: Vec<Job> = work.into_iter().map(job).collect();
@@ -217,10 +217,10 @@ impl Ledger {
             self.journal.synced(synced);
             return Ok(Ok(number));
         }
-        let asked =
-            content.and_then(|content| content.read(endpoint, Known { saved, ..table.known(&self.served) }));
-        let Asked { work, slot } = match asked {
-            Ok(asked) => asked,
+        let request = content
+            .and_then(|content| content.read(endpoint, Registry { saved, ..table.registry(&self.served) }));
+        let Asked { work, slot } = match request {
+            Ok(request) => request,
             Err(refusal) => {
                 let place = place.filter(|(model, seq)| table.refuse(model, *seq));
                 let Some((model, seq)) = place else { return Err(refusal.into()) };
@@ -325,7 +325,7 @@ impl Ledger {
 
     /// State of a request: its result, or a notification to wait for.
     pub(crate) fn find(&self, number: u64) -> Found {
-        match self.table().held.get(&number).map(|held| &held.state) {
+        match self.table().requests.get(&number).map(|request| &request.state) {
             Some(State::Done(outcome)) => Found::Done(outcome.clone()),
             Some(State::Waiting(notify)) => Found::Waiting(Arc::clone(notify)),
             None => Found::Gone,
@@ -333,8 +333,8 @@ impl Ledger {
     }
 
     /// Calls `read` with the existing objects.
-    pub(crate) fn with<T>(&self, read: impl FnOnce(Known<'_>) -> T) -> T {
-        read(self.table().known(&self.served))
+    pub(crate) fn with<T>(&self, read: impl FnOnce(Registry<'_>) -> T) -> T {
+        read(self.table().registry(&self.served))
     }
 
     /// Shortens the journal if it is long. `needed` are the requests that a restart repeats. Must be called on the
@@ -348,12 +348,12 @@ impl Ledger {
         {
             let mut table = self.table();
             let catalogue = Entry::Catalogue(serde_json::to_vec(&table.catalogue)?);
-            let waits = |held: &Held| matches!(held.state, State::Waiting(_));
-            let held: BTreeMap<u64, bool> =
-                table.held.iter().map(|(number, held)| (*number, waits(held))).collect();
+            let waits = |request: &Held| matches!(request.state, State::Waiting(_));
+            let waiting: BTreeMap<u64, bool> =
+                table.requests.iter().map(|(number, request)| (*number, waits(request))).collect();
             let shorten = move |entries: Vec<Entry>| {
                 // A request that a restart repeats may have expired for clients.
-                let is_held = |number: &u64| held.contains_key(number) || needed.contains(number);
+                let is_held = |number: &u64| waiting.contains_key(number) || needed.contains(number);
                 let rest = entries.into_iter().filter_map(|entry| match entry {
                     // The catalogue contains these.
                     Entry::Catalogue(_) | Entry::Refused(_) => None,
@@ -362,7 +362,7 @@ impl Ledger {
                     }
                     Entry::Accepted(accepted) => {
                         let number = accepted.number;
-                        let whole = needed.contains(&number) || held.get(&number) == Some(&true);
+                        let whole = needed.contains(&number) || waiting.get(&number) == Some(&true);
                         let short = || accepted.without_body();
                         is_held(&number)
                             .then(|| Entry::Accepted(if whole { accepted.clone() } else { short() }))
@@ -391,16 +391,16 @@ impl Table {
         digest: &[u8],
     ) -> Result<Option<u64>, Refusal> {
         let Some((name, &number)) = name.and_then(|name| map.get_key_value(name)) else { return Ok(None) };
-        match self.held.get(&number) {
-            Some(held) if held.accepted.digest != digest => {
+        match self.requests.get(&number) {
+            Some(request) if request.accepted.digest != digest => {
                 Err(Refusal::Bad(format!("{field}: {name:?} was already used by another request")))
             }
             _ => Ok(Some(number)),
         }
     }
 
-    fn known<'a>(&'a self, served: &'a Served) -> Known<'a> {
-        Known { served, catalogue: &self.catalogue, replayed: false, saved: false }
+    fn registry<'a>(&'a self, served: &'a Served) -> Registry<'a> {
+        Registry { served, catalogue: &self.catalogue, replayed: false, saved: false }
     }
 
     /// Records the objects that a request creates, accepted at `time`. Returns the result if it needs no engine.
@@ -451,10 +451,10 @@ impl Table {
         let endpoint = request::endpoints().find(|name| *name == accepted.endpoint);
         let endpoint =
             endpoint.with_context(|| format!("{}: unknown endpoint {:?}", context(), accepted.endpoint))?;
-        let known = Known { replayed: true, ..self.known(served) };
+        let registry = Registry { replayed: true, ..self.registry(served) };
         let content = Incoming::new(endpoint, body, served).content;
-        let asked = content.and_then(|content| content.read(endpoint, known));
-        let Asked { work, .. } = asked.map_err(|refusal| match refusal {
+        let request = content.and_then(|content| content.read(endpoint, registry));
+        let Asked { work, .. } = request.map_err(|refusal| match refusal {
             Refusal::Bad(why) | Refusal::Unknown(why) => anyhow::anyhow!("{}: {why}", context()),
         })?;
         Ok(self.register(&work, served.full, accepted.time).is_none().then_some(work))
@@ -462,9 +462,9 @@ impl Table {
 
     /// Records the slot of a rejected request. Returns whether the slot was new.
     fn refuse(&mut self, model: &str, seq: u64) -> bool {
-        let taken = self.by_slot.contains_key(&request::train_slot(model, seq));
+        let has_slot = self.by_slot.contains_key(&request::train_slot(model, seq));
         let entry = self.catalogue.models.get_mut(model);
-        entry.is_some_and(|entry| !taken && entry.refused.insert(seq))
+        entry.is_some_and(|entry| !has_slot && entry.refused.insert(seq))
     }
 
     fn hold(&mut self, accepted: Accepted) {
@@ -472,15 +472,15 @@ impl Table {
         for (map, name) in [(&mut self.by_key, &accepted.key), (&mut self.by_slot, &accepted.slot)] {
             map.extend(name.clone().map(|name| (name, number)));
         }
-        self.held.insert(number, Held { accepted, state: State::Waiting(Arc::default()) });
+        self.requests.insert(number, Held { accepted, state: State::Waiting(Arc::default()) });
         self.waiting += 1;
     }
 
     fn finish(&mut self, number: u64, outcome: Outcome) {
-        let Some(held) = self.held.get_mut(&number) else { return };
+        let Some(request) = self.requests.get_mut(&number) else { return };
         let bytes = outcome.bytes();
         let done = State::Done(outcome);
-        if let State::Waiting(notify) = std::mem::replace(&mut held.state, done) {
+        if let State::Waiting(notify) = std::mem::replace(&mut request.state, done) {
             self.done.push_back((number, Instant::now()));
             self.result_bytes += bytes;
             self.waiting -= 1;
@@ -494,7 +494,7 @@ impl Table {
             && (at.elapsed() > KEPT || self.result_bytes > KEPT_BYTES)
         {
             self.done.pop_front();
-            if let Some(Held { accepted, state: State::Done(outcome) }) = self.held.remove(&number) {
+            if let Some(Held { accepted, state: State::Done(outcome) }) = self.requests.remove(&number) {
                 self.result_bytes -= outcome.bytes();
                 accepted.key.map(|key| self.by_key.remove(&key));
                 accepted.slot.map(|slot| self.by_slot.remove(&slot));
@@ -557,8 +557,8 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let (mut ledger, work, _jobs) = open(folder.path());
         assert!(work.is_empty());
-        let (create, made) = create(&ledger);
-        let numbers: Vec<u64> = std::iter::once(made)
+        let (create, model) = create(&ledger);
+        let numbers: Vec<u64> = std::iter::once(model)
             .chain((1..=4).map(|seq| accept(&ledger, "optim_step", &format!("k{seq}"), &step(seq))))
             .collect();
         let sampler = Sampler { id: "session-1:sample:3".into(), source: Source::Base };
@@ -570,21 +570,21 @@ mod tests {
         // The model's state contains steps 1 and 2; step 3 was processed since, and step 4 waits.
         ledger.longest = 1;
         ledger.shorten([numbers[3]].into()).unwrap();
-        let kept = journal::read(folder.path()).unwrap().into_iter().filter_map(|entry| match entry {
+        let entries = journal::read(folder.path()).unwrap().into_iter().filter_map(|entry| match entry {
             Entry::Accepted(accepted) => Some((accepted.number, accepted.body.is_some())),
             _ => None,
         });
-        let kept: BTreeMap<u64, bool> = kept.collect();
+        let has_body: BTreeMap<u64, bool> = entries.collect();
         assert_eq!(
-            numbers.iter().map(|number| kept[number]).collect::<Vec<_>>(),
+            numbers.iter().map(|number| has_body[number]).collect::<Vec<_>>(),
             [false, false, false, true, true]
         );
         // Records after the shortening are there too.
         let last = accept(&ledger, "optim_step", "k5", &step(5));
-        let catalogue = ledger.with(|known| known.catalogue.clone());
+        let catalogue = ledger.with(|registry| registry.catalogue.clone());
         drop(ledger);
         let (ledger, work, _jobs) = open(folder.path());
-        assert_eq!(ledger.with(|known| known.catalogue.clone()), catalogue);
+        assert_eq!(ledger.with(|registry| registry.catalogue.clone()), catalogue);
         let again: Vec<(u64, bool)> = work.iter().map(|job| (job.number, job.finished)).collect();
         assert_eq!(again, [(numbers[3], true), (numbers[4], false), (last, false)]);
         for (i, &number) in numbers[..4].iter().enumerate() {
@@ -594,7 +594,7 @@ mod tests {
             assert_eq!(bytes, format!("{{\"result\": {i}}}").into_bytes());
         }
         assert!(matches!(ledger.find(numbers[4]), Found::Waiting(_)));
-        assert!(ledger.with(|known| known.sampler("session-1:sample:3").is_ok()));
+        assert!(ledger.with(|registry| registry.sampler("session-1:sample:3").is_ok()));
         // Repetitions are recognised by key and by slot.
         assert_eq!(accept(&ledger, "optim_step", "k1", &step(1)), numbers[1]);
         assert_eq!(accept(&ledger, "optim_step", "other", &step(2)), numbers[2]);
@@ -605,14 +605,14 @@ mod tests {
     fn results_and_requests_arrive_while_the_journal_is_shortened() {
         let folder = tempfile::tempdir().unwrap();
         let (mut ledger, _, _jobs) = open(folder.path());
-        let (_, made) = create(&ledger);
+        let (_, model) = create(&ledger);
         ledger.longest = 0;
         let done = |number| ledger.finish(number, Outcome::Json(b"{}".to_vec()), None);
         let numbers: Vec<u64> = std::thread::scope(|scope| {
             let shortening = scope.spawn(|| {
-                (0..20).for_each(|_| ledger.shorten([made].into()).unwrap());
+                (0..20).for_each(|_| ledger.shorten([model].into()).unwrap());
             });
-            let mut numbers = vec![made];
+            let mut numbers = vec![model];
             while !shortening.is_finished() {
                 let seq = numbers.len() as u64;
                 numbers.push(accept(&ledger, "optim_step", &format!("k{seq}"), &step(seq)));
@@ -620,7 +620,7 @@ mod tests {
             }
             numbers
         });
-        done(made);
+        done(model);
         drop(ledger);
         let (ledger, work, _jobs) = open(folder.path());
         assert!(numbers.iter().all(|&number| matches!(ledger.find(number), Found::Done(_))));
@@ -631,15 +631,15 @@ mod tests {
     fn a_shortened_journal_has_what_a_restart_needs_and_clients_no_longer_do() {
         let folder = tempfile::tempdir().unwrap();
         let (mut ledger, _, _jobs) = open(folder.path());
-        let (_, made) = create(&ledger);
-        ledger.finish(made, Outcome::Json(b"{}".to_vec()), None);
+        let (_, model) = create(&ledger);
+        ledger.finish(model, Outcome::Json(b"{}".to_vec()), None);
         assert!(ledger.sync());
         // Simulates that the result has expired after an hour.
-        ledger.table().held.remove(&made);
+        ledger.table().requests.remove(&model);
         ledger.longest = 1;
-        ledger.shorten([made].into()).unwrap();
+        ledger.shorten([model].into()).unwrap();
         drop(ledger);
         let (_, work, _jobs) = open(folder.path());
-        assert_eq!(work.iter().map(|job| (job.number, job.finished)).collect::<Vec<_>>(), [(made, true)]);
+        assert_eq!(work.iter().map(|job| (job.number, job.finished)).collect::<Vec<_>>(), [(model, true)]);
     }
 }

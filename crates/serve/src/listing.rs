@@ -110,12 +110,12 @@ fn run(served: &Served, id: &str, model: &ModelEntry) -> Value {
 
 /// A model that a client has created. Files must be read after this, when the ledger's lock is released.
 fn model(server: &Server, id: &str) -> Result<ModelEntry, Refusal> {
-    server.ledger.with(|known| known.model(id).cloned())
+    server.ledger.with(|registry| registry.model(id).cloned())
 }
 
 /// Lists training runs, those with the latest request first.
 async fn training_runs(State(server): State<Shared>, uri: Uri) -> Response {
-    let models = server.ledger.with(|known| known.catalogue.models.clone());
+    let models = server.ledger.with(|registry| registry.catalogue.models.clone());
     let mut models: Vec<_> = models.iter().collect();
     models.sort_by_key(|(_, model)| std::cmp::Reverse(model.last_request));
     let runs = models.into_iter().map(|(id, model)| run(server.ledger.served(), id, model));
@@ -165,7 +165,7 @@ async fn set_ttl(
     let read = || {
         let mut fields = Fields::read(&body)?;
         check(
-            fields.left.contains_key("ttl_seconds"),
+            fields.rest.contains_key("ttl_seconds"),
             "ttl_seconds",
             "none",
             "seconds, or null to keep the weights",
@@ -180,15 +180,15 @@ async fn set_ttl(
 
 /// Lists sessions, newest first.
 async fn sessions(State(server): State<Shared>, uri: Uri) -> Response {
-    let count = server.ledger.with(|known| known.catalogue.sessions.len() as u64);
+    let count = server.ledger.with(|registry| registry.catalogue.sessions.len() as u64);
     part(&uri, "sessions", (1..=count).rev().map(|number| json!(session_id(number))).collect())
 }
 
 async fn session(State(server): State<Shared>, Path(id): Path<String>) -> Handled {
-    let session = server.ledger.with(|known| {
-        let about = &known.catalogue.sessions[known.session(&id)? as usize - 1];
-        let models = known.catalogue.models.keys().filter(|model| session_of(model) == id);
-        let samplers = known.catalogue.samplers.keys();
+    let session = server.ledger.with(|registry| {
+        let about = &registry.catalogue.sessions[registry.session(&id)? as usize - 1];
+        let models = registry.catalogue.models.keys().filter(|model| session_of(model) == id);
+        let samplers = registry.catalogue.samplers.keys();
         let samplers = samplers.filter(|sampler| sampler.split(":sample:").next() == Some(id.as_str()));
         Ok(json!({
             "training_run_ids": models.collect::<Vec<_>>(),

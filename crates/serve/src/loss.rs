@@ -52,16 +52,16 @@ pub(crate) struct Pass {
 
 impl Sequence {
     fn datum(&self) -> Datum {
-        let given: Vec<usize> =
-            (0..self.targets.numbers.len()).filter(|&at| self.targets.is_given(at)).collect();
+        let indices: Vec<usize> =
+            (0..self.targets.numbers.len()).filter(|&at| self.targets.is_present(at)).collect();
         let target =
             |&at: &usize| Target { after: at / self.targets.columns, token: self.targets.numbers[at] as u32 };
-        let select = |values: &[f32]| given.iter().map(|&at| values[at]).collect::<Vec<f32>>();
+        let select = |values: &[f32]| indices.iter().map(|&at| values[at]).collect::<Vec<f32>>();
         let (logprobs, weights) = match &self.terms {
             Terms::Weighted(weights) => (Vec::new(), select(weights)),
             Terms::Policy { old, advantages, .. } => (select(old), select(advantages)),
         };
-        let targets = given.iter().map(target).collect();
+        let targets = indices.iter().map(target).collect();
         Datum {
             sequences: vec![policy::Sequence { tokens: self.tokens.clone(), targets }],
             logprobs,
@@ -75,9 +75,9 @@ impl Sequence {
         match &self.terms {
             Terms::Weighted(_) => None,
             Terms::Policy { losses, .. } if losses.len() == 1 => Some(losses.clone()),
-            Terms::Policy { losses, .. } => {
-                Some((0..losses.len()).filter(|&at| self.targets.is_given(at)).map(|at| losses[at]).collect())
-            }
+            Terms::Policy { losses, .. } => Some(
+                (0..losses.len()).filter(|&at| self.targets.is_present(at)).map(|at| losses[at]).collect(),
+            ),
         }
     }
 }
@@ -152,14 +152,14 @@ impl Sequence {
         let inputs = &datum.loss_fn_inputs;
         let field = |name: &str| format!("loss_fn_inputs.{name}");
         let named = |name: &'static str| move |why: String| format!("loss_fn_inputs.{name}: {why}");
-        let mut known = vec!["target_tokens"];
-        known.extend(match loss {
+        let mut names = vec!["target_tokens"];
+        names.extend(match loss {
             "cross_entropy" => &["weights"][..],
             "importance_sampling" => &["logprobs", "advantages"],
             _ => &["logprobs", "advantages", BOUNDS[0], BOUNDS[1]],
         });
-        if let Some(name) = inputs.keys().find(|name| !known.contains(&name.as_str())) {
-            return Err(format!("loss_fn_inputs: {loss} takes {}, not {name}", known.join(", ")));
+        if let Some(name) = inputs.keys().find(|name| !names.contains(&name.as_str())) {
+            return Err(format!("loss_fn_inputs: {loss} takes {}, not {name}", names.join(", ")));
         }
         let tensor = |name: &str| inputs.get(name).ok_or_else(|| format!("{}: missing", field(name)));
         let targets = datum::integers(tensor("target_tokens")?).map_err(named("target_tokens"))?;
@@ -172,7 +172,7 @@ impl Sequence {
             ));
         }
         for (index, &id) in targets.numbers.iter().enumerate() {
-            if targets.is_given(index) {
+            if targets.is_present(index) {
                 bounds.token(id).map_err(named("target_tokens"))?;
             }
         }
@@ -195,7 +195,7 @@ impl Sequence {
                 None => vec![1.0; targets.numbers.len()],
             };
             for (index, weight) in weights.iter_mut().enumerate() {
-                if !targets.is_given(index) {
+                if !targets.is_present(index) {
                     *weight = 0.0;
                 }
             }

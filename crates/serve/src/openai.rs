@@ -67,7 +67,7 @@ async fn models(State(server): State<Shared>) -> Response {
 /// Returns an error if a remaining field has an effect.
 fn end(mut fields: Fields) -> Result<(), String> {
     for (name, neutral) in NEUTRAL {
-        if let Some(value) = fields.left.remove(name).filter(|value| !value.is_null()) {
+        if let Some(value) = fields.rest.remove(name).filter(|value| !value.is_null()) {
             check(
                 value.as_f64() == Some(neutral),
                 name,
@@ -80,8 +80,8 @@ fn end(mut fields: Fields) -> Result<(), String> {
     let has_no_effect = |name: &str, value: &Value| {
         IGNORED.contains(&name) || empty(value) || neutral.iter().any(|(n, v)| *n == name && v == value)
     };
-    fields.left.retain(|name, value| !has_no_effect(name, value));
-    match fields.left.iter().next() {
+    fields.rest.retain(|name, value| !has_no_effect(name, value));
+    match fields.rest.iter().next() {
         Some((name, value)) => Err(format!("{name}: {value} isn't supported")),
         None => Ok(()),
     }
@@ -125,8 +125,8 @@ fn common(
     } else if storage::saved(&served.folder, &model).is_some() {
         Source::Saved(model.clone())
     } else {
-        let known = server.ledger.with(|known| known.sampler(&model).map(|(source, _)| source));
-        known.map_err(|_| {
+        let source = server.ledger.with(|registry| registry.sampler(&model).map(|(source, _)| source));
+        source.map_err(|_| {
             let kind = format!("{:?} or the path of saved weights, tinker://...", served.name);
             Refusal::unknown("model", &model, &kind)
         })?
@@ -223,7 +223,7 @@ fn common(
 fn usage(fields: &mut Fields) -> Result<bool, String> {
     let mut options = fields.inner("stream_options.")?;
     let usage = options.or("include_usage", false)?;
-    options.left.retain(|_, value| !empty(value));
+    options.rest.retain(|_, value| !empty(value));
     options.end()?;
     Ok(usage)
 }
@@ -306,7 +306,7 @@ fn completion(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
 fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     let (prompt, tools) = chat::read(&server.language, fields)?;
     if let Some(limit) = fields.take::<Value>("max_completion_tokens")? {
-        fields.left.insert("max_tokens".into(), limit);
+        fields.rest.insert("max_tokens".into(), limit);
     }
     let scored: bool = fields.or("logprobs", false)?;
     let top: usize = fields.or("top_logprobs", 0)?;
@@ -353,9 +353,9 @@ async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
         };
         prompt_tokens += sample.prompt.len();
         for sequence in 0..answer.sequences.len() {
-            let made = choice(&server, &ask, sample, &answer, sequence, choices.len(), chat);
-            let (choice, tokens) = match made {
-                Ok(made) => made,
+            let result = choice(&server, &ask, sample, &answer, sequence, choices.len(), chat);
+            let (choice, tokens) = match result {
+                Ok(choice) => choice,
                 Err(why) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
             };
             completion_tokens += tokens;
@@ -402,9 +402,9 @@ fn message<'a>(
     if let Some(tools) = &ask.tools {
         let length = tokens.len()
             - usize::from(tokens.last().is_some_and(|token| language.stop_tokens().contains(token)));
-        let said = cut(language.decoded(&tokens[..length], true), ask)?;
+        let text = cut(language.decoded(&tokens[..length], true), ask)?;
         let request = server.metrics.get(Count::Requests) as u64;
-        if let Some(message) = tools.message(language, said, request)? {
+        if let Some(message) = tools.message(language, text, request)? {
             return Ok((message, "tool_calls"));
         }
     }
@@ -453,7 +453,7 @@ fn choice(
         let (message, finish) = message(server, ask, tokens, finish)?;
         json!({"index": index, "message": message, "finish_reason": finish, "logprobs": content})
     } else {
-        let mut shown = tokens.to_vec();
+        let mut all_tokens = tokens.to_vec();
         let mut values: Vec<Option<f32>> = logp.iter().copied().map(Some).collect();
         let mut best: Vec<Option<Vec<(u32, f32)>>> =
             (0..tokens.len()).map(|at| top.get(at).cloned()).collect();
@@ -471,11 +471,11 @@ fn choice(
                 0..0,
                 (0..sample.prompt.len()).map(|at| rows.get(at).filter(|row| !row.is_empty()).cloned()),
             );
-            shown.splice(0..0, sample.prompt.iter().copied());
+            all_tokens.splice(0..0, sample.prompt.iter().copied());
             whole = language.text(&sample.prompt) + &whole;
         }
         let logprobs = ask.logprobs.map(|_| {
-            let offsets = shown.iter().scan(0, |end, &token| {
+            let offsets = all_tokens.iter().scan(0, |end, &token| {
                 let start = *end;
                 *end += language.text(&[token]).chars().count();
                 Some(start)
@@ -495,7 +495,7 @@ fn choice(
                 })
                 .collect();
             json!({
-                "tokens": shown.iter().map(|&token| name(token)).collect::<Vec<_>>(),
+                "tokens": all_tokens.iter().map(|&token| name(token)).collect::<Vec<_>>(),
                 "token_logprobs": values,
                 "top_logprobs": if best.iter().all(Value::is_null) { Value::Null } else { best.into() },
                 "text_offset": offsets,

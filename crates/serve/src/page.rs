@@ -1,6 +1,6 @@
 //! The status page: the server's models and work, as HTML that refreshes itself.
 
-use crate::catalogue::Known;
+use crate::catalogue::Registry;
 use crate::metrics::{Count, Gauge, Metrics};
 use std::fmt::Write;
 
@@ -21,7 +21,7 @@ fn table(title: &str, rows: impl Iterator<Item = (String, String)>) -> String {
     html + "</table>"
 }
 
-pub(crate) fn page(known: Known<'_>, metrics: &Metrics, gauges: &[Gauge]) -> String {
+pub(crate) fn page(registry: Registry<'_>, metrics: &Metrics, gauges: &[Gauge]) -> String {
     let rate = |tokens: Count, time: Count| metrics.get(tokens) / metrics.get(time).max(1e-9);
     let rates = [
         ("", "Sampled tokens per second of sampling", rate(Count::SampledTokens, Count::SampleTime)),
@@ -29,11 +29,11 @@ pub(crate) fn page(known: Known<'_>, metrics: &Metrics, gauges: &[Gauge]) -> Str
     ];
     let values = gauges.iter().copied().chain(rates).chain(metrics.counters());
     let work = table("Work", values.map(|(_, help, value)| (help.to_owned(), format!("{value:.0}"))));
-    let models = known.catalogue.models.iter().map(|(id, model)| {
-        let rank = model.lora.as_ref().filter(|_| !known.served.full);
+    let models = registry.catalogue.models.iter().map(|(id, model)| {
+        let rank = model.lora.as_ref().filter(|_| !registry.served.full);
         (id.clone(), rank.map_or("all weights".into(), |lora| format!("LoRA, rank {}", lora.rank)))
     });
-    let (name, served) = (escaped(&known.served.name), known.served);
+    let (name, served) = (escaped(&registry.served.name), registry.served);
     format!(
         "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=5><title>{name} - fgrpo serve</title><style>{STYLE}</style>\
          <h1>{name}</h1><p>{}, {} positions, vocabulary {}</p>{work}{}",

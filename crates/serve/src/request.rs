@@ -1,7 +1,7 @@
 //! Reads requests from their bodies and checks them before they are accepted.
 
 use crate::catalogue::{
-    Known, LoraRequest, ModelId, Sampler, Served, Session, Source, model_id, sampler_id, session_of,
+    LoraRequest, ModelId, Registry, Sampler, Served, Session, Source, model_id, sampler_id, session_of,
 };
 use crate::datum::Matrix;
 use crate::fields::{Fields, Refusal, check};
@@ -140,7 +140,7 @@ pub(crate) enum Stop {
 }
 
 /// Reads the fields of a request.
-type Read = fn(&mut Fields, Known<'_>) -> Result<Asked, Refusal>;
+type Read = fn(&mut Fields, Registry<'_>) -> Result<Asked, Refusal>;
 
 /// Endpoints whose requests are JSON objects and have results.
 const READERS: [(&str, Read); 8] = [
@@ -186,7 +186,7 @@ impl Incoming {
             hash.update(&body);
         }
         let named = |name: &str| match &content {
-            Ok(Content::Fields(fields)) => fields.left.get(name)?.as_str(),
+            Ok(Content::Fields(fields)) => fields.rest.get(name)?.as_str(),
             _ => None,
         };
         let path = named("model_path").or(named("path"));
@@ -199,7 +199,7 @@ impl Incoming {
         let (model, seq) = match self.content.as_ref().ok()? {
             Content::Pass { model, seq, .. } => (model.as_str(), *seq),
             Content::Fields(fields) => {
-                (fields.left.get("model_id")?.as_str()?, fields.left.get("seq_id")?.as_i64()?)
+                (fields.rest.get("model_id")?.as_str()?, fields.rest.get("seq_id")?.as_i64()?)
             }
         };
         Some((model.to_owned(), u64::try_from(seq).ok().filter(|seq| *seq > 0)?))
@@ -208,7 +208,7 @@ impl Incoming {
     /// Number of samples that the request asks for.
     pub(crate) fn samples(&self) -> usize {
         let Ok(Content::Fields(fields)) = &self.content else { return 0 };
-        fields.left.get("num_samples").map_or(1, |count| count.as_u64().unwrap_or(0) as usize)
+        fields.rest.get("num_samples").map_or(1, |count| count.as_u64().unwrap_or(0) as usize)
     }
 }
 
@@ -217,14 +217,14 @@ impl Content {
     ///
     /// # Panics
     /// If the endpoint is unknown.
-    pub(crate) fn read(self, endpoint: &str, known: Known<'_>) -> Result<Asked, Refusal> {
+    pub(crate) fn read(self, endpoint: &str, registry: Registry<'_>) -> Result<Asked, Refusal> {
         match self {
-            Self::Pass { model, seq, pass } => train(known, model, Some(seq), Op::Pass(pass?)),
+            Self::Pass { model, seq, pass } => train(registry, model, Some(seq), Op::Pass(pass?)),
             Self::Fields(mut fields) => {
                 let (_, read) = READERS.iter().find(|(name, _)| *name == endpoint).expect("an endpoint");
-                let asked = read(&mut fields, known)?;
+                let request = read(&mut fields, registry)?;
                 fields.end()?;
-                Ok(asked)
+                Ok(request)
             }
         }
     }
@@ -234,32 +234,32 @@ fn bad<T>(why: impl Into<String>) -> Result<T, Refusal> {
     Err(Refusal::Bad(why.into()))
 }
 
-fn create_session(fields: &mut Fields, _: Known<'_>) -> Result<Asked, Refusal> {
+fn create_session(fields: &mut Fields, _: Registry<'_>) -> Result<Asked, Refusal> {
     let about =
         Session { display_name: fields.take("display_name")?, user_metadata: fields.take("user_metadata")? };
     // The remaining fields, such as tags, client version and project, have no effect here.
-    fields.left.clear();
+    fields.rest.clear();
     Ok(Asked { slot: None, work: Work::Session(about) })
 }
 
-fn create_sampling_session(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+fn create_sampling_session(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     let session: String = fields.need("session_id")?;
-    known.session(&session)?;
+    registry.session(&session)?;
     let id = sampler_id(&session, fields.need("sampling_session_seq_id")?);
-    let Some(source) = source(fields, known)? else {
+    let Some(source) = source(fields, registry)? else {
         return bad("base_model or model_path is missing");
     };
     Ok(Asked { slot: Some(format!("sampler:{id}")), work: Work::Sampler(Sampler { id, source }) })
 }
 
 /// The weights that `model_path` or `base_model` name.
-fn source(fields: &mut Fields, known: Known<'_>) -> Result<Option<Source>, Refusal> {
+fn source(fields: &mut Fields, registry: Registry<'_>) -> Result<Option<Source>, Refusal> {
     let base: Option<String> = fields.take("base_model")?;
     if let Some(path) = fields.take::<String>("model_path")? {
-        known.saved(&path)?;
+        registry.saved(&path)?;
         return Ok(Some(Source::Saved(path)));
     }
-    base.map(|base| known.source(&base)).transpose()
+    base.map(|base| registry.source(&base)).transpose()
 }
 
 fn optimizer(fields: &mut Fields) -> Result<(), Refusal> {
@@ -268,13 +268,13 @@ fn optimizer(fields: &mut Fields) -> Result<(), Refusal> {
     Ok(check(config["type"] == "adamw", "optimizer_config", &config, "type \"adamw\"")?)
 }
 
-fn create_model(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+fn create_model(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     let session: String = fields.need("session_id")?;
-    known.session(&session)?;
-    known.base_model(&fields.need::<String>("base_model")?)?;
+    registry.session(&session)?;
+    registry.base_model(&fields.need::<String>("base_model")?)?;
     optimizer(fields)?;
     let lora: LoraRequest = fields.need("lora_config")?;
-    if !known.served.full {
+    if !registry.served.full {
         lora.config()?;
     }
     let user_metadata = fields.take("user_metadata")?;
@@ -289,10 +289,10 @@ pub(crate) fn train_slot(model: &str, seq: u64) -> String {
 }
 
 /// Checks an operation's model and `seq_id`.
-fn train(known: Known<'_>, model: String, seq: Option<i64>, op: Op) -> Result<Asked, Refusal> {
-    let entry = known.model(&model)?;
+fn train(registry: Registry<'_>, model: String, seq: Option<i64>, op: Op) -> Result<Asked, Refusal> {
+    let entry = registry.model(&model)?;
     match seq.map(u64::try_from) {
-        Some(Ok(seq)) if entry.passed(seq) && !known.replayed => {
+        Some(Ok(seq)) if entry.passed(seq) && !registry.replayed => {
             bad(format!("seq_id: {seq} was rejected before a later one was accepted; use a later one"))
         }
         Some(Ok(seq)) if seq > 0 => {
@@ -323,13 +323,13 @@ fn not_negative(x: f64) -> bool {
     x.is_finite() && x >= 0.0
 }
 
-fn optim_step(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+fn optim_step(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     if let Some(other) = fields.take::<Value>("optimizer_params")? {
         return bad(format!(
             "optimizer_params: {other} isn't supported; AdamW is the only optimizer, with adam_params"
         ));
     }
-    if fields.left.get("adam_params").is_none_or(Value::is_null) {
+    if fields.rest.get("adam_params").is_none_or(Value::is_null) {
         return bad("adam_params: missing");
     }
     let mut params = fields.inner("adam_params.")?;
@@ -342,7 +342,7 @@ fn optim_step(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
     let [lr, beta1, beta2, eps, weight_decay, norm] = numbers;
     let adamw = AdamW { lr, beta1, beta2, eps, weight_decay, decay_norms_and_biases: true };
     let op = Op::Update { adamw, max_norm: (norm > 0.0).then_some(norm) };
-    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
+    train(registry, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
 /// Checks the name of saved weights, which is used as a folder's name.
@@ -354,10 +354,10 @@ fn name(path: Option<String>) -> Result<String, Refusal> {
     Ok(name)
 }
 
-fn save(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+fn save(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     let (name, overwrite) = (name(fields.take("path")?)?, fields.or("overwrite", false)?);
     let op = saving(fields, Kind::Checkpoint, name, overwrite)?;
-    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
+    train(registry, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
 fn saving(fields: &mut Fields, kind: Kind, name: String, overwrite: bool) -> Result<Op, Refusal> {
@@ -372,11 +372,11 @@ pub(crate) fn time_to_live(fields: &mut Fields) -> Result<Option<u64>, String> {
     Ok(ttl)
 }
 
-fn save_for_sampler(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+fn save_for_sampler(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     let kind: String = fields.or("kind", "snapshot".into())?;
     let expected = "\"snapshot\" (sampling from weights that still change isn't supported)";
     check(kind == "snapshot", "kind", format!("{kind:?}"), expected)?;
-    let model: Value = fields.left.get("model_id").cloned().unwrap_or_default();
+    let model: Value = fields.rest.get("model_id").cloned().unwrap_or_default();
     let session = session_of(model.as_str().unwrap_or_default());
     let op = match (fields.take("path")?, fields.take("sampling_session_seq_id")?) {
         (None, Some(number)) => Op::Snapshot { sampler: sampler_id(session, number) },
@@ -385,32 +385,32 @@ fn save_for_sampler(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refu
     };
     // A snapshot exists as long as the version of the model.
     for name in ["ttl_seconds", "user_metadata"] {
-        fields.left.remove(name);
+        fields.rest.remove(name);
     }
-    train(known, fields.need("model_id")?, fields.take("seq_id")?, op)
+    train(registry, fields.need("model_id")?, fields.take("seq_id")?, op)
 }
 
-fn load(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+fn load(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     optimizer(fields)?;
     if fields.take::<Value>("weights_access_token")?.is_some() {
         return bad("weights_access_token isn't supported, since this server has one account");
     }
     if let Some(base) = fields.take::<String>("base_model")? {
-        known.base_model(&base)?;
+        registry.base_model(&base)?;
     }
     let path: String = fields.need("path")?;
-    known.saved(&path)?;
+    registry.saved(&path)?;
     let optimizer = fields.need("optimizer")?;
     let user_metadata = fields.take("user_metadata")?;
     match (fields.take::<String>("session_id")?, fields.take("model_seq_id")?, fields.take("model_id")?) {
         (Some(session), Some(number), None) => {
-            known.session(&session)?;
+            registry.session(&session)?;
             let model = model_id(&session, number);
             let slot = Some(format!("model:{model}"));
             Ok(Asked { slot, work: Work::CreateFrom { model, path, optimizer, user_metadata } })
         }
         (None, None, Some(model)) => {
-            train(known, model, fields.take("seq_id")?, Op::Load { path, optimizer })
+            train(registry, model, fields.take("seq_id")?, Op::Load { path, optimizer })
         }
         _ => bad("send either model_id, or session_id with model_seq_id"),
     }
@@ -464,26 +464,26 @@ fn encoded_text() -> String {
     "encoded_text".into()
 }
 
-fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
+fn sample(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     let seq: Option<i64> = fields.take("seq_id")?;
-    let (sampler, place, slot) = match (fields.take::<String>("sampling_session_id")?, source(fields, known)?)
-    {
-        (Some(id), None) => {
-            let (source, [session, sampler]) = known.sampler(&id)?;
-            let Some(seq) = seq.and_then(|seq| u64::try_from(seq).ok()) else {
-                let seq_id = shown(seq);
-                return bad(format!(
-                    "seq_id: expected the request's number in its sampling session, found {seq_id}"
-                ));
-            };
-            (source, Some([session, sampler, seq]), Some(format!("sample:{id}:{seq}")))
-        }
-        (None, Some(source)) => (source, None, None),
-        _ => {
-            return bad("send exactly one of sampling_session_id, model_path and base_model");
-        }
-    };
-    let bounds = known.served.bounds_of(&sampler);
+    let (sampler, place, slot) =
+        match (fields.take::<String>("sampling_session_id")?, source(fields, registry)?) {
+            (Some(id), None) => {
+                let (source, [session, sampler]) = registry.sampler(&id)?;
+                let Some(seq) = seq.and_then(|seq| u64::try_from(seq).ok()) else {
+                    let seq_id = shown(seq);
+                    return bad(format!(
+                        "seq_id: expected the request's number in its sampling session, found {seq_id}"
+                    ));
+                };
+                (source, Some([session, sampler, seq]), Some(format!("sample:{id}:{seq}")))
+            }
+            (None, Some(source)) => (source, None, None),
+            _ => {
+                return bad("send exactly one of sampling_session_id, model_path and base_model");
+            }
+        };
+    let bounds = registry.served.bounds_of(&sampler);
     if fields.or("record_stability_info", false)? {
         return bad(
             "record_stability_info isn't supported: it is for the loss stable_reinforce, whose formula isn't published; use importance_sampling, ppo or cispo as loss_fn",
@@ -544,7 +544,7 @@ fn sample(fields: &mut Fields, known: Known<'_>) -> Result<Asked, Refusal> {
 
 /// Reads the ids of `target_prompt_logprobs`, a dense tensor in which -1 means no target.
 fn target_ids(tensor: &mut Fields, rows: usize, bounds: Bounds) -> Result<Option<Matrix<i64>>, Refusal> {
-    if tensor.left.is_empty() {
+    if tensor.rest.is_empty() {
         return Ok(None);
     }
     let place = "target_prompt_logprobs";
@@ -560,9 +560,9 @@ fn target_ids(tensor: &mut Fields, rows: usize, bounds: Bounds) -> Result<Option
     let fine = fine && rows.checked_mul(columns) == Some(numbers.len());
     let expected = format!("[{rows}, K] for the prompt's positions after the first");
     check(fine, place, format!("shape {shape:?}"), expected)?;
-    let given: Vec<bool> = numbers.iter().map(|&id| id != -1).collect();
-    for (&id, _) in numbers.iter().zip(&given).filter(|(_, given)| **given) {
+    let present: Vec<bool> = numbers.iter().map(|&id| id != -1).collect();
+    for (&id, _) in numbers.iter().zip(&present).filter(|(_, present)| **present) {
         bounds.token(id).map_err(|why| format!("{place}: {why}"))?;
     }
-    Ok(Some(Matrix { columns, numbers, given, two_dimensional: true }))
+    Ok(Some(Matrix { columns, numbers, present, two_dimensional: true }))
 }

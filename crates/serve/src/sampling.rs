@@ -95,7 +95,7 @@ type Pieces = tokio::sync::mpsc::UnboundedSender<(usize, u32)>;
 struct State {
     waiting: VecDeque<Waiting>,
     /// Requests that the engine has, by index of the prompt; `None` when they are answered.
-    taken: Vec<Option<Waiting>>,
+    active: Vec<Option<Waiting>>,
     /// Whether arriving requests may join.
     open: bool,
     /// Arrived requests that can't join this generation. The first of them closes it.
@@ -123,7 +123,7 @@ impl<'a> Queue<'a> {
         let all = |waiting: &Waiting| waiting.sample.prompt.len() + longest(&waiting.sample, bounds);
         let room = policy::room(waiting.iter().map(all).max().unwrap_or(0), bounds.positions);
         let open = open && !group.scored;
-        let state = State { waiting, taken: Vec::new(), open, others: Vec::new() };
+        let state = State { waiting, active: Vec::new(), open, others: Vec::new() };
         let (state, pieces) = (Mutex::new(state), RwLock::default());
         Self { group, source, language, bounds, server, room, jobs, metrics, state, pieces }
     }
@@ -165,12 +165,12 @@ impl<'a> Queue<'a> {
             }
             let mut state = self.state.lock().expect("no panic");
             let (prompt, sample) = (completion.prompt, completion.sample);
-            completions.resize_with(state.taken.len(), Vec::new);
-            let samples = state.taken[prompt].as_ref().map_or(0, |waiting| waiting.sample.samples);
+            completions.resize_with(state.active.len(), Vec::new);
+            let samples = state.active[prompt].as_ref().map_or(0, |waiting| waiting.sample.samples);
             completions[prompt].resize(samples, None);
             completions[prompt][sample] = Some(completion);
             if !scored && completions[prompt].iter().all(Option::is_some) {
-                let waiting = state.taken[prompt].take().expect("a request ends once");
+                let waiting = state.active[prompt].take().expect("a request ends once");
                 let samples = std::mem::take(&mut completions[prompt]);
                 done(waiting, response(&samples.into_iter().flatten().collect::<Vec<_>>()));
             }
@@ -180,7 +180,7 @@ impl<'a> Queue<'a> {
         let mut state = self.state.into_inner().expect("no panic");
         if scored && result.is_ok() && !interrupt::requested() {
             let requests: Vec<(&Sample, Vec<Completion>)> = state
-                .taken
+                .active
                 .iter()
                 .flatten()
                 .zip(completions)
@@ -188,13 +188,13 @@ impl<'a> Queue<'a> {
                 .collect();
             match score(&requests, policy) {
                 Ok(responses) => {
-                    let waiting = state.taken.drain(..).flatten();
+                    let waiting = state.active.drain(..).flatten();
                     waiting.zip(responses).for_each(|(waiting, response)| done(waiting, response));
                 }
                 Err(error) => result = Err(error),
             }
         }
-        let waiting = state.taken.into_iter().flatten().chain(state.waiting).collect();
+        let waiting = state.active.into_iter().flatten().chain(state.waiting).collect();
         (Left { waiting, others: state.others }, result)
     }
 }
@@ -202,7 +202,7 @@ impl<'a> Queue<'a> {
 impl Arrivals for Queue<'_> {
     fn next(&self) -> Option<Request> {
         let mut state = self.state.lock().expect("no panic");
-        state.open &= state.taken.len() < MOST;
+        state.open &= state.active.len() < MOST;
         while state.waiting.is_empty()
             && state.open
             && let Ok(job) = self.jobs.lock().expect("no panic").try_recv()
@@ -228,7 +228,7 @@ impl Arrivals for Queue<'_> {
         // Pieces don't name their sample, so only a single sample is streamed.
         let pieces = reply.as_ref().and_then(|reply| reply.pieces.clone()).filter(|_| sample.samples == 1);
         self.pieces.write().expect("no panic").push(pieces);
-        state.taken.push(Some(waiting));
+        state.active.push(Some(waiting));
         Some(request)
     }
 
@@ -299,8 +299,8 @@ fn score_prompts(
         let prompt = rows - sample.prompt_logprobs.unwrap_or(0).min(rows)..rows;
         let prompt = prompt.map(|after| Target { after, token: sample.prompt[after + 1] }).collect();
         let named = sample.targets.iter().flat_map(|targets| {
-            let given = (0..targets.numbers.len()).filter(|&at| targets.is_given(at));
-            given.map(|at| Target { after: at / targets.columns, token: targets.numbers[at] as u32 })
+            let indices = (0..targets.numbers.len()).filter(|&at| targets.is_present(at));
+            indices.map(|at| Target { after: at / targets.columns, token: targets.numbers[at] as u32 })
         });
         for targets in [prompt, named.collect()] {
             let tokens = sample.prompt[..rows.max(1)].to_vec();
@@ -316,7 +316,7 @@ fn score_prompts(
         });
         let targets = sample.targets.as_ref().map(|targets| {
             let mut named = scores[1].logp.iter();
-            let value = |at| if targets.is_given(at) { named.next().copied() } else { None };
+            let value = |at| if targets.is_present(at) { named.next().copied() } else { None };
             let logp = (0..targets.numbers.len()).map(value).map(Option::unwrap_or_default).collect();
             Targets { logp, shape: [targets.rows(), targets.columns] }
         });
@@ -419,11 +419,11 @@ mod tests {
         let mut policy = Policy::new(engine(language.vocab_size()), Arc::clone(&language));
         let queue = Queue::new([first].into(), &jobs, language, &metrics, (bounds, Key::new(0)), true);
         let mut done = Vec::new();
-        let (left, result) = queue.run(&mut policy, true, |waiting, _| done.push(waiting.number));
+        let (rest, result) = queue.run(&mut policy, true, |waiting, _| done.push(waiting.number));
         result.unwrap();
         done.sort_unstable();
         assert_eq!((done, metrics.get(Count::Joined)), (vec![1, 2], 1.0));
-        assert_eq!(left.others.iter().map(|job| job.number).collect::<Vec<_>>(), [3]);
+        assert_eq!(rest.others.iter().map(|job| job.number).collect::<Vec<_>>(), [3]);
         assert_eq!(jobs.lock().unwrap().try_recv().unwrap().number, 4);
     }
 

@@ -91,7 +91,7 @@ pub(crate) fn path_of(model: &str, kind: Kind, name: &str) -> String {
 pub(crate) fn saved(root: &Path, path: &str) -> Option<(PathBuf, Kind)> {
     let parts: Vec<&str> = path.strip_prefix(SCHEME)?.split('/').collect();
     let &[model, kind, name] = &parts[..] else { return None };
-    let kind = Kind::ALL.into_iter().find(|known| known.name() == kind)?;
+    let kind = Kind::ALL.into_iter().find(|other| other.name() == kind)?;
     let fine = |text: &str| {
         !text.is_empty()
             && !text.starts_with('.')
@@ -235,11 +235,11 @@ impl Contents<'_> {
         about: &About,
     ) -> anyhow::Result<Option<String>> {
         let folder = model_folder(self.root, model).join(kind.name());
-        let taken = folder.join(name);
+        let target = folder.join(name);
         // After a kill, a repeated request may find the folder that it wrote itself.
         if saved(self.root, &path_of(model, kind, name)).is_some()
             && !overwrite
-            && read_state(&taken)?.request != state.request
+            && read_state(&target)?.request != state.request
         {
             return Ok(None);
         }

@@ -189,9 +189,9 @@ impl Worker {
             }
             Work::Create { model, lora, .. } => {
                 if !self.known(&model)? {
-                    let mut made = Model::new(Home::Fresh(lora), 1, 0);
-                    made.recent.insert(number);
-                    self.models.insert(model.clone(), made);
+                    let mut entry = Model::new(Home::Fresh(lora), 1, 0);
+                    entry.recent.insert(number);
+                    self.models.insert(model.clone(), entry);
                 }
                 let result = json!({"model_id": model, "type": "create_model"});
                 self.done(number, finished, answer(&result), None);
@@ -242,8 +242,9 @@ impl Worker {
     fn next(&self) -> Option<Next> {
         let ready = |(id, model): (&ModelId, &Model)| {
             let (&seq, job) = model.waiting.first_key_value()?;
-            let passed =
-                |seq| self.setup.ledger.with(|known| known.model(id).is_ok_and(|entry| entry.passed(seq)));
+            let passed = |seq| {
+                self.setup.ledger.with(|registry| registry.model(id).is_ok_and(|entry| entry.passed(seq)))
+            };
             (model.next..seq).all(passed).then(|| (job.number, Next::Train(id.clone())))
         };
         let sample = self.samples.front().map(|first| (first.number, Next::Sample));
@@ -457,11 +458,11 @@ impl Worker {
     fn sample(&mut self, jobs: &Mutex<Receiver<Job>>) -> anyhow::Result<()> {
         // Requests of clients that have disconnected are dropped.
         self.samples.retain_mut(|waiting| {
-            let left = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
-            if left && let Some(reply) = waiting.reply.take() {
+            let is_closed = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
+            if is_closed && let Some(reply) = waiting.reply.take() {
                 self.setup.ledger.answer(reply, Err(String::new()));
             }
-            !left
+            !is_closed
         });
         let Some(Waiting { sample: first, number, .. }) = self.samples.front() else { return Ok(()) };
         let (group, source, number) = (Group::of(first), first.sampler.clone(), *number);
@@ -498,7 +499,7 @@ impl Worker {
         };
         let places = (ledger.served().bounds_of(&source), Key::new(settings.seed));
         let queue = Queue::new(batch, jobs, Arc::clone(policy.language()), metrics, places, open);
-        let (left, result) = queue.run(policy, !alone, |waiting, sampled| {
+        let (rest, result) = queue.run(policy, !alone, |waiting, sampled| {
             let tokens = sampled.sequences.iter().map(|sequence| sequence.tokens.len()).sum();
             metrics.add(Count::SampledTokens, tokens);
             metrics.add(Count::PromptTokens, waiting.sample.prompt.len());
@@ -507,15 +508,15 @@ impl Worker {
         });
         metrics.add_time(Count::SampleTime, started.elapsed());
         match result {
-            Ok(()) => self.samples.extend(left.waiting),
+            Ok(()) => self.samples.extend(rest.waiting),
             Err(error) => {
                 let failed = outcome::<()>(Err(error), |()| unreachable!("an error"))?;
-                left.waiting
+                rest.waiting
                     .into_iter()
                     .for_each(|waiting| answer_sample(ledger, waiting, Err(failed.clone())));
             }
         }
-        left.others.into_iter().try_for_each(|job| self.take(job))
+        rest.others.into_iter().try_for_each(|job| self.take(job))
     }
 
     /// Weights that the engine needs for a sampler, or `None` for the teacher, which has a separate engine.

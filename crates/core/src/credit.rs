@@ -392,9 +392,9 @@ mod tests {
     #[test]
     fn graded_rewards_without_a_threshold_are_refused_only_when_gamma_asks_for_a_success_rate() {
         let g = group(&[1.0, 0.4, 0.2], &[-1.0; 3]);
-        let found = PLAIN.assign(&g).unwrap();
-        assert_eq!((found.success_rate, found.focal_weight), (None, 1.0));
-        assert_eq!(found.advantages, Advantage::GRPO.advantages(&g, &PLAIN.rewards).unwrap());
+        let result = PLAIN.assign(&g).unwrap();
+        assert_eq!((result.success_rate, result.focal_weight), (None, 1.0));
+        assert_eq!(result.advantages, Advantage::GRPO.advantages(&g, &PLAIN.rewards).unwrap());
         let error = Credit { focal_gamma: 0.5, ..PLAIN }.assign(&g).unwrap_err();
         assert!(error.to_string().contains("threshold"), "{error}");
         let rewards = Rewards { threshold: Some(0.4), ..PLAIN.rewards };
@@ -406,9 +406,9 @@ mod tests {
     fn unscorable_completions_do_not_count_in_the_success_rate() {
         let scored = [true, true, false, false];
         let g = Group { scored: &scored, ..group(&[1.0, 0.0, 0.0, 0.0], &[-1.0; 4]) };
-        let found = Credit { focal_gamma: 1.0, ..PLAIN }.assign(&g).unwrap();
-        assert_eq!((found.success_rate, found.focal_weight), (Some(0.5), 0.5));
-        assert_eq!(found.advantages[2..], [0.0, 0.0]);
+        let result = Credit { focal_gamma: 1.0, ..PLAIN }.assign(&g).unwrap();
+        assert_eq!((result.success_rate, result.focal_weight), (Some(0.5), 0.5));
+        assert_eq!(result.advantages[2..], [0.0, 0.0]);
     }
 
     #[test]
@@ -441,10 +441,10 @@ mod tests {
 
     #[test]
     fn overlong_punishment_has_values_worked_by_hand_and_those_of_trl_and_verl() {
-        for (tokens, wanted) in
+        for (tokens, expected) in
             [(1, 0.0), (12, 0.0), (13, -0.125), (16, -0.5), (20, -1.0), (21, -1.0), (400, -1.0)]
         {
-            assert_eq!(OVERLONG.punishment(tokens), wanted, "{tokens}");
+            assert_eq!(OVERLONG.punishment(tokens), expected, "{tokens}");
         }
         // TRL's `get_soft_overlong_punishment` in three cases; verl's DAPO reward manager as a minimum, without a bound
         // beyond the length, which no completion exceeds there.
@@ -472,9 +472,9 @@ mod tests {
         let g = Group { lengths: &[4, 16, 20, 4], ..group(&[1.0, 1.0, 0.0, 0.0], &[-1.0; 4]) };
         let credit = Credit { advantage: DrGrpo, overlong: Some(OVERLONG), focal_gamma: 1.0, ..PLAIN };
         // Rewards 1, 0.5, -1, 0 with the mean 0.125; half are correct.
-        let found = credit.assign(&g).unwrap();
-        assert_eq!((found.success_rate, found.focal_weight), (Some(0.5), 0.5));
-        assert_eq!(found.advantages, [0.4375, 0.1875, -0.5625, -0.0625]);
+        let result = credit.assign(&g).unwrap();
+        assert_eq!((result.success_rate, result.focal_weight), (Some(0.5), 0.5));
+        assert_eq!(result.advantages, [0.4375, 0.1875, -0.5625, -0.0625]);
         let short = Group { lengths: &[12; 4], ..g };
         let plain = Credit { overlong: None, ..credit.clone() };
         assert_eq!(credit.assign(&short).unwrap(), plain.assign(&short).unwrap());
@@ -486,15 +486,15 @@ mod tests {
             Credit { advantage, overlong: Some(overlong), ..PLAIN }.check(4).unwrap_err().to_string()
         };
         for cache in [0, 21] {
-            let said = refused(Advantage::GRPO, Overlong { cache, ..OVERLONG });
+            let message = refused(Advantage::GRPO, Overlong { cache, ..OVERLONG });
             assert!(
-                said.starts_with("overlong.cache: ") && said.ends_with(&format!("found {cache}")),
-                "{said}"
+                message.starts_with("overlong.cache: ") && message.ends_with(&format!("found {cache}")),
+                "{message}"
             );
         }
         for advantage in [MaxRl, Pkpo { k: 2 }, Avspo { eps: 1e-4 }, Gdpo { eps: 1e-4 }] {
-            let said = refused(advantage, OVERLONG);
-            assert!(said.starts_with("advantage: "), "{said}");
+            let message = refused(advantage, OVERLONG);
+            assert!(message.starts_with("advantage: "), "{message}");
         }
     }
 
@@ -507,13 +507,15 @@ mod tests {
         let credit = |shaping| Credit { advantage: DrGrpo, shaping, ..PLAIN };
         // Half of the batch is correct: p - anchor is -1/4 and 1/4.
         let (up, down) = (1.3 * 0.25f64.exp(), 1.3 * (-0.25f64).exp());
-        let wanted = [
+        let expected = [
             [0.75 * up, -0.25 * down, -0.25 * down, -0.25 * down],
             [0.25 * down, 0.25 * down, 0.25 * down, -0.75 * up],
         ];
-        let close = |found: &[Assigned]| {
-            for (found, wanted) in found.iter().flat_map(|g| &g.advantages).zip(wanted.as_flattened()) {
-                assert!((found - wanted).abs() < 1e-12, "found {found}, wanted {wanted}");
+        let close = |groups: &[Assigned]| {
+            for (advantage, expected) in
+                groups.iter().flat_map(|g| &g.advantages).zip(expected.as_flattened())
+            {
+                assert!((advantage - expected).abs() < 1e-12, "found {advantage}, wanted {expected}");
             }
         };
         close(&credit(HA_DW).assign_batch(&[hard, easy]).unwrap());
@@ -588,9 +590,9 @@ mod tests {
             let turned = |v: &[f64]| { let mut v = v.to_vec(); v.rotate_left(k); v };
             for shaping in [Shaping::None, Unlikely { beta: 0.25 }, Smoothing { correct: 0.05, wrong: 0.05 }, HA_DW] {
                 let credit = Credit { focal_gamma: gamma, shaping, ..PLAIN };
-                let wanted = turned(&credit.assign(&group(&rewards, &logp)).unwrap().advantages);
-                let found = credit.assign(&group(&turned(&rewards), &turned(&logp))).unwrap().advantages;
-                for (f, w) in found.iter().zip(&wanted) {
+                let expected = turned(&credit.assign(&group(&rewards, &logp)).unwrap().advantages);
+                let actual = credit.assign(&group(&turned(&rewards), &turned(&logp))).unwrap().advantages;
+                for (f, w) in actual.iter().zip(&expected) {
                     prop_assert!((f - w).abs() < 1e-9);
                 }
             }

@@ -58,9 +58,9 @@ mod tests {
             let group = Group { scored: &scored, ..group(&values) };
             let rewards = Rewards { correct, wrong, threshold: None };
             let mean = (2.0 * correct + 4.0 * wrong) / 6.0;
-            let found = success_rate(&group, &rewards).unwrap().unwrap();
-            assert_eq!(found, 2.0 / 6.0);
-            assert!((found - (mean - wrong) / (correct - wrong)).abs() < 1e-12);
+            let rate = success_rate(&group, &rewards).unwrap().unwrap();
+            assert_eq!(rate, 2.0 / 6.0);
+            assert!((rate - (mean - wrong) / (correct - wrong)).abs() < 1e-12);
         }
     }
 

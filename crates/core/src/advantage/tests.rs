@@ -16,10 +16,10 @@ fn of(estimator: impl std::borrow::Borrow<Advantage>, rewards: &[f64], scored: &
     estimator.borrow().advantages(&group, &Rewards::default()).unwrap()
 }
 
-fn assert_close(found: &[f64], wanted: &[f64]) {
-    assert_eq!(found.len(), wanted.len());
-    for (f, w) in found.iter().zip(wanted) {
-        assert!((f - w).abs() < 1e-12, "found {found:?}, wanted {wanted:?}");
+fn assert_close(actual: &[f64], expected: &[f64]) {
+    assert_eq!(actual.len(), expected.len());
+    for (f, w) in actual.iter().zip(expected) {
+        assert!((f - w).abs() < 1e-12, "found {actual:?}, wanted {expected:?}");
     }
 }
 
@@ -61,10 +61,10 @@ fn a_virtual_reward_gives_groups_of_equal_verdicts_an_advantage() {
 #[test]
 fn rloo_is_the_reward_less_the_mean_of_the_others() {
     let r = [0.3, 0.9, -0.4, 1.0, 0.0];
-    let found = of(Rloo, &r, &[true; 5]);
+    let advantages = of(Rloo, &r, &[true; 5]);
     for i in 0..5 {
         let others = (r.iter().sum::<f64>() - r[i]) / 4.0;
-        assert!((found[i] - (r[i] - others)).abs() < 1e-12);
+        assert!((advantages[i] - (r[i] - others)).abs() < 1e-12);
     }
 }
 
@@ -84,9 +84,9 @@ fn group_with_equal_rewards_gets_zero_advantage() {
 #[test]
 fn unscorable_completions_leave_the_statistics_and_get_zero() {
     for estimator in Advantage::ALL {
-        let found = of(&estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
+        let advantages = of(&estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
         let without = of(&estimator, &[1.0, 0.0, 0.0], &[true; 3]);
-        assert_eq!(found, [without[0], 0.0, without[1], without[2]], "{estimator:?}");
+        assert_eq!(advantages, [without[0], 0.0, without[1], without[2]], "{estimator:?}");
     }
 }
 
@@ -108,8 +108,8 @@ fn group_shrunk_below_k_has_no_pass_at_k_estimate() {
 #[test]
 fn max_rl_reads_correctness_so_a_negative_wrong_reward_changes_nothing() {
     let signed = Rewards { wrong: -1.0, ..Rewards::default() };
-    let found = MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
-    assert_eq!(found, of(MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
+    let advantages = MaxRl.advantages(&group(&[1.0, -1.0, -1.0]), &signed).unwrap();
+    assert_eq!(advantages, of(MaxRl, &[1.0, 0.0, 0.0], &[true; 3]));
 }
 
 /// MaxRL's expected weight of a correct completion, over the outcomes of the others, is the population weight (1 -
@@ -125,8 +125,8 @@ fn max_rl_has_the_population_weight_in_expectation() {
             (0..n).map(|i| if i == 0 { 1.0 } else { f64::from(others >> (i - 1) & 1) }).collect();
         correct += probability * (of(MaxRl, &rewards, &[true; 6])[0] + 1.0);
     }
-    let wanted = (1.0 - (1.0 - p).powi(n as i32)) / p;
-    assert!((correct - wanted).abs() < 1e-4, "found {correct}, wanted {wanted}");
+    let expected = (1.0 - (1.0 - p).powi(n as i32)) / p;
+    assert!((correct - expected).abs() < 1e-4, "found {correct}, wanted {expected}");
 }
 
 /// PKPO's weights sum, over a group, to an unbiased estimate of p * d pass@k / dp; check the
@@ -141,8 +141,8 @@ fn pkpo_is_an_unbiased_gradient_of_pass_at_k() {
         let rewards: Vec<f64> = (0..n).map(|i| f64::from(outcome >> i & 1)).collect();
         mean += probability * of(Pkpo { k }, &rewards, &[true; 5]).iter().sum::<f64>() / n as f64;
     }
-    let wanted = p * (1.0 - p).powi(k as i32 - 1);
-    assert!((mean - wanted).abs() < 1e-12, "found {mean}, wanted {wanted}");
+    let expected = p * (1.0 - p).powi(k as i32 - 1);
+    assert!((mean - expected).abs() < 1e-12, "found {mean}, wanted {expected}");
 }
 
 #[test]
@@ -167,8 +167,8 @@ fn impossible_settings_are_refused_by_name() {
         (RsGrpo { beta: f64::INFINITY }, "advantage.beta"),
         (Dgpo { temperature: -1.0 }, "advantage.temperature"),
     ] {
-        let said = message(estimator, 8);
-        assert!(said.starts_with(key), "{said}");
+        let text = message(estimator, 8);
+        assert!(text.starts_with(key), "{text}");
     }
     assert!(Advantage::ALL.iter().all(|a| a.check(2).is_ok()));
 }
@@ -177,8 +177,8 @@ fn impossible_settings_are_refused_by_name() {
 fn a_reward_that_is_not_finite_is_refused() {
     let group = group(&[1.0, f64::NAN]);
     for estimator in Advantage::ALL {
-        let found = estimator.advantages(&group, &Rewards::default()).unwrap_err();
-        assert!(matches!(found, Error::NonFiniteReward { completion: 1, .. }), "{estimator:?}");
+        let error = estimator.advantages(&group, &Rewards::default()).unwrap_err();
+        assert!(matches!(error, Error::NonFiniteReward { completion: 1, .. }), "{estimator:?}");
     }
 }
 
@@ -192,12 +192,12 @@ proptest! {
         let scored: Vec<bool> = outcome.iter().map(|o| o.1).collect();
         let turn = |v: &mut dyn FnMut(usize)| v(rotate % rewards.len());
         for estimator in Advantage::ALL {
-            let mut wanted = of(&estimator, &rewards, &scored);
+            let mut expected = of(&estimator, &rewards, &scored);
             let (mut r, mut s) = (rewards.clone(), scored.clone());
-            turn(&mut |k| { r.rotate_left(k); s.rotate_left(k); wanted.rotate_left(k); });
+            turn(&mut |k| { r.rotate_left(k); s.rotate_left(k); expected.rotate_left(k); });
             // Sums of squares are rounded in the order of the group.
-            for (found, wanted) in of(&estimator, &r, &s).iter().zip(&wanted) {
-                prop_assert!((found - wanted).abs() < 1e-12);
+            for (actual, expected) in of(&estimator, &r, &s).iter().zip(&expected) {
+                prop_assert!((actual - expected).abs() < 1e-12);
             }
         }
     }
@@ -228,9 +228,9 @@ fn binary(n: usize, c: usize) -> Vec<f64> {
     (0..n).map(|i| f64::from(u8::from(i < c))).collect()
 }
 
-fn assert_near(found: &[f64], wanted: impl IntoIterator<Item = f64>, share: f64) {
-    for (f, w) in found.iter().zip(wanted) {
-        assert!((f - w).abs() <= share * (1.0 + w.abs()), "found {found:?}, wanted {w}");
+fn assert_near(actual: &[f64], expected: impl IntoIterator<Item = f64>, share: f64) {
+    for (f, w) in actual.iter().zip(expected) {
+        assert!((f - w).abs() <= share * (1.0 + w.abs()), "found {actual:?}, wanted {w}");
     }
 }
 
@@ -273,8 +273,8 @@ fn power_is_pkpo_less_its_mean_for_many_completions() {
         let mean = pkpo.iter().sum::<f64>() / n as f64;
         let power = of(Power { a: 0.0, b: 1.0 - k as f64, delta: 1.0 }, &r, &s);
         for i in [0, n - 1] {
-            let wanted = pkpo[i] - mean;
-            assert!((power[i] / wanted - 1.0).abs() < 5e-3, "k {k}: found {}, wanted {wanted}", power[i]);
+            let expected = pkpo[i] - mean;
+            assert!((power[i] / expected - 1.0).abs() < 5e-3, "k {k}: found {}, wanted {expected}", power[i]);
         }
     }
 }
@@ -298,12 +298,15 @@ fn passk_training_is_the_mean_over_all_groups_of_k() {
         let mean = groups.iter().map(|&g| reward(g)).sum::<f64>() / groups.len() as f64;
         let deviation =
             (groups.iter().map(|&g| (reward(g) - mean).powi(2)).sum::<f64>() / groups.len() as f64).sqrt();
-        let found = of(PasskTraining { k }, &binary(n, c), &vec![true; n]);
-        for (i, found) in found.into_iter().enumerate() {
-            let own: Vec<f64> =
+        let advantages = of(PasskTraining { k }, &binary(n, c), &vec![true; n]);
+        for (i, advantage) in advantages.into_iter().enumerate() {
+            let rewards: Vec<f64> =
                 groups.iter().filter(|&&g| g >> i & 1 == 1).map(|&g| reward(g) - mean).collect();
-            let wanted = own.iter().sum::<f64>() / own.len() as f64 / (deviation + 1e-6);
-            assert!((found - wanted).abs() < 1e-12, "n {n}, c {c}, k {k}: found {found}, wanted {wanted}");
+            let expected = rewards.iter().sum::<f64>() / rewards.len() as f64 / (deviation + 1e-6);
+            assert!(
+                (advantage - expected).abs() < 1e-12,
+                "n {n}, c {c}, k {k}: found {advantage}, wanted {expected}"
+            );
         }
     }
 }
@@ -340,12 +343,12 @@ fn batch_estimators_match_values_worked_by_hand() {
 fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
     let (easy, hard) = (binary(4, 3), binary(4, 1));
     let groups = [group(&easy), group(&hard), group(&[1.0; 4])];
-    let of = |temperature| Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
-    let (plain, weighed) = (of(0.0), of(0.5));
+    let weighted = |temperature| Dgpo { temperature }.of_batch(&groups, &Rewards::default()).unwrap();
+    let (plain, weighed) = (weighted(0.0), weighted(0.5));
     let weights = [0, 1].map(|g| weighed[g][0] / plain[g][0]);
     // exp(-3/2) and exp(-1/2) over their mean.
-    let wanted = 2.0 / (1.0 + 1f64.exp());
-    assert!((weights[0] - wanted).abs() < 1e-12 && (weights[0] + weights[1] - 2.0).abs() < 1e-12);
+    let expected = 2.0 / (1.0 + 1f64.exp());
+    assert!((weights[0] - expected).abs() < 1e-12 && (weights[0] + weights[1] - 2.0).abs() < 1e-12);
     assert_eq!(weighed[2], [0.0; 4]);
 }
 
@@ -353,9 +356,9 @@ fn dgpo_weights_unequal_groups_by_difficulty_and_the_weights_have_mean_one() {
 fn risk_seeking_lifts_rare_success_and_large_exponents_stay_finite() {
     let r = [1.0, 0.0, 0.0, 0.0];
     let mean = (2f64.exp() + 3.0) / 4.0;
-    let found = of(RsGrpo { beta: 2.0 }, &r, &[true; 4]);
+    let advantages = of(RsGrpo { beta: 2.0 }, &r, &[true; 4]);
     let wrong = (1.0 / mean - 1.0) / 2.0;
-    assert_close(&found, &[(2f64.exp() / mean - 1.0) / 2.0, wrong, wrong, wrong]);
+    assert_close(&advantages, &[(2f64.exp() / mean - 1.0) / 2.0, wrong, wrong, wrong]);
     assert_close(&of(RsGrpo { beta: 0.0 }, &r, &[true; 4]), &of(DrGrpo, &r, &[true; 4]));
     let far = of(RsGrpo { beta: 100.0 }, &[50.0, 0.0], &[true; 2]);
     assert!(far.iter().all(|a| a.is_finite()), "{far:?}");
@@ -370,9 +373,9 @@ fn w_reinforce_has_no_baseline() {
 
 #[test]
 fn grpo_passk_rewards_the_only_best_completion() {
-    let found = of(GrpoPassk { eps: 0.0 }, &[0.5, 2.0, 0.0, 1.5], &[true; 4]);
+    let advantages = of(GrpoPassk { eps: 0.0 }, &[0.5, 2.0, 0.0, 1.5], &[true; 4]);
     let deviation = (2.5f64 / 3.0).sqrt();
-    assert_close(&found, &[0.0, 0.5 / deviation, 0.0, 0.0]);
+    assert_close(&advantages, &[0.0, 0.5 / deviation, 0.0, 0.0]);
     assert_eq!(of(GrpoPassk { eps: 0.0 }, &[1.0, 1.0, 0.0], &[true; 3]), [0.0; 3]);
 }
 
@@ -406,22 +409,22 @@ fn delta_is_the_weight_of_correct_completions_over_that_of_wrong_ones() {
 #[test]
 fn curve_rl_weighs_a_group_by_the_share_of_its_rate_among_those_at_most_as_high() {
     let scored = [[true; 4], [true, true, true, false]];
-    let of = |rows: &[([f64; 4], usize)]| {
+    let advantages = |rows: &[([f64; 4], usize)]| {
         let groups: Vec<Group<'_>> =
             rows.iter().map(|(rewards, row)| Group { scored: &scored[*row], ..group(rewards) }).collect();
         CurveRl.of_batch(&groups, &Rewards::default()).unwrap()
     };
     let (one, three) = ([1.0, 0.0, 0.0, 0.0], [1.0, 1.0, 1.0, 0.0]);
     // Two of two groups have at most 1/4; one of three has at most 3/4.
-    let found = of(&[(one, 0), (three, 0), (one, 0), ([1.0; 4], 0), ([0.0; 4], 0)]);
-    assert_close(&found[0], &[0.75, -0.25, -0.25, -0.25]);
-    assert_close(&found[1], &[0.25 / 3.0, 0.25 / 3.0, 0.25 / 3.0, -0.25]);
-    assert_eq!(found[3..], [vec![0.0; 4], vec![0.0; 4]]);
+    let by_group = advantages(&[(one, 0), (three, 0), (one, 0), ([1.0; 4], 0), ([0.0; 4], 0)]);
+    assert_close(&by_group[0], &[0.75, -0.25, -0.25, -0.25]);
+    assert_close(&by_group[1], &[0.25 / 3.0, 0.25 / 3.0, 0.25 / 3.0, -0.25]);
+    assert_eq!(by_group[3..], [vec![0.0; 4], vec![0.0; 4]]);
     // A third, of three scored completions, is in the same fifth as a quarter, and two thirds as three quarters.
-    let found = of(&[(one, 1), (one, 0), ([1.0, 1.0, 0.0, 1.0], 1), (three, 0)]);
+    let by_group = advantages(&[(one, 1), (one, 0), ([1.0, 1.0, 0.0, 1.0], 1), (three, 0)]);
     let third = 1.0 / 3.0;
-    assert_close(&found[0], &[1.0 - third, -third, -third, 0.0]);
-    assert_close(&found[2], &[third / 2.0, third / 2.0, -third, 0.0]);
+    assert_close(&by_group[0], &[1.0 - third, -third, -third, 0.0]);
+    assert_close(&by_group[2], &[third / 2.0, third / 2.0, -third, 0.0]);
 }
 
 #[test]
@@ -439,9 +442,13 @@ fn bbg_weighs_a_group_by_the_mean_derivative_of_pass_at_k_after_its_successes() 
             let x = |i| (f64::from(i) + 0.5) / f64::from(steps);
             (0..steps).map(|i| x(i).powi(c as i32) * (1.0 - x(i)).powi(power as i32)).sum::<f64>()
         };
-        let wanted = k as f64 * at(n - c + k - 1) / at(n - c);
-        let found = of(Bbg { k, tau: 0.0, positive: 1.0 }, &binary(n, c), &vec![true; n]);
-        assert!((found[0].abs() - wanted).abs() < 1e-6, "c {c}: found {}, wanted {wanted}", found[0]);
+        let expected = k as f64 * at(n - c + k - 1) / at(n - c);
+        let advantages = of(Bbg { k, tau: 0.0, positive: 1.0 }, &binary(n, c), &vec![true; n]);
+        assert!(
+            (advantages[0].abs() - expected).abs() < 1e-6,
+            "c {c}: found {}, wanted {expected}",
+            advantages[0]
+        );
     }
 }
 
@@ -454,22 +461,22 @@ fn credit_that_is_shared_out_keeps_its_sum() {
         clusters: &[7, 7, 3, 3, 3],
         ..group(&rewards)
     };
-    let of = |estimator: Advantage| estimator.advantages(&group, &Rewards::default()).unwrap();
-    let grpo = of(Advantage::GRPO);
+    let advantages = |estimator: Advantage| estimator.advantages(&group, &Rewards::default()).unwrap();
+    let grpo = advantages(Advantage::GRPO);
     let (right, wrong) = (grpo[0], grpo[3]);
-    assert_eq!(of(CueGrpo { alpha: 0.0 }), grpo);
+    assert_eq!(advantages(CueGrpo { alpha: 0.0 }), grpo);
     // Of the three correct ones, two are alike: 1/2, 1/2 and 1 over their mean, 2/3.
-    let cue = of(CueGrpo { alpha: 1.0 });
+    let cue = advantages(CueGrpo { alpha: 1.0 });
     assert_close(&cue, &[0.75 * right, 0.75 * right, 1.5 * right, wrong, 0.0]);
     let none = Group { clusters: &[], ..group };
     let error = CueGrpo { alpha: 1.0 }.advantages(&none, &Rewards::default()).unwrap_err();
     assert!(error.to_string().starts_with("clusters are missing"), "{error}");
     // q is 3/5, 1/5 and 1/5: 5/3, 5 and 5 over their mean, 35/9.
-    let grpo = of(Grpo { eps: 1e-8, ddof: 1 });
+    let grpo = advantages(Grpo { eps: 1e-8, ddof: 1 });
     let (right, wrong) = (grpo[0], grpo[3]);
-    assert_eq!(of(Ucpo { tau: 0.0 }), grpo);
+    assert_eq!(advantages(Ucpo { tau: 0.0 }), grpo);
     let (likely, rare) = (3.0 / 7.0 * right, 9.0 / 7.0 * right);
-    assert_close(&of(Ucpo { tau: 1.0 }), &[likely, rare, rare, wrong, 0.0]);
+    assert_close(&advantages(Ucpo { tau: 1.0 }), &[likely, rare, rare, wrong, 0.0]);
     let half = |a: f64| 0.5 * right + 0.5 * a;
-    assert_close(&of(Ucpo { tau: 0.5 }), &[half(likely), half(rare), half(rare), wrong, 0.0]);
+    assert_close(&advantages(Ucpo { tau: 0.5 }), &[half(likely), half(rare), half(rare), wrong, 0.0]);
 }

@@ -117,21 +117,21 @@ mod tests {
     #[test]
     fn weights_match_values_worked_by_hand() {
         let (half, double, eight) = (0.5f32.ln(), 2f32.ln(), 8f32.ln());
-        let of = |correction: Correction, logp: &[f32]| -> Vec<f64> {
+        let weights = |correction: Correction, logp: &[f32]| -> Vec<f64> {
             correction.weights(logp, &vec![0.0; logp.len()]).iter().map(|w| w.value).collect()
         };
-        let close = |found: Vec<f64>, wanted: &[f64]| {
-            assert!(found.iter().zip(wanted).all(|(f, w)| (f - w).abs() < 1e-6), "{found:?}");
+        let close = |actual: Vec<f64>, expected: &[f64]| {
+            assert!(actual.iter().zip(expected).all(|(f, w)| (f - w).abs() < 1e-6), "{actual:?}");
         };
         let (tokens, level) = ([half, double, eight, -eight], Level::Token);
-        close(of(Correction::Tis { cap: 2.0, level }, &tokens), &[0.5, 2.0, 2.0, 0.125]);
-        close(of(Correction::Mask { low: 0.4, high: 4.0, level }, &tokens), &[0.5, 2.0, 0.0, 0.0]);
+        close(weights(Correction::Tis { cap: 2.0, level }, &tokens), &[0.5, 2.0, 2.0, 0.125]);
+        close(weights(Correction::Mask { low: 0.4, high: 4.0, level }, &tokens), &[0.5, 2.0, 0.0, 0.0]);
         // The product of 1/2 and 8 is 4, of 2 and 8 is 16.
         let level = Level::Sequence;
-        close(of(Correction::Tis { cap: 5.0, level }, &[half, eight]), &[4.0, 4.0]);
-        close(of(Correction::Tis { cap: 5.0, level }, &[double, eight]), &[5.0, 5.0]);
-        close(of(Correction::Mask { low: 0.5, high: 5.0, level }, &[half, eight]), &[4.0, 4.0]);
-        close(of(Correction::Mask { low: 0.5, high: 5.0, level }, &[double, eight]), &[0.0, 0.0]);
+        close(weights(Correction::Tis { cap: 5.0, level }, &[half, eight]), &[4.0, 4.0]);
+        close(weights(Correction::Tis { cap: 5.0, level }, &[double, eight]), &[5.0, 5.0]);
+        close(weights(Correction::Mask { low: 0.5, high: 5.0, level }, &[half, eight]), &[4.0, 4.0]);
+        close(weights(Correction::Mask { low: 0.5, high: 5.0, level }, &[double, eight]), &[0.0, 0.0]);
         assert!(Correction::Mask { low: 0.5, high: 5.0, level }.weights(&[eight], &[0.0])[0].bounded);
     }
 

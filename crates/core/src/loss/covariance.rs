@@ -23,7 +23,7 @@ where
     let tokens: Vec<(f64, f64)> =
         completions.iter().flat_map(|(a, logp)| logp.iter().map(|&l| (*a, l.into()))).collect();
     let n = tokens.len();
-    let mean = |of: fn(&(f64, f64)) -> f64| tokens.iter().map(of).sum::<f64>() / n as f64;
+    let mean = |part: fn(&(f64, f64)) -> f64| tokens.iter().map(part).sum::<f64>() / n as f64;
     let (mean_advantage, mean_logp) = (mean(|t| t.0), mean(|t| t.1));
     let covariance: Vec<f64> = tokens.iter().map(|(a, l)| (a - mean_advantage) * (l - mean_logp)).collect();
     let mut order: Vec<usize> = match policy {
@@ -53,10 +53,10 @@ mod tests {
 
     #[test]
     fn kl_cov_selects_the_largest_covariances() {
-        let found = |share| selected(&PolicyLoss::KlCov { share, coef: 1.0 }, &BATCH).unwrap();
+        let selection = |share| selected(&PolicyLoss::KlCov { share, coef: 1.0 }, &BATCH).unwrap();
         // 0.5, -0.5, -0.25, 0.25.
-        assert_eq!(found(0.01), [[true, false], [false, false]], "at least one");
-        assert_eq!(found(0.5), [[true, false], [false, true]]);
+        assert_eq!(selection(0.01), [[true, false], [false, false]], "at least one");
+        assert_eq!(selection(0.5), [[true, false], [false, true]]);
         assert_eq!(selected(&PolicyLoss::GRPO, &BATCH), None);
     }
 

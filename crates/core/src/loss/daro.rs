@@ -91,8 +91,8 @@ mod tests {
                 moved.raw[i] += x;
                 moved.weight(i) * mean - moved.weight(i).ln()
             };
-            let wanted = (at(h) - at(-h)) / (2.0 * h);
-            assert!((base.draw(i, mean) - wanted).abs() < 1e-8);
+            let expected = (at(h) - at(-h)) / (2.0 * h);
+            assert!((base.draw(i, mean) - expected).abs() < 1e-8);
         }
         let mut stepped = base.clone();
         stepped.step(&[3.0, 0.0, 1.0], &[2, 0, 4], 0.1);

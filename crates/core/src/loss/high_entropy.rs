@@ -26,8 +26,8 @@ where
     }
     let all: Vec<f64> = completions.iter().flat_map(|c| c.iter().map(|&e| e.into())).collect();
     let threshold = if all.is_empty() { 0.0 } else { Simulated::new(all).quantile(1.0 - share) };
-    let kept = |completion: &&[T]| completion.iter().map(|&e| e.into() >= threshold).collect();
-    Some(completions.iter().map(kept).collect())
+    let mask = |completion: &&[T]| completion.iter().map(|&e| e.into() >= threshold).collect();
+    Some(completions.iter().map(mask).collect())
 }
 
 #[cfg(test)]

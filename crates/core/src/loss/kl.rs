@@ -66,11 +66,11 @@ mod tests {
         for kl in [Kl::K2, Kl::K3] {
             for d in [-8.0, -1.5, -0.1, 0.2, 1.0, 2.2] {
                 let f = |logp: f64| kl.token(logp, -2.0).0;
-                let wanted = (f(-2.0 - d + h) - f(-2.0 - d - h)) / (2.0 * h);
-                let found = kl.token(-2.0 - d, -2.0).1;
+                let expected = (f(-2.0 - d + h) - f(-2.0 - d - h)) / (2.0 * h);
+                let derivative = kl.token(-2.0 - d, -2.0).1;
                 assert!(
-                    (found - wanted).abs() < 1e-6 * (1.0 + wanted.abs()),
-                    "{kl:?} at {d}: {found} {wanted}"
+                    (derivative - expected).abs() < 1e-6 * (1.0 + expected.abs()),
+                    "{kl:?} at {d}: {derivative} {expected}"
                 );
             }
         }

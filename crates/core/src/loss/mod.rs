@@ -136,7 +136,7 @@ impl Objective {
         &self,
         tokens: &Tokens<'_>,
         [policy_scale, scale]: [f64; 2],
-        mut each: impl FnMut(usize, TokenTerm),
+        mut visit: impl FnMut(usize, TokenTerm),
     ) {
         let n = tokens.logp.len();
         let require = |name: &str, values: Option<&[f32]>, needed: bool| {
@@ -163,7 +163,7 @@ impl Objective {
                 let (logp, old_logp) = (f64::from(tokens.logp[t]), f64::from(tokens.old_logp[t]));
                 policy = self.policy.of_selected(policy, logp, old_logp);
             }
-            if tokens.high_entropy.is_some_and(|kept| !kept[t]) {
+            if tokens.high_entropy.is_some_and(|mask| !mask[t]) {
                 policy = TokenLoss::free(policy.ratio);
             }
             let correction = corrections.as_ref().map_or(1.0, |weights| weights[t].value);
@@ -187,7 +187,7 @@ impl Objective {
                 term.loss += scale * coef * value;
                 term.dlogp += scale * coef * derivative;
             }
-            each(t, term);
+            visit(t, term);
         }
     }
 }

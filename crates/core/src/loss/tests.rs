@@ -23,8 +23,8 @@ const LOSSES: [PolicyLoss; 13] = [
 
 const MODES: [Aggregation; 4] = [TokenMean, SeqMeanTokenSum, SeqMeanTokenSumNorm, SeqMeanTokenMean];
 
-fn close(found: f64, wanted: f64) {
-    assert!((found - wanted).abs() < 1e-9 * (1.0 + wanted.abs()), "found {found}, wanted {wanted}");
+fn close(actual: f64, expected: f64) {
+    assert!((actual - expected).abs() < 1e-9 * (1.0 + expected.abs()), "found {actual}, wanted {expected}");
 }
 
 #[test]
@@ -42,12 +42,12 @@ fn clip_matches_values_worked_by_hand() {
         (1.5, 0.0, 0.0, 0.0, [false; 3]),
     ];
     for (ratio, advantage, loss, dlogp, clipped) in table {
-        let found = PolicyLoss::DAPO.token(ln(ratio) - 1.0, -1.0, advantage);
-        close(found.loss, loss);
-        close(found.dlogp, dlogp);
-        close(found.ratio, ratio);
-        let found = [found.clipped_low, found.clipped_high, found.clipped_dual];
-        assert_eq!(found, clipped, "ratio {ratio}, A {advantage}");
+        let token = PolicyLoss::DAPO.token(ln(ratio) - 1.0, -1.0, advantage);
+        close(token.loss, loss);
+        close(token.dlogp, dlogp);
+        close(token.ratio, ratio);
+        let flags = [token.clipped_low, token.clipped_high, token.clipped_dual];
+        assert_eq!(flags, clipped, "ratio {ratio}, A {advantage}");
     }
 }
 
@@ -73,8 +73,8 @@ fn cispo_matches_values_worked_by_hand() {
 fn gspo_uses_one_ratio_for_the_whole_sequence() {
     // Differences 0.3 and -0.1: mean 0.1, s = exp(0.1); both tokens carry it.
     let gspo = Gspo { clip: [0.2, 0.3] };
-    let found: Vec<_> = gspo.completion(&[-0.7, -1.1], &[-1.0, -1.0], 1.5).collect();
-    for token in &found {
+    let tokens: Vec<_> = gspo.completion(&[-0.7, -1.1], &[-1.0, -1.0], 1.5).collect();
+    for token in &tokens {
         close(token.ratio, 0.1f64.exp());
         close(token.loss, -1.5 * 0.1f64.exp());
         close(token.dlogp, -1.5 * 0.1f64.exp());
@@ -90,17 +90,17 @@ fn gspo_uses_one_ratio_for_the_whole_sequence() {
 fn gmpo_clips_each_token_inside_the_geometric_mean() {
     // Differences 0.6, -0.6 and 0.1, clipped above at 0.4 for a positive advantage: mean -1/30.
     let gmpo = Gmpo { clip: [0.4, 0.4] };
-    let found: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], 2.0).collect();
+    let tokens: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], 2.0).collect();
     let ratio = (-0.1f64 / 3.0).exp();
-    for (token, dlogp) in found.iter().zip([0.0, -2.0 * ratio, -2.0 * ratio]) {
+    for (token, dlogp) in tokens.iter().zip([0.0, -2.0 * ratio, -2.0 * ratio]) {
         close(token.loss, -2.0 * ratio);
         close(token.dlogp, dlogp);
     }
-    assert!(found[0].clipped_high && !found[1].clipped_low);
+    assert!(tokens[0].clipped_high && !tokens[1].clipped_low);
     // A negative advantage clips below: mean (0.6 - 0.4 + 0.1) / 3.
-    let found: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], -2.0).collect();
-    close(found[0].loss, 2.0 * 0.1f64.exp());
-    assert!(found[1].clipped_low && found[1].dlogp == 0.0 && found[0].dlogp > 0.0);
+    let tokens: Vec<_> = gmpo.completion(&[-0.4, -1.6, -0.9], &[-1.0; 3], -2.0).collect();
+    close(tokens[0].loss, 2.0 * 0.1f64.exp());
+    assert!(tokens[1].clipped_low && tokens[1].dlogp == 0.0 && tokens[0].dlogp > 0.0);
 }
 
 #[test]
@@ -125,15 +125,15 @@ fn dppo_masks_tokens_that_moved_far_enough_in_the_direction_of_the_advantage() {
 #[test]
 fn selected_tokens_are_held_back_or_dropped() {
     let kl = KlCov { share: 0.1, coef: 0.5 };
-    let of = |logp: f64| kl.of_selected(kl.token(logp, -1.0, 2.0), logp, -1.0);
-    let token = of(-0.7);
+    let token_at = |logp: f64| kl.of_selected(kl.token(logp, -1.0, 2.0), logp, -1.0);
+    let token = token_at(-0.7);
     close(token.loss, -2.0 * 0.3f64.exp() + 0.5 * 0.3);
     close(token.dlogp, -2.0 * 0.3f64.exp() + 0.5);
-    let finite = |x: f64| (of(x + 1e-6).loss - of(x - 1e-6).loss) / 2e-6;
+    let finite = |x: f64| (token_at(x + 1e-6).loss - token_at(x - 1e-6).loss) / 2e-6;
     for x in [-0.7, -1.4] {
-        assert!((of(x).dlogp - finite(x)).abs() < 1e-6, "{x}");
+        assert!((token_at(x).dlogp - finite(x)).abs() < 1e-6, "{x}");
     }
-    close(of(-1.0).dlogp, -2.0);
+    close(token_at(-1.0).dlogp, -2.0);
     let clip = PolicyLoss::CLIP_COV;
     let token = clip.of_selected(clip.token(-0.9, -1.0, 2.0), -0.9, -1.0);
     assert_eq!((token.loss, token.dlogp), (0.0, 0.0));
@@ -155,8 +155,8 @@ fn ratio_beyond_twenty_is_clamped_with_derivative_zero() {
 fn on_policy_every_loss_has_the_policy_gradient() {
     for loss in LOSSES {
         for advantage in [-1.5, 0.0, 0.7] {
-            let found: Vec<_> = loss.completion(&[-0.3, -2.0], &[-0.3, -2.0], advantage).collect();
-            for token in found {
+            let tokens: Vec<_> = loss.completion(&[-0.3, -2.0], &[-0.3, -2.0], advantage).collect();
+            for token in tokens {
                 assert_eq!((token.ratio, token.dlogp), (1.0, -advantage), "{loss:?}");
                 assert!(!token.clipped_low && !token.clipped_high && !token.clipped_dual);
             }
@@ -217,16 +217,16 @@ proptest! {
         let old: Vec<f64> = tokens.iter().map(|t| t.0 - t.1).collect();
         let h = 1e-6;
         for loss in LOSSES {
-            let found: Vec<_> = loss.completion(&at, &old, advantage).collect();
+            let tokens: Vec<_> = loss.completion(&at, &old, advantage).collect();
             for t in 0..at.len() {
-                if near_a_kink(found[t].ratio) { continue; }
+                if near_a_kink(tokens[t].ratio) { continue; }
                 let f = |x: f64| {
                     let mut moved = at.clone();
                     moved[t] += x;
                     frozen(loss, &at, &old, &moved, advantage)
                 };
-                let wanted = (f(h) - f(-h)) / (2.0 * h);
-                prop_assert!((found[t].dlogp - wanted).abs() < 1e-5 * (1.0 + wanted.abs()), "{:?}: {} {}", loss, found[t].dlogp, wanted);
+                let expected = (f(h) - f(-h)) / (2.0 * h);
+                prop_assert!((tokens[t].dlogp - expected).abs() < 1e-5 * (1.0 + expected.abs()), "{:?}: {} {}", loss, tokens[t].dlogp, expected);
             }
         }
     }
@@ -278,17 +278,17 @@ fn aggregation_modes_match_their_printed_formula() {
     let counts = Counts::of([3, 1, 0, 4]);
     assert_eq!(counts, Counts { tokens: 8, sequences: 3 });
     let sums: Vec<f64> = (0..3).map(|i| (0..lengths[i]).map(|t| value(i, t)).sum()).collect();
-    let wanted = [
+    let expected = [
         sums.iter().sum::<f64>() / 8.0,
         sums.iter().sum::<f64>() / 3.0,
         sums.iter().sum::<f64>() / 27.0,
         (0..3).map(|i| sums[i] / lengths[i] as f64).sum::<f64>() / 3.0,
     ];
-    for (mode, wanted) in MODES.into_iter().zip(wanted) {
-        let found: f64 = (0..3)
+    for (mode, expected) in MODES.into_iter().zip(expected) {
+        let actual: f64 = (0..3)
             .map(|i| (0..lengths[i]).map(|t| value(i, t)).sum::<f64>() * mode.weight(lengths[i], &counts, 9))
             .sum();
-        close(found, wanted);
+        close(actual, expected);
         assert_eq!(mode.weight(0, &counts, 9), 0.0);
     }
 }
@@ -310,29 +310,29 @@ const TOKENS: Tokens<'_> = Tokens {
 fn objective_adds_entropy_and_kl_with_their_signs() {
     let objective = Objective { correction: Correction::Tis { cap: 2.0, level: Level::Token }, ..OBJECTIVE };
     let tokens = Tokens { rollout_logp: Some(&[-1.0, -12.0]), ..TOKENS };
-    let mut found = Vec::new();
-    objective.completion(&tokens, [0.25; 2], |_, t| found.push(t));
-    close(found[0].loss, (-3.0 - 0.5 * 0.5 + 0.25 * 0.5) / 4.0);
-    close(found[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
-    close(found[0].dentropy, -0.125);
-    assert_eq!((found[0].correction, found[1].correction), (1.0, 2.0));
-    close(found[1].policy_loss, -6.0 / 4.0);
-    close(found[1].dlogp, -6.0 / 4.0);
+    let mut terms = Vec::new();
+    objective.completion(&tokens, [0.25; 2], |_, t| terms.push(t));
+    close(terms[0].loss, (-3.0 - 0.5 * 0.5 + 0.25 * 0.5) / 4.0);
+    close(terms[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
+    close(terms[0].dentropy, -0.125);
+    assert_eq!((terms[0].correction, terms[1].correction), (1.0, 2.0));
+    close(terms[1].policy_loss, -6.0 / 4.0);
+    close(terms[1].dlogp, -6.0 / 4.0);
 }
 
 #[test]
 fn tokens_of_low_entropy_have_no_policy_loss_and_count_in_the_denominator() {
     let objective = Objective { top_entropy_quantile: 0.5, ..OBJECTIVE };
     let tokens = Tokens { old_logp: &[-1.0, -2.5], high_entropy: Some(&[true, false]), ..TOKENS };
-    let mut found = Vec::new();
-    objective.completion(&tokens, [0.25; 2], |_, t| found.push(t));
-    close(found[0].policy_loss, -3.0 / 4.0);
-    close(found[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
+    let mut terms = Vec::new();
+    objective.completion(&tokens, [0.25; 2], |_, t| terms.push(t));
+    close(terms[0].policy_loss, -3.0 / 4.0);
+    close(terms[0].dlogp, (-3.0 + 0.25 * 0.5) / 4.0);
     // Its ratio, exp(0.5), would be clipped. Entropy and KL stay.
-    assert_eq!((found[1].policy_loss, found[1].policy.clipped_high), (0.0, false));
-    close(found[1].loss, -0.5 / 4.0);
-    close(found[1].dlogp, 0.0);
-    close(found[1].dentropy, -0.125);
+    assert_eq!((terms[1].policy_loss, terms[1].policy.clipped_high), (0.0, false));
+    close(terms[1].loss, -0.5 / 4.0);
+    close(terms[1].dlogp, 0.0);
+    close(terms[1].dentropy, -0.125);
 }
 
 #[test]
@@ -345,12 +345,12 @@ fn missing_reference_is_a_bug_and_not_a_zero() {
 #[test]
 fn bounds_that_make_no_sense_are_refused_by_name() {
     let refused = |p: PolicyLoss| p.check().unwrap_err().to_string();
-    for (loss, wanted) in [
+    for (loss, prefix) in [
         (Grpo { clip: [-0.1, 0.2], dual_clip: 0.0 }, "loss.clip, low: "),
         (Grpo { clip: [0.1, 0.2], dual_clip: 1.0 }, "loss.dual_clip: "),
         (CispoCap { cap: f64::NAN }, "loss.cap"),
     ] {
-        assert!(refused(loss).starts_with(wanted));
+        assert!(refused(loss).starts_with(prefix));
     }
     assert!(LOSSES.iter().all(|l| l.check().is_ok()));
 }

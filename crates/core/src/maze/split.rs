@@ -44,7 +44,7 @@ impl Split {
 /// 192 spanning trees, and 128 draws give 72 different mazes, so statistics over 128 draws would count some mazes twice.
 #[derive(Debug, Clone)]
 pub struct HeldOut {
-    of: Mazes,
+    source: Mazes,
     mazes: Vec<(u64, Maze)>,
     set: HashSet<Maze>,
 }
@@ -57,11 +57,11 @@ impl HeldOut {
     ///
     /// # Panics
     /// If [`Mazes::check`] returns an error.
-    pub fn new(of: Mazes, count: u64) -> Self {
+    pub fn new(source: Mazes, count: u64) -> Self {
         let mut set = HashSet::new();
-        let draws = (0..count).map(|i| Split::HeldOut.index(i)).map(|i| (i, of.maze(i)));
+        let draws = (0..count).map(|i| Split::HeldOut.index(i)).map(|i| (i, source.maze(i)));
         let mazes = draws.filter(|(_, maze)| set.insert(maze.clone())).collect();
-        Self { of, mazes, set }
+        Self { source, mazes, set }
     }
 
     /// The held-out mazes and their indices for [`Mazes::maze`].
@@ -85,7 +85,7 @@ impl HeldOut {
         assert!(i < Self::TRAINING, "training maze {i} of {}", Self::TRAINING);
         (0..Split::LEN / Self::TRAINING)
             .map(|draw| Split::Train.index(draw * Self::TRAINING + i))
-            .map(|index| (index, self.of.maze(index)))
+            .map(|index| (index, self.source.maze(index)))
             .find(|(_, maze)| !self.contains(maze))
     }
 }

@@ -14,8 +14,8 @@ fn seventeen_cells_wide_mazes_have_the_published_statistics() {
     }
     // Shares in percent; five standard errors of 10,000 draws.
     for (length, share, slack) in [(28, 76.0, 2.2), (32, 20.0, 2.2), (36, 3.0, 1.3), (40, 0.3, 0.4)] {
-        let found = lengths.get(&length).copied().unwrap_or(0.0);
-        assert!((found - share).abs() < slack, "length {length}: found {found} %, wanted {share} %");
+        let actual = lengths.get(&length).copied().unwrap_or(0.0);
+        assert!((actual - share).abs() < slack, "length {length}: found {actual} %, wanted {share} %");
     }
     let listed: f64 = [28, 32, 36, 40].iter().filter_map(|l| lengths.get(l)).sum();
     assert!(listed > 99.5, "other lengths make up {} %", 100.0 - listed);
@@ -50,16 +50,16 @@ fn corridors_form_a_tree() {
 }
 
 /// All simple paths, by exhaustive search.
-fn simple_paths(maze: &Maze, walk: &mut Vec<Position>, found: &mut usize) {
+fn simple_paths(maze: &Maze, walk: &mut Vec<Position>, count: &mut usize) {
     let here = walk[walk.len() - 1];
     if here == maze.goal() {
-        *found += 1;
+        *count += 1;
         return;
     }
     for next in Move::ALL.into_iter().filter_map(|m| m.from(here, 1)) {
         if maze.is_open(next) && !walk.contains(&next) {
             walk.push(next);
-            simple_paths(maze, walk, found);
+            simple_paths(maze, walk, count);
             walk.pop();
         }
     }
@@ -102,8 +102,8 @@ fn smallest_mazes_are_drawn_with_the_probabilities_of_prim() {
     // Missing wall: at the start right or down 1/8 each; beside the goal 3/8 each.
     let mut shares: Vec<f64> = counts.values().map(|&c| c as f64 / total as f64).collect();
     shares.sort_by(f64::total_cmp);
-    for (found, wanted) in shares.iter().zip([0.125, 0.125, 0.375, 0.375]) {
-        assert!((found - wanted).abs() < 0.018, "{shares:?}");
+    for (actual, expected) in shares.iter().zip([0.125, 0.125, 0.375, 0.375]) {
+        assert!((actual - expected).abs() < 0.018, "{shares:?}");
     }
     assert_eq!(shares.len(), 4);
 }
@@ -226,18 +226,18 @@ fn grids(size: usize) -> Mazes {
 }
 
 /// Every walk of a given number of moves that ends at the goal, by exhaustive search.
-fn walks_to_the_goal(maze: &Maze, moves: &mut Vec<Move>, length: usize, found: &mut HashSet<Vec<Move>>) {
+fn walks_to_the_goal(maze: &Maze, moves: &mut Vec<Move>, length: usize, walks: &mut HashSet<Vec<Move>>) {
     if moves.len() == length {
         let walk = maze.walk(moves);
         if walk.len() == length + 1 && walk[length] == maze.goal() {
-            found.insert(moves.clone());
+            walks.insert(moves.clone());
         }
         return;
     }
     for step in Move::ALL {
         moves.push(step);
         if maze.walk(moves).len() == moves.len() + 1 {
-            walks_to_the_goal(maze, moves, length, found);
+            walks_to_the_goal(maze, moves, length, walks);
         }
         moves.pop();
     }

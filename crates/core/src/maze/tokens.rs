@@ -120,12 +120,12 @@ mod tests {
     fn prompt_has_the_specified_length_and_order() {
         assert_eq!(prompt(&generate(17, 1, 0)).len(), 310);
         let maze = Maze::from_ascii("#####\n#   #\n### #\n#   #\n#####\n").unwrap();
-        let wanted = "<bos> GRID_START WALL WALL WALL WALL WALL NEWLINE WALL START PATH PATH WALL NEWLINE \
+        let expected = "<bos> GRID_START WALL WALL WALL WALL WALL NEWLINE WALL START PATH PATH WALL NEWLINE \
                       WALL WALL WALL PATH WALL NEWLINE WALL PATH PATH GOAL WALL NEWLINE \
                       WALL WALL WALL WALL WALL NEWLINE GRID_END PATH_START";
-        assert_eq!(spell(&prompt(&maze)), wanted);
+        assert_eq!(spell(&prompt(&maze)), expected);
         assert_eq!(prompt(&maze).len(), prompt_len(5));
-        assert_eq!(read(wanted), prompt(&maze));
+        assert_eq!(read(expected), prompt(&maze));
     }
 
     #[test]

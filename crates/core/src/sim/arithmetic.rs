@@ -292,8 +292,8 @@ mod tests {
     proptest! {
         #[test]
         fn exponential_is_the_libraries_to_two_units_in_the_last_place(x in -708.0..709.0f64) {
-            let (found, wanted) = (exp(x), x.exp());
-            prop_assert!((found - wanted).abs() <= 2.0 * f64::EPSILON * wanted, "exp({x}): {found} {wanted}");
+            let (actual, expected) = (exp(x), x.exp());
+            prop_assert!((actual - expected).abs() <= 2.0 * f64::EPSILON * expected, "exp({x}): {actual} {expected}");
         }
     }
 

@@ -134,13 +134,13 @@ mod tests {
                 seen[binomial(n, p, &mut stream) as usize] += 1.0;
             }
             // Chi-square over cells of at least 10 expected counts, neighbours pooled.
-            let (mut chi, mut cells, mut expected, mut found) = (0.0, -1.0, 0.0, 0.0);
+            let (mut chi, mut cells, mut expected, mut observed) = (0.0, -1.0, 0.0, 0.0);
             for (seen, chance) in seen.iter().zip(chances(n as usize, p)) {
-                (expected, found) = (expected + chance * f64::from(draws), found + seen);
+                (expected, observed) = (expected + chance * f64::from(draws), observed + seen);
                 if expected > 10.0 {
-                    chi += (found - expected) * (found - expected) / expected;
+                    chi += (observed - expected) * (observed - expected) / expected;
                     cells += 1.0;
-                    (expected, found) = (0.0, 0.0);
+                    (expected, observed) = (0.0, 0.0);
                 }
             }
             // Wilson-Hilferty: chi-square at 4.5 standard deviations.
@@ -178,8 +178,8 @@ mod tests {
         for k in [15.0, 16.0, 30.0, 100.0] {
             let exact: f64 = (1..=k as u32).map(|i| f64::from(i).ln()).sum();
             let y: f64 = k + 1.0;
-            let wanted = exact - (0.5 * std::f64::consts::TAU.ln() + (k + 0.5) * y.ln() - y);
-            assert!((stirling_rest(k) - wanted).abs() < 1e-12, "k = {k}");
+            let expected = exact - (0.5 * std::f64::consts::TAU.ln() + (k + 0.5) * y.ln() - y);
+            assert!((stirling_rest(k) - expected).abs() < 1e-12, "k = {k}");
         }
     }
 }

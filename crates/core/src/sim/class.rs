@@ -86,12 +86,12 @@ impl Class {
         let (all, start) = (self.untouched, self.moving.len());
         let mut named = (u64::from(self.size) - all) as u32;
         if k > DRAWS_PER_ACTION * all {
-            let mut left = k;
+            let mut remaining = k;
             for i in 0..all {
-                let here = binomial(left, 1.0 / (all - i) as f64, stream);
+                let here = binomial(remaining, 1.0 / (all - i) as f64, stream);
                 self.moving.push(self.fresh, named, here as u32);
                 named += 1;
-                left -= here;
+                remaining -= here;
             }
             self.untouched = 0;
             return;
@@ -137,12 +137,12 @@ impl Class {
     /// Puts actions to rest whose future changes are negligible. `step` is the number of steps already taken.
     pub(super) fn rest(&mut self, step: u64, rest: Rest) {
         if self.gaps > 64 + self.resting.len() / 2 {
-            let mut kept = Vec::with_capacity(self.since.len() - self.gaps);
+            let mut since = Vec::with_capacity(self.since.len() - self.gaps);
             self.resting.retain(|i, _, _| {
-                kept.push(self.since[i]);
+                since.push(self.since[i]);
                 true
             });
-            self.since = kept;
+            self.since = since;
             self.gaps = 0;
         }
         // Compacting the arrays costs as much as several steps, so enough actions must come to rest.

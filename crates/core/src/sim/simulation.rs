@@ -114,11 +114,11 @@ impl Simulation {
             after += weight;
             *share = if after > 0.0 { weight / after } else { 0.0 };
         }
-        let (mut left, mut correct) = (self.group_size, 0);
+        let (mut remaining, mut correct) = (self.group_size, 0);
         for (class, share) in self.classes.iter_mut().zip(shares) {
             let counts = share.map(|share| {
-                let here = binomial(left, share, &mut stream);
-                left -= here;
+                let here = binomial(remaining, share, &mut stream);
+                remaining -= here;
                 here
             });
             class.clear_draws();

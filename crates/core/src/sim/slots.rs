@@ -186,19 +186,19 @@ impl Slots {
     /// Draws the number of draws of each block from a binomial distribution. Fast for many draws.
     fn draw_by_block(&mut self, k: u64, scratch: &mut Vec<f64>, stream: &mut Stream) {
         suffix_sums(&self.block, scratch);
-        let mut left = k;
+        let mut remaining = k;
         let blocks = self.w.as_chunks::<BLOCK>().0.iter().zip(self.count.as_chunks_mut::<BLOCK>().0);
         let blocks = blocks.zip(&mut self.drawn);
         for ((((w, count), drawn), &sum), &rest) in blocks.zip(&self.block).zip(&*scratch) {
-            let here = binomial(left, sum / rest, stream);
-            left -= here;
+            let here = binomial(remaining, sum / rest, stream);
+            remaining -= here;
             if here > DRAWS_PER_SLOT * BLOCK as u64 {
                 draw_by_slot(w, here, count, stream);
                 *drawn = u64::MAX;
             } else if here > 0 {
                 *drawn |= draw_within(w, here, count, stream);
             }
-            if left == 0 {
+            if remaining == 0 {
                 break;
             }
         }
@@ -231,14 +231,14 @@ fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut 
     if floor > 0.0 {
         let below = BLOCK as f64 * floor;
         flat = binomial(k, below / (below + above.total), stream);
-        let mut left = flat;
-        while left > 0 {
+        let mut remaining = flat;
+        while remaining > 0 {
             let mut bits = stream.bits();
-            for _ in 0..left.min(10) {
+            for _ in 0..remaining.min(10) {
                 count[(bits % BLOCK as u64) as usize] += 1;
                 bits /= BLOCK as u64;
             }
-            left -= left.min(10);
+            remaining -= remaining.min(10);
         }
     }
     let mut drawn = if flat > 0 { u64::MAX } else { 0 };
@@ -255,14 +255,14 @@ fn draw_by_slot(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut
     for i in (0..BLOCK - 1).rev() {
         rest[i] += rest[i + 1];
     }
-    let mut left = k;
+    let mut remaining = k;
     for i in 0..BLOCK {
-        if left == 0 {
+        if remaining == 0 {
             break;
         }
-        let here = binomial(left, w[i] / rest[i], stream);
+        let here = binomial(remaining, w[i] / rest[i], stream);
         count[i] += here as u32;
-        left -= here;
+        remaining -= here;
     }
 }
 
@@ -389,13 +389,13 @@ mod tests {
     fn a_cumulative_search_ends_in_the_slot_that_covers_the_point() {
         let w: [f64; BLOCK] = std::array::from_fn(|i| if i % 5 == 0 { 0.0 } else { i as f64 });
         let c = Cumulative::of(&w);
-        let mut found = [0.0; BLOCK];
+        let mut shares = [0.0; BLOCK];
         let steps = 20_160;
         for i in 0..steps {
-            found[c.slot((f64::from(i) + 0.5) / f64::from(steps) * c.total)] += c.total / f64::from(steps);
+            shares[c.slot((f64::from(i) + 0.5) / f64::from(steps) * c.total)] += c.total / f64::from(steps);
         }
-        for (i, (found, w)) in found.iter().zip(w).enumerate() {
-            assert!((found - w).abs() <= 2.0 * c.total / f64::from(steps), "slot {i}: {found} of {w}");
+        for (i, (share, w)) in shares.iter().zip(w).enumerate() {
+            assert!((share - w).abs() <= 2.0 * c.total / f64::from(steps), "slot {i}: {share} of {w}");
         }
     }
 

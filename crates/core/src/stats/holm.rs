@@ -24,9 +24,9 @@ mod tests {
 
     #[test]
     fn adjusted_values_equal_a_hand_worked_example() {
-        let found = holm(&[0.01, 0.04, 0.03, 0.005]);
-        for (f, w) in found.iter().zip([0.03, 0.06, 0.06, 0.02]) {
-            assert!((f - w).abs() < 1e-15, "{found:?}");
+        let values = holm(&[0.01, 0.04, 0.03, 0.005]);
+        for (f, w) in values.iter().zip([0.03, 0.06, 0.06, 0.02]) {
+            assert!((f - w).abs() < 1e-15, "{values:?}");
         }
     }
 

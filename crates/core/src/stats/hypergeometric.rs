@@ -76,13 +76,16 @@ mod tests {
                 for m in 0..=n {
                     let law = subsample_distribution(Counts { samples: n, correct: c }, m);
                     for x in 0..=m {
-                        let wanted = if x > c || m - x > n - c {
+                        let expected = if x > c || m - x > n - c {
                             0.0
                         } else {
                             choose(c, x) * choose(n - c, m - x) / choose(n, m)
                         };
-                        let found = law.at(x as i64);
-                        assert!((found - wanted).abs() < 1e-14, "n={n} c={c} m={m} x={x}: {found} {wanted}");
+                        let actual = law.at(x as i64);
+                        assert!(
+                            (actual - expected).abs() < 1e-14,
+                            "n={n} c={c} m={m} x={x}: {actual} {expected}"
+                        );
                     }
                 }
             }
@@ -97,7 +100,7 @@ mod tests {
         let mean = law.mean();
         let variance = law.variance();
         assert!((mean - mf * p).abs() < 1e-9, "{mean}");
-        let wanted = mf * p * (1.0 - p) * (nf - mf) / (nf - 1.0);
-        assert!((variance / wanted - 1.0).abs() < 1e-10, "{variance} {wanted}");
+        let expected = mf * p * (1.0 - p) * (nf - mf) / (nf - 1.0);
+        assert!((variance / expected - 1.0).abs() < 1e-10, "{variance} {expected}");
     }
 }

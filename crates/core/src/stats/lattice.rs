@@ -70,8 +70,8 @@ impl Lattice {
             (gone, count)
         };
         let (high, end) = cut(&mut self.mass.iter().rev());
-        let kept = self.mass.len() - end;
-        self.mass.truncate(kept.max(1));
+        let length = self.mass.len() - end;
+        self.mass.truncate(length.max(1));
         let (low, start) = cut(&mut self.mass[..self.mass.len() - 1].iter());
         self.mass.drain(..start);
         self.first += start as i64;
@@ -102,7 +102,7 @@ pub fn sum(mut terms: Vec<Lattice>, budget: f64, accuracy: Accuracy) -> Lattice 
     if terms.is_empty() {
         return Lattice::point(0);
     }
-    let each = budget / (4.0 * terms.len() as f64);
+    let per_trim = budget / (4.0 * terms.len() as f64);
     // A variable with a single value only shifts the sum.
     let mut shift = 0;
     terms.retain(|t| {
@@ -112,14 +112,14 @@ pub fn sum(mut terms: Vec<Lattice>, budget: f64, accuracy: Accuracy) -> Lattice 
         t.mass.len() > 1
     });
     for term in &mut terms {
-        *term = std::mem::replace(term, Lattice::point(0)).trimmed(each);
+        *term = std::mem::replace(term, Lattice::point(0)).trimmed(per_trim);
     }
     terms.sort_by_key(|t| t.mass.len());
     while terms.len() > 1 {
         let mut next = Vec::with_capacity(terms.len().div_ceil(2));
         let mut pairs = terms.chunks_exact(2);
         for pair in &mut pairs {
-            next.push(pair[0].plus(&pair[1], transform.as_mut()).trimmed(each));
+            next.push(pair[0].plus(&pair[1], transform.as_mut()).trimmed(per_trim));
         }
         next.extend(pairs.remainder().iter().cloned());
         terms = next;
@@ -187,16 +187,18 @@ mod tests {
         for (la, lb) in [(1, 1), (1, 5), (2, 3), (7, 8), (8, 8), (9, 33), (40, 17), (100, 257)] {
             let a = random(Key::new(1).with(la as u64), la);
             let b = random(Key::new(2).with(lb as u64), lb);
-            let mut wanted = vec![0.0; la + lb - 1];
+            let mut expected = vec![0.0; la + lb - 1];
             for i in 0..la {
                 for j in 0..lb {
-                    wanted[i + j] += a[i] * b[j];
+                    expected[i + j] += a[i] * b[j];
                 }
             }
             let direct = if la <= lb { convolve_directly(&a, &b) } else { convolve_directly(&b, &a) };
-            for (method, found) in [("direct", direct), ("fourier", Transform::default().convolve(&a, &b))] {
-                assert_eq!(found.len(), wanted.len());
-                for (i, (f, w)) in found.iter().zip(&wanted).enumerate() {
+            for (method, convolution) in
+                [("direct", direct), ("fourier", Transform::default().convolve(&a, &b))]
+            {
+                assert_eq!(convolution.len(), expected.len());
+                for (i, (f, w)) in convolution.iter().zip(&expected).enumerate() {
                     assert!((f - w).abs() < 1e-15, "{method} {la}x{lb} at {i}: {f} {w}");
                 }
             }
@@ -217,9 +219,9 @@ mod tests {
     fn cut_off_probability_stays_within_the_budget() {
         let die = Lattice { first: 1, mass: vec![1.0 / 6.0; 6], dropped: 0.0 };
         let total = sum(vec![die; 200], 1e-6, Accuracy::Absolute);
-        let kept: f64 = total.mass.iter().sum();
+        let mass: f64 = total.mass.iter().sum();
         assert!(total.dropped <= 1e-6 && total.dropped > 0.0, "{}", total.dropped);
-        assert!((1.0 - kept - total.dropped).abs() < 1e-12 || 1.0 - kept <= total.dropped);
+        assert!((1.0 - mass - total.dropped).abs() < 1e-12 || 1.0 - mass <= total.dropped);
         assert!(total.mass.len() < 400, "{}", total.mass.len());
     }
 

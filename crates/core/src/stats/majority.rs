@@ -113,11 +113,14 @@ mod tests {
         {
             let votes = Votes { correct, wrong, silent };
             let sizes = [1, 2, 3, 5];
-            let found = majority_at_k(&votes, &sizes, 20_000, Key::new(4));
-            for (&k, f) in sizes.iter().zip(found) {
-                let wanted = by_enumeration(&votes, k);
+            let rates = majority_at_k(&votes, &sizes, 20_000, Key::new(4));
+            for (&k, f) in sizes.iter().zip(rates) {
+                let expected = by_enumeration(&votes, k);
                 // Five standard errors.
-                assert!((f - wanted).abs() < 5.0 * 0.5 / 20_000f64.sqrt(), "{votes:?} k={k}: {f} {wanted}");
+                assert!(
+                    (f - expected).abs() < 5.0 * 0.5 / 20_000f64.sqrt(),
+                    "{votes:?} k={k}: {f} {expected}"
+                );
             }
         }
     }

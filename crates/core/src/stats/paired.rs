@@ -101,9 +101,9 @@ impl Difference {
             (self.tails(self.drift - self.blur).0, self.tails(self.drift + self.blur).1);
         let (low_most, high_most) =
             (self.tails(self.drift + self.blur).0, self.tails(self.drift - self.blur).1);
-        let least = 2.0 * low_least.min(high_least) - 2.0 * self.slack;
-        let most = 2.0 * low_most.min(high_most) + 2.0 * self.slack;
-        (least.clamp(0.0, 1.0), most.clamp(0.0, 1.0))
+        let lower = 2.0 * low_least.min(high_least) - 2.0 * self.slack;
+        let upper = 2.0 * low_most.min(high_most) + 2.0 * self.slack;
+        (lower.clamp(0.0, 1.0), upper.clamp(0.0, 1.0))
     }
 
     /// Smallest value `x` with `P(D <= x) >= q`.
@@ -376,9 +376,9 @@ mod tests {
 
     /// The measure of every subset of size m, by listing the subsets and then, for pass@k, the draws within each.
     fn subset_values(counts: Counts, m: u64, measure: Measure) -> Vec<f64> {
-        let subsets = |of: u32, size: u64| {
-            (0u32..1 << of.count_ones().max(32 - of.leading_zeros()))
-                .filter(move |s| s & !of == 0 && u64::from(s.count_ones()) == size)
+        let subsets = |mask: u32, size: u64| {
+            (0u32..1 << mask.count_ones().max(32 - mask.leading_zeros()))
+                .filter(move |s| s & !mask == 0 && u64::from(s.count_ones()) == size)
         };
         let correct = (1u32 << counts.correct) - 1;
         subsets((1 << counts.samples) - 1, m)
@@ -424,15 +424,18 @@ mod tests {
                 for measure in (1..=m).map(Measure::PassAtK).chain([25, 50, 51, 100].map(Measure::Cover)) {
                     let mut all = by_enumeration(&pairs, m, measure);
                     all.sort_by(f64::total_cmp);
-                    let wanted = Simulated::new(all.clone()).two_sided_p();
+                    let expected = Simulated::new(all.clone()).two_sided_p();
                     let law = exact(&pairs, m, measure);
                     let p = law.two_sided_p();
-                    assert!((p - wanted).abs() < 1e-12, "{pairs:?} m={m} {measure}: {p} {wanted}");
+                    assert!((p - expected).abs() < 1e-12, "{pairs:?} m={m} {measure}: {p} {expected}");
                     let (low, high) = law.p_bounds();
-                    assert!(low <= wanted + 1e-12 && wanted <= high + 1e-12, "{low} {wanted} {high}");
+                    assert!(low <= expected + 1e-12 && expected <= high + 1e-12, "{low} {expected} {high}");
                     for q in [0.025, 0.3, 0.5, 0.975] {
-                        let (found, wanted) = (law.quantile(q), lower_quantile(&all, q));
-                        assert!((found - wanted).abs() < 1e-4, "m={m} {measure} q={q}: {found} {wanted}");
+                        let (actual, expected) = (law.quantile(q), lower_quantile(&all, q));
+                        assert!(
+                            (actual - expected).abs() < 1e-4,
+                            "m={m} {measure} q={q}: {actual} {expected}"
+                        );
                     }
                 }
             }
@@ -443,7 +446,7 @@ mod tests {
     /// ones: at k = 2, 1/120 of pass@2 may stand against three others.
     #[test]
     fn ties_between_different_values_count_on_both_sides() {
-        for (n, m, a, b, wanted) in [
+        for (n, m, a, b, expected) in [
             // From integer convolutions in Python.
             (64, 16, vec![53, 38, 56], vec![56, 64, 54], 0.053_300),
             (16, 4, vec![13, 11, 6, 8, 8], vec![16, 10, 4, 14, 10], 0.942_0),
@@ -451,7 +454,7 @@ mod tests {
             let pairs: Vec<Pair> = a.iter().zip(&b).map(|(&a, &b)| pair(n, a, b)).collect();
             let law = exact(&pairs, m, Measure::PassAtK(2));
             let (p, (low, high)) = (law.two_sided_p(), law.p_bounds());
-            assert!((p - wanted).abs() < 5e-5, "{p} {wanted}");
+            assert!((p - expected).abs() < 5e-5, "{p} {expected}");
             assert!(high - low < 1e-9, "{low} {high}");
         }
     }
@@ -468,11 +471,15 @@ mod tests {
                 .iter()
                 .flat_map(|x| ys.iter().map(move |y| (x + y) / 2.0))
                 .collect();
-            let wanted = Simulated::new(all).two_sided_p();
+            let expected = Simulated::new(all).two_sided_p();
             let (low, high) = law.p_bounds();
-            assert!(low <= wanted + 1e-12 && wanted <= high + 1e-12, "k={k}: {low} {wanted} {high}");
+            assert!(low <= expected + 1e-12 && expected <= high + 1e-12, "k={k}: {low} {expected} {high}");
             if k != 2 {
-                assert!((law.two_sided_p() - wanted).abs() < 1e-9, "k={k}: {} {wanted}", law.two_sided_p());
+                assert!(
+                    (law.two_sided_p() - expected).abs() < 1e-9,
+                    "k={k}: {} {expected}",
+                    law.two_sided_p()
+                );
             }
             let mean = (parts[0].mean() + parts[1].mean()) / 2.0;
             assert!((law.mean() - mean).abs() < 1e-5, "{} {mean}", law.mean());
@@ -506,9 +513,9 @@ mod tests {
             let pairs: Vec<Pair> = raw.iter().map(|&(a, b)| pair(48, a, b)).collect();
             for k in [1, 1 + pick % m, m] {
                 let law = exact(&pairs, m, Measure::PassAtK(k));
-                let wanted = pairs.iter().map(|p| unbiased(p.b, k) - unbiased(p.a, k)).sum::<f64>()
+                let expected = pairs.iter().map(|p| unbiased(p.b, k) - unbiased(p.a, k)).sum::<f64>()
                     / pairs.len() as f64;
-                prop_assert!((law.mean() - wanted).abs() < 1e-10, "k={} {} {}", k, law.mean(), wanted);
+                prop_assert!((law.mean() - expected).abs() < 1e-10, "k={} {} {}", k, law.mean(), expected);
             }
         }
 
@@ -538,15 +545,15 @@ mod tests {
             let law = exact(&pairs, 32, Measure::PassAtK(k));
             let sampler = Subsampler::new(&pairs, 32, Measure::PassAtK(k));
             let iterations = 20_000u32;
-            let found = Simulated::new((0..u64::from(iterations)).map(|i| sampler.draw(key, i)).collect());
+            let sample = Simulated::new((0..u64::from(iterations)).map(|i| sampler.draw(key, i)).collect());
             let scale = f64::from(iterations).sqrt();
-            assert!((found.mean() - law.mean()).abs() < 5.0 * law.deviation() / scale, "mean at k={k}");
+            assert!((sample.mean() - law.mean()).abs() < 5.0 * law.deviation() / scale, "mean at k={k}");
             let p = law.two_sided_p();
             let error = 2.0 * (p / 2.0 * (1.0 - p / 2.0)).sqrt() / scale;
-            let found_p = found.two_sided_p();
+            let found_p = sample.two_sided_p();
             assert!((found_p - p).abs() < 5.0 * error + 1e-4, "k={k}: {found_p} {p}");
-            let (found, wanted) = (found.interval(0.95), law.interval(0.95));
-            for (f, w) in [(found.0, wanted.0), (found.1, wanted.1)] {
+            let (actual, expected) = (sample.interval(0.95), law.interval(0.95));
+            for (f, w) in [(actual.0, expected.0), (actual.1, expected.1)] {
                 assert!((f - w).abs() < 0.1 * law.deviation(), "k={k}: {f} {w}");
             }
         }

@@ -124,8 +124,8 @@ mod tests {
     #[test]
     fn pass_hat_k_is_the_complement_of_pass_at_k_of_the_failures_and_unbiased() {
         for (n, c, k) in [(8, 5, 3), (8, 8, 8), (8, 2, 3), (64, 60, 16), (5, 0, 1)] {
-            let found = pass_hat_k(n, c, k);
-            assert!((found - (1.0 - pass_at_k(n, n - c, k))).abs() < 1e-12, "{n} {c} {k}: {found}");
+            let value = pass_hat_k(n, c, k);
+            assert!((value - (1.0 - pass_at_k(n, n - c, k))).abs() < 1e-12, "{n} {c} {k}: {value}");
         }
         // Over the outcomes of 6 samples with p = 0.7, the mean is p^3.
         let p = 0.7f64;
@@ -145,10 +145,13 @@ mod tests {
                 let (all, table) = (binomial(n, k), pass_at_k_table(n as usize, k as usize));
                 for c in 0..=n {
                     // One rounding each: numerator, denominator, quotient.
-                    let wanted = (all - binomial(n - c, k)) as f64 / all as f64;
+                    let expected = (all - binomial(n - c, k)) as f64 / all as f64;
                     let direct = pass_at_k(n as usize, c as usize, k as usize);
-                    for found in [direct, table[c as usize]] {
-                        assert!((found - wanted).abs() <= 4e-15 * wanted, "{n} {c} {k}: {found}, {wanted}");
+                    for value in [direct, table[c as usize]] {
+                        assert!(
+                            (value - expected).abs() <= 4e-15 * expected,
+                            "{n} {c} {k}: {value}, {expected}"
+                        );
                     }
                 }
             }
@@ -158,8 +161,8 @@ mod tests {
     #[test]
     fn no_correct_sample_gives_zero_and_not_minus_zero() {
         for (n, k) in [(1, 1), (8, 1), (8, 3), (8, 8)] {
-            for found in [pass_at_k(n, 0, k), pass_at_k_table(n, k)[0]] {
-                assert_eq!(found.to_bits(), 0.0f64.to_bits(), "n {n}, k {k}: {found}");
+            for value in [pass_at_k(n, 0, k), pass_at_k_table(n, k)[0]] {
+                assert_eq!(value.to_bits(), 0.0f64.to_bits(), "n {n}, k {k}: {value}");
             }
         }
     }
@@ -172,9 +175,12 @@ mod tests {
             for c in [1u128, 2, 10, 1_000, 500_000, 999_990] {
                 let falling = |m: u128| (0..u128::from(k)).map(|i| m - i).product::<u128>();
                 let (all, wrong) = (falling(n), falling(n - c));
-                let wanted = (all - wrong) as f64 / all as f64;
-                for found in [pass_at_k(n as usize, c as usize, k as usize), table[c as usize]] {
-                    assert!((found - wanted).abs() <= 1e-13 * wanted, "c {c}, k {k}: {found}, {wanted}");
+                let expected = (all - wrong) as f64 / all as f64;
+                for value in [pass_at_k(n as usize, c as usize, k as usize), table[c as usize]] {
+                    assert!(
+                        (value - expected).abs() <= 1e-13 * expected,
+                        "c {c}, k {k}: {value}, {expected}"
+                    );
                 }
             }
         }

@@ -88,11 +88,14 @@ mod tests {
     fn low_lr_multiplier_matches_closed_forms() {
         // Gamma at halves and integers: m_0 = 1, m_1/2 = 32/(15 pi), m_1 = 1/2, m_3/2 = 128/(105 pi), m_2 = 5/16.
         let pi = std::f64::consts::PI;
-        for (gamma, wanted) in
+        for (gamma, expected) in
             [(0.0, 1.0), (0.5, 32.0 / (15.0 * pi)), (1.0, 0.5), (1.5, 128.0 / (105.0 * pi)), (2.0, 0.3125)]
         {
-            let found = low_lr_multiplier(gamma).unwrap();
-            assert!((found - wanted).abs() < 4e-15 * wanted, "m_{gamma}: found {found}, wanted {wanted}");
+            let multiplier = low_lr_multiplier(gamma).unwrap();
+            assert!(
+                (multiplier - expected).abs() < 4e-15 * expected,
+                "m_{gamma}: found {multiplier}, wanted {expected}"
+            );
         }
         // The paper: 1e-6 becomes 6.8e-7.
         assert_eq!(format!("{:.1e}", 1e-6 * low_lr_multiplier(0.5).unwrap()), "6.8e-7");
@@ -111,19 +114,22 @@ mod tests {
                 .sum::<f64>()
         };
         for gamma in [0.0, 0.1, 0.5, 0.77, 1.0, 2.0, 5.0, 19.3, 100.0] {
-            let (found, wanted) = (low_lr_multiplier(gamma).unwrap(), integral(gamma) / integral(0.0));
-            assert!((found - wanted).abs() < 1e-11 * wanted, "m_{gamma}: found {found}, wanted {wanted}");
+            let (multiplier, expected) = (low_lr_multiplier(gamma).unwrap(), integral(gamma) / integral(0.0));
+            assert!(
+                (multiplier - expected).abs() < 1e-11 * expected,
+                "m_{gamma}: found {multiplier}, wanted {expected}"
+            );
         }
     }
 
     #[test]
     fn population_advantages_match_values_worked_by_hand() {
-        let found = population_advantage(0.2, 1.0).unwrap();
-        assert!((found.correct - 1.6).abs() < 1e-15 && (found.wrong + 0.4).abs() < 1e-15);
-        assert_eq!(found.weight, 0.8);
+        let advantage = population_advantage(0.2, 1.0).unwrap();
+        assert!((advantage.correct - 1.6).abs() < 1e-15 && (advantage.wrong + 0.4).abs() < 1e-15);
+        assert_eq!(advantage.weight, 0.8);
         for rate in [0.0, 1.0] {
-            let found = population_advantage(rate, 0.5).unwrap();
-            assert_eq!((found.correct, found.wrong), (0.0, 0.0));
+            let advantage = population_advantage(rate, 0.5).unwrap();
+            assert_eq!((advantage.correct, advantage.wrong), (0.0, 0.0));
         }
     }
 
@@ -133,17 +139,17 @@ mod tests {
             assert!(population_advantage(rate, gamma).is_err());
             assert!(group_advantage(rate, 4, gamma).is_err());
         }
-        let said = |rate, n| group_advantage(rate, n, 0.0).unwrap_err().to_string();
-        assert_eq!(said(0.3, 4), "success_rate: expected a multiple of 1/4 for a group of 4, found 0.3");
-        assert_eq!(said(0.5, 0), "n: expected a group size of at least 1, found 0");
+        let message = |rate, n| group_advantage(rate, n, 0.0).unwrap_err().to_string();
+        assert_eq!(message(0.3, 4), "success_rate: expected a multiple of 1/4 for a group of 4, found 0.3");
+        assert_eq!(message(0.5, 0), "n: expected a group size of at least 1, found 0");
         assert!(low_lr_multiplier(-0.5).is_err() && low_lr_multiplier(f64::INFINITY).is_err());
     }
 
     #[test]
     fn a_groups_advantages_add_up_to_zero_and_approach_the_populations() {
         for gamma in [0.0, 0.5, 2.0] {
-            let found = group_advantage(0.25, 8, gamma).unwrap();
-            assert!((2.0 * found.correct + 6.0 * found.wrong).abs() < 1e-14);
+            let advantage = group_advantage(0.25, 8, gamma).unwrap();
+            assert!((2.0 * advantage.correct + 6.0 * advantage.wrong).abs() < 1e-14);
             let (large, limit) = (group_advantage(0.25, 1 << 40, gamma), population_advantage(0.25, gamma));
             assert!((large.unwrap().correct - limit.unwrap().correct).abs() < 1e-5);
         }

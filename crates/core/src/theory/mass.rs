@@ -27,8 +27,8 @@ impl Policy {
             probability("probabilities", p)?;
         }
         let sum: f64 = probabilities.iter().sum();
-        let found = format_args!("numbers that add up to {sum}");
-        require((sum - 1.0).abs() <= 1e-9, "probabilities", found, "a sum of 1 within 1e-9")?;
+        let values = format_args!("numbers that add up to {sum}");
+        require((sum - 1.0).abs() <= 1e-9, "probabilities", values, "a sum of 1 within 1e-9")?;
         Ok(Self { probabilities, correct })
     }
 
@@ -60,10 +60,10 @@ impl Policy {
         self.sum(|i| self.correct[i], |p| p)
     }
 
-    pub(super) fn sum(&self, of: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
+    pub(super) fn sum(&self, includes: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
         let p = self.probabilities.iter().enumerate();
         // Adding 0 turns -0, the sum of no floats, into 0.
-        p.filter(|&(i, _)| of(i)).map(|(_, &p)| value(p)).sum::<f64>() + 0.0
+        p.filter(|&(i, _)| includes(i)).map(|(_, &p)| value(p)).sum::<f64>() + 0.0
     }
 }
 
@@ -353,9 +353,9 @@ mod tests {
             let all = subset_change(&policy, dz, correct).unwrap();
             prop_assert!((step.mass_balance().total() - all.total()).abs() < 1e-15);
             let unsampled = subset_change(&policy, dz, |i| correct(i) && !sample.contains(&i)).unwrap();
-            let found = step.unsampled_correct();
-            prop_assert!((found.direct_drift - unsampled.direct).abs() < 1e-15);
-            prop_assert!((found.normalization_coupling() - unsampled.normalization).abs() < 1e-15);
+            let change = step.unsampled_correct();
+            prop_assert!((change.direct_drift - unsampled.direct).abs() < 1e-15);
+            prop_assert!((change.normalization_coupling() - unsampled.normalization).abs() < 1e-15);
         }
 
         #[test]
@@ -393,8 +393,8 @@ mod tests {
         let step = Step::new(&policy, &[0, 0, 2], rewards, 1.0).unwrap();
         let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-16, "found {a}, wanted {b}");
         close(step.baseline, 0.25);
-        for (found, wanted) in step.logit_change.iter().zip([1.0 / 8.0, -1.0 / 48.0, -5.0 / 48.0]) {
-            close(*found, wanted);
+        for (change, expected) in step.logit_change.iter().zip([1.0 / 8.0, -1.0 / 48.0, -5.0 / 48.0]) {
+            close(*change, expected);
         }
         let balance = step.mass_balance();
         close(balance.promotion, 0.75 * 0.25 * 0.25 / 3.0);

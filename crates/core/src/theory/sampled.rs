@@ -35,8 +35,8 @@ pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result
         if draws == 0 || total == 0.0 { 0.0 } else { policy.sum(|i| policy.correct()[i] == side, covered) }
     };
     let possible = k <= n && (k == 0 || mass_of(true) != 0.0) && (k == n || mass_of(false) != 0.0);
-    let found = format_args!("{k} correct completions of {n}, which has probability 0");
-    require(possible, "k", found, "a number that this policy can draw")?;
+    let draw = format_args!("{k} correct completions of {n}, which has probability 0");
+    require(possible, "k", draw, "a number that this policy can draw")?;
     let (correct, wrong) = (drawn(true, k), drawn(false, n - k));
     Ok(SampledMass { correct, wrong, baseline: rewards.correct * correct + rewards.wrong * wrong })
 }
@@ -66,9 +66,9 @@ mod tests {
             }
         }
         for (k, (chance, sum)) in sums.into_iter().enumerate() {
-            let found = sampled_mass(&policy, n.into(), k as u64, SIGNS).unwrap();
-            for (found, sum) in [found.correct, found.wrong, found.baseline].into_iter().zip(sum) {
-                assert!((found - sum / chance).abs() < 1e-13, "k = {k}: {found} against {}", sum / chance);
+            let mass = sampled_mass(&policy, n.into(), k as u64, SIGNS).unwrap();
+            for (value, sum) in [mass.correct, mass.wrong, mass.baseline].into_iter().zip(sum) {
+                assert!((value - sum / chance).abs() < 1e-13, "k = {k}: {value} against {}", sum / chance);
             }
         }
     }
@@ -76,8 +76,8 @@ mod tests {
     #[test]
     fn a_single_correct_action_is_drawn_surely_by_one_correct_completion() {
         let policy = Policy::new(vec![0.25, 0.75], vec![true, false]).unwrap();
-        let found = sampled_mass(&policy, 4, 1, SIGNS).unwrap();
-        assert_eq!((found.correct, found.wrong), (0.25, 0.75));
+        let mass = sampled_mass(&policy, 4, 1, SIGNS).unwrap();
+        assert_eq!((mass.correct, mass.wrong), (0.25, 0.75));
     }
 
     #[test]

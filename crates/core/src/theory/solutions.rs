@@ -52,8 +52,9 @@ impl Solutions {
     /// # Panics
     /// If `n` is 0.
     pub fn tail_miss(&self, n: u64) -> f64 {
-        let of = |&p: &f64| tail_miss_probability(self.mass(), p.min(self.mass()), n).expect("probabilities");
-        self.probabilities.iter().map(of).sum::<f64>() / self.count() as f64
+        let miss =
+            |&p: &f64| tail_miss_probability(self.mass(), p.min(self.mass()), n).expect("probabilities");
+        self.probabilities.iter().map(miss).sum::<f64>() / self.count() as f64
     }
 
     /// Retained mass `M_ret`: fraction of the initial probability of the correct completions that hasn't been lost, in
@@ -104,8 +105,8 @@ mod tests {
         Solutions::new(probabilities.iter().map(|p| p.ln())).unwrap()
     }
 
-    fn close(found: f64, expected: f64) {
-        assert!((found - expected).abs() < 1e-12, "{found} instead of {expected}");
+    fn close(actual: f64, expected: f64) {
+        assert!((actual - expected).abs() < 1e-12, "{actual} instead of {expected}");
     }
 
     #[test]

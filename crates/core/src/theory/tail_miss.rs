@@ -121,9 +121,9 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn close(found: f64, wanted: f64, relative: f64) {
-        let error = (found - wanted).abs() / wanted.abs();
-        assert!(error <= relative, "found {found:e}, wanted {wanted:e}, relative error {error:e}");
+    fn close(actual: f64, expected: f64, relative: f64) {
+        let error = (actual - expected).abs() / expected.abs();
+        assert!(error <= relative, "found {actual:e}, wanted {expected:e}, relative error {error:e}");
     }
 
     /// (active, tail miss) by enumerating every sequence of n completions, each in one of the three regions: target,
@@ -150,18 +150,24 @@ mod tests {
         for (mu, tau) in [(0.5, 0.25), (0.64, 0.01), (0.9, 0.9), (0.3, 0.0), (1.0, 0.2), (0.0, 0.0)] {
             for n in 1..=9 {
                 let (active, miss) = by_enumeration(mu, tau, n);
-                let found = active_probability(mu, n.into()).unwrap();
-                assert!((found - active).abs() < 1e-12, "active({mu}, {n}): {found} against {active}");
-                let found = tail_miss_probability(mu, tau, n.into()).unwrap();
-                assert!((found - miss).abs() < 1e-12, "tail_miss({mu}, {tau}, {n}): {found} against {miss}");
+                let probability = active_probability(mu, n.into()).unwrap();
+                assert!(
+                    (probability - active).abs() < 1e-12,
+                    "active({mu}, {n}): {probability} against {active}"
+                );
+                let probability = tail_miss_probability(mu, tau, n.into()).unwrap();
+                assert!(
+                    (probability - miss).abs() < 1e-12,
+                    "tail_miss({mu}, {tau}, {n}): {probability} against {miss}"
+                );
             }
         }
     }
 
     #[test]
     fn values_match_a_hundred_digit_computation() {
-        for (mu, tau, n, wanted) in GOLDEN {
-            close(tail_miss_probability(mu, tau, n).unwrap(), wanted, 5e-15);
+        for (mu, tau, n, expected) in GOLDEN {
+            close(tail_miss_probability(mu, tau, n).unwrap(), expected, 5e-15);
         }
     }
 
@@ -196,13 +202,13 @@ mod tests {
     fn bad_arguments_are_refused_by_name() {
         let text = |r: Result<f64, Error>| r.unwrap_err().to_string();
         assert_eq!(text(active_probability(1.5, 2)), "mu: expected a probability in [0, 1], found 1.5");
-        for (found, wanted) in [
+        for (result, prefix) in [
             (active_probability(f64::NAN, 2), "mu: "),
             (active_probability(0.5, 0), "n: "),
             (tail_miss_probability(0.5, -0.1, 2), "tau: "),
             (tail_miss_probability(0.5, 0.6, 2), "tau: expected at most mu = 0.5"),
         ] {
-            assert!(text(found).starts_with(wanted));
+            assert!(text(result).starts_with(prefix));
         }
         for (mu, tau) in [(0.5, 0.0), (0.5, 0.5), (1.0, 0.5)] {
             assert!(peak(mu, tau).unwrap_err().to_string().contains("has no peak"), "{mu} {tau}");
@@ -217,8 +223,8 @@ mod tests {
                 let tau = mu * rho;
                 let value = |n| tail_miss_probability(mu, tau, n).unwrap();
                 let best = (1..=5_000).fold(1, |best, n| if value(n) > value(best) { n } else { best });
-                let found = peak(mu, tau).unwrap();
-                assert_eq!(found, Peak { n: best, tail_miss: value(best) }, "mu {mu}, tau {tau}");
+                let peak = peak(mu, tau).unwrap();
+                assert_eq!(peak, Peak { n: best, tail_miss: value(best) }, "mu {mu}, tau {tau}");
             }
         }
     }

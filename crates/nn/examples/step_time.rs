@@ -1,7 +1,7 @@
 //! Times the engine on fixed shapes and prints one JSON object per case, for comparison with other programs on the same machine.
 //!
 //! ```text
-//! cargo run --release -p fgrpo-nn --example step_time -- [--gpu | --gpu-bf16 | --products f32|bf16x3|bf16] [--threads N] [--repeats N] [--chunk TOKENS] [--small] [CASE...]
+//! cargo run --release -p fgrpo-nn --example step_time -- [--gpu | --gpu-bf16 | --products f32|bf16x3|bf16|blas] [--threads N] [--repeats N] [--chunk TOKENS] [--small] [CASE...]
 //! ```
 //!
 //! Each case runs once to warm up, then `repeats` times; `ms` is the median, `best_ms` the fastest, `cpu_ms` the median of the processor time of all
@@ -411,7 +411,7 @@ fn main() {
             "--gpu" => bench.device = gpu(Precision::F32),
             "--gpu-bf16" => bench.device = gpu(Precision::Bf16),
             "--threads" => cores = number(),
-            "--products" => products = arguments.next().expect("f32, bf16x3 or bf16").parse().unwrap(),
+            "--products" => products = arguments.next().expect("f32, bf16x3, bf16 or blas").parse().unwrap(),
             "--repeats" => bench.repeats = number(),
             "--small" => bench.small = true,
             "--chunk" => bench.chunk = Some(number()),

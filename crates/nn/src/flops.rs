@@ -81,12 +81,18 @@ impl Flops {
 }
 
 /// Floating-point operations per second of large products on `threads` threads at once, measured for about a tenth of a second of processor
-/// time. This is the machine's peak when nothing else runs. Threads beyond the number of cores aren't started.
+/// time. This is the machine's peak when nothing else runs. Threads beyond the number of cores aren't started. With [`Products::Blas`], the library
+/// decides how many threads it uses.
 ///
 /// # Panics
 /// If `threads` is 0, or a thread can't be started.
 pub fn measure_flops(threads: usize, products: Products) -> f64 {
     assert!(threads > 0, "0 threads");
+    if products == Products::Blas {
+        // The library has threads of its own, so their time isn't this thread's.
+        let (start, mut product) = (Instant::now(), Product::new(products));
+        return rate(|| start.elapsed(), || product.multiply());
+    }
     let rate = || {
         let mut product = Product::new(products);
         rate(thread_time, || product.multiply())

@@ -62,6 +62,9 @@ pub enum Products {
     Bf16x3,
     /// Operands rounded to bfloat16; the error is about 4e-3 of the terms' size.
     Bf16,
+    /// Operands in f32. The large products of a gradient are computed by the system's BLAS, so their bits may depend on the library and its number of threads;
+    /// sampling and scoring compute the same bits as with `F32`.
+    Blas,
 }
 
-named!(Products, "products", "f32, bf16x3 or bf16", F32 = "f32", Bf16x3 = "bf16x3", Bf16 = "bf16");
+named!(Products, "products", "f32, bf16x3, bf16 or blas", F32 = "f32", Bf16x3 = "bf16x3", Bf16 = "bf16", Blas = "blas");

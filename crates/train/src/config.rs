@@ -163,8 +163,9 @@ pub struct ComputeConfig {
     /// it.
     pub exact: bool,
     /// How the CPU multiplies matrices in linear maps and the vocabulary head: in `f32`, in `bf16x3` (each number as
-    /// the sum of two bfloat16 numbers; the error is about 1e-5 of the terms, at most 3e-5) or in `bf16`. The last
-    /// two need AMX or AVX-512 BF16 to be fast.
+    /// the sum of two bfloat16 numbers; the error is about 1e-5 of the terms, at most 3e-5), in `bf16`, or as `blas`:
+    /// in f32, but the system's BLAS (Accelerate on macOS, else OpenBLAS or BLIS) multiplies in updates. `bf16x3` and
+    /// `bf16` need AMX or AVX-512 BF16 to be fast.
     #[schemars(schema_with = "schema::word::<Products>")]
     pub products: Products,
 }
@@ -187,8 +188,8 @@ impl ComputeConfig {
     /// other samples. `exact` isn't a format: like another device, it only changes the order of sums.
     pub fn rounding(&self) -> Option<String> {
         match (self.products, self.precision) {
-            (Products::F32, Precision::F32) => None,
-            (Products::F32, precision) => Some(precision.to_string()),
+            (Products::F32 | Products::Blas, Precision::F32) => None,
+            (Products::F32 | Products::Blas, precision) => Some(precision.to_string()),
             (products, _) => Some(format!("{products} products")),
         }
     }

@@ -18,6 +18,9 @@ pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device
     if let Err(error) = name.check() {
         bad_input!("device {name}: {error}");
     }
+    if let Err(error) = compute.products.check() {
+        bad_input!("compute.products: {error}");
+    }
     Ok(name.device(compute.threads(), compute.products, compute.precision, compute.moments, compute.exact))
 }
 
@@ -58,6 +61,9 @@ fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()
 pub fn announce(device: &Device, events: &mut dyn Events) {
     let Device::Cpu { products, .. } = *device else { return };
     match products.unit() {
+        Some(unit) if products == Products::Blas => events.say(&format!(
+            "products: blas ({unit}) in updates: a gradient's last bits may depend on the number of threads and on the library; samples and scores are computed as with f32"
+        )),
         Some(unit) => events.note(&format!("products: {products} ({unit})")),
         None => events.say(&format!(
             "products: {products}, emulated, so slower than f32: this processor has neither AMX nor AVX-512 BF16, or FGRPO_SIMD disables them"

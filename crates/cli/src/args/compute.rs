@@ -17,7 +17,7 @@ pub(crate) struct Flags {
     /// Number of CPU threads, or 0 for one per core [default: the configuration's, or 0].
     #[arg(long, value_parser = threads)]
     pub(crate) threads: Option<usize>,
-    /// Number format of matrix products on the CPU: f32, bf16x3 (error 1e-5, faster with AMX) or bf16 [default: the configuration's, or f32].
+    /// Number format of matrix products on the CPU: f32, bf16x3 (error 1e-5, faster with AMX), bf16, or blas (f32, with the system's BLAS in updates) [default: the configuration's, or f32].
     #[arg(long)]
     pub(crate) products: Option<Products>,
     /// Number format of weights and activations on a GPU: f32 or bf16 [default: the configuration's, or f32].

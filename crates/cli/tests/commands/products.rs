@@ -1,6 +1,6 @@
 //! `compute.products`, through the command line: a run's log, configuration and resumes, its evaluations, and commands that compute with a checkpoint.
 
-use crate::support::{done, ends_with, file, model};
+use crate::support::{done, ends_with, fgrpo, file, model, run};
 use std::path::Path;
 
 /// Settings of a run of two small steps.
@@ -136,4 +136,13 @@ fn an_evaluation_computes_in_the_configurations_numbers_unless_a_flag_says_other
         let said = ends_with(2, &[&words[..], &flags].concat());
         assert!(said.contains(flags[0]) && said.contains("--model"), "{said}");
     }
+}
+
+#[test]
+fn a_blas_that_cannot_be_loaded_is_named_before_anything_is_computed() {
+    let words = ["score", "--model", model().to_str().unwrap(), "-", "--products", "blas"];
+    let (out, said, code) = run(fgrpo().args(words).env("FGRPO_BLAS", "/no/such/libblas.so"));
+    assert_eq!((code, out.as_str()), (2, ""), "{said}");
+    assert!(said.contains("/no/such/libblas.so") && said.contains("compute.products"), "{said}");
+    assert!(said.contains("use products in f32") && said.contains("FGRPO_BLAS"), "{said}");
 }

@@ -105,6 +105,7 @@ impl CpuBackend {
         threads: usize,
         products: Products,
     ) -> Result<CpuBackend, Error> {
+        products.check()?;
         let count = executors(threads);
         let teams: Vec<Team> =
             (0..count).map(|i| Team::new((threads + count - 1 - i) / count)).collect::<Result<_, _>>()?;
@@ -402,6 +403,10 @@ impl Executors for CpuBackend {
         for (executor, team) in self.executors.iter_mut().zip(&self.teams) {
             executor.team = if tasks.len() == 1 { self.whole.clone() } else { team.clone() };
             executor.packed.clone_from(&packed);
+            executor.products = match self.products {
+                Products::Blas if work != Work::Accumulate => Products::F32,
+                products => products,
+            };
         }
         let (weights, factors) = (&self.weights, self.adapters.as_ref().map(|a| &a.values));
         let mut lanes = self.executors.iter_mut().zip(&mut self.gradients).zip(tasks).map(

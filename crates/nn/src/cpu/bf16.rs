@@ -16,10 +16,12 @@ mod portable;
 
 use std::sync::OnceLock;
 
+use super::blas;
 use super::buffer::Buffer;
 use super::format::{Format, LEFT_SCRATCH};
 use super::level::level;
 use super::microkernel::{Operand, Output, Rows};
+use crate::error::Error;
 use crate::numbers::Products;
 
 /// Number of lines of a strip, and number of pairs of terms in a block.
@@ -54,9 +56,16 @@ pub(crate) fn unit() -> Unit {
 }
 
 impl Products {
-    /// Name of the instructions that multiply in this format on this processor, or `None` if bfloat16 is emulated, which is much slower than f32.
+    /// Returns an error if products are left to the system's BLAS and no library can be loaded.
+    pub fn check(self) -> Result<(), Error> {
+        if self == Products::Blas { blas::library().map(drop) } else { Ok(()) }
+    }
+
+    /// Name of the instructions that multiply in this format on this processor, or for `Blas` the library. `None` if bfloat16 is emulated, which is
+    /// much slower than f32, or if no library can be loaded.
     pub fn unit(self) -> Option<&'static str> {
         match (self, unit()) {
+            (Products::Blas, _) => blas::library().ok().map(|blas| blas.name.as_str()),
             (Products::F32, _) => Some(level().name()),
             (_, Unit::Amx) => Some("AMX"),
             (_, Unit::Avx512) => Some("AVX-512 BF16"),

@@ -50,7 +50,7 @@ struct Scratch {
 pub(crate) struct CpuExecutor {
     pub(super) team: Team,
     /// Number format of the products in linear maps and the head.
-    products: Products,
+    pub(super) products: Products,
     pub(super) rope: Arc<Rope>,
     /// Packed weights to use instead of the matrices, if there are any.
     pub(super) packed: Option<Arc<PackedWeights>>,

@@ -6,6 +6,7 @@
 pub(crate) mod attention;
 pub(crate) mod backend;
 pub(crate) mod bf16;
+pub(crate) mod blas;
 pub(crate) mod buffer;
 pub(crate) mod decoding;
 pub(crate) mod delta_rule;

@@ -36,7 +36,7 @@ pub(crate) enum Right<'a> {
 macro_rules! in_format {
     ($products:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $products {
-            Products::F32 => $name::<F32>($($argument),*),
+            Products::F32 | Products::Blas => $name::<F32>($($argument),*),
             Products::Bf16x3 => $name::<Bf16<2>>($($argument),*),
             Products::Bf16 => $name::<Bf16<1>>($($argument),*),
         }

@@ -4,6 +4,7 @@
 
 use std::ops::Range;
 
+use super::blas::{self, Blas};
 use super::format;
 use super::microkernel::{self, Operand, Output};
 use super::panels::{self, Columns, Right};
@@ -100,6 +101,8 @@ enum Kernel {
     Dot,
     Outer,
     Packing,
+    /// The system's BLAS, which divides the product among its threads.
+    Blas(&'static Blas),
     /// Uses the right operand's panels, which have this number of columns in total.
     Panels(usize),
 }
@@ -116,7 +119,10 @@ struct Operands<'a> {
 
 impl Kernel {
     fn choose(products: Products, [m, n, k]: [usize; 3], av: View, bv: View) -> Kernel {
-        if products != Products::F32 {
+        let large = products == Products::Blas && 2 * m * n * k >= WORTHWHILE;
+        if large && let Ok(blas) = blas::library() {
+            Kernel::Blas(blas)
+        } else if !matches!(products, Products::F32 | Products::Blas) {
             Kernel::Packing
         } else if av.column == 1 && bv.row == 1 && (m <= FEW_ROWS || k <= FEW_TERMS && n <= 512) {
             Kernel::Dot
@@ -153,6 +159,7 @@ impl Operands<'_> {
             match self.kernel {
                 Kernel::Dot => microkernel::dot(m, n, k, left.lines(), right.lines(), to),
                 Kernel::Outer => microkernel::outer([m, n, k], left, right.terms(), to, right.first),
+                Kernel::Blas(blas) => blas.product([m, n, k], left, right, to),
                 Kernel::Packing => {
                     panels::product(products, [m, k], Columns::all(n), left, Right::Operand(right), to);
                 }
@@ -171,11 +178,12 @@ impl Operands<'_> {
     unsafe fn run(&self, team: Option<&Team>, m: usize, n: usize, to: Target<'_>) {
         let Target { numbers: c, view, write } = to;
         let size = team.map_or(1, |team| team.size().min(2 * m * n * self.k / WORTHWHILE));
-        let Some(team) = team.filter(|_| size > 1) else {
+        let Some(team) = team.filter(|_| size > 1 && !matches!(self.kernel, Kernel::Blas(_))) else {
             // SAFETY: the caller guarantees it.
             return unsafe { self.part(&(0..m), &(0..n), c.as_mut_ptr(), view, write) };
         };
-        let grain = if self.products == Products::F32 { microkernel::TALL } else { BF16_ROWS };
+        let f32 = matches!(self.products, Products::F32 | Products::Blas);
+        let grain = if f32 { microkernel::TALL } else { BF16_ROWS };
         let (tall, wide) = grid(size, m.div_ceil(grain), n.div_ceil(COLUMNS));
         let cut = |count: usize, grain: usize, parts: usize, part: usize| {
             let grains = count.div_ceil(grain);

@@ -22,7 +22,7 @@ fn products() -> Products {
 #[allow(dead_code, reason = "not every program compares numbers")]
 pub(crate) fn tolerance(f32: f32) -> f32 {
     match products() {
-        Products::F32 => f32,
+        Products::F32 | Products::Blas => f32,
         Products::Bf16x3 => 20.0 * f32,
         Products::Bf16 => 5000.0 * f32,
     }

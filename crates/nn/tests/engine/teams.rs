@@ -4,9 +4,9 @@ use fgrpo_nn::config::{Architecture, Config};
 #[cfg(not(feature = "cuda-emulator"))]
 use fgrpo_nn::config::{GatedDeltaNet, LayerType};
 use fgrpo_nn::kernels::small_decoder;
-use fgrpo_nn::{Batch, Engine};
+use fgrpo_nn::{Batch, Device, Engine, Products};
 
-use crate::reference::{Numbers, engine};
+use crate::reference::{Numbers, engine, engine_on};
 
 /// Large enough that teams share the work of every operation.
 fn configs() -> Vec<(&'static str, Config)> {
@@ -101,6 +101,31 @@ fn one_family_on_all_threads_gives_what_one_thread_gives_bit_for_bit() {
                     bits(&one) == bits(&run(threads)),
                     "{name}: {threads} threads, checkpointing {checkpointing}"
                 );
+            }
+        }
+    }
+}
+
+#[test]
+fn a_gradient_by_the_systems_blas_is_ours_to_rounding_and_scores_are_ours_bit_for_bit() {
+    if Products::Blas.unit().is_none() {
+        eprintln!("skipped: there is no BLAS library: install libopenblas0, or set FGRPO_BLAS");
+        return;
+    }
+    for (name, config) in configs() {
+        let batch = batch(&config, 4);
+        for threads in [1, 3] {
+            let [(scores, [pass, gradient]), (blas_scores, [blas_pass, blas_gradient])] =
+                [Products::F32, Products::Blas].map(|products| {
+                    let mut engine = engine_on(&config, 63, &Device::Cpu { threads, products });
+                    (engine.score(&batch, 0.9).unwrap().logp, results(&mut engine, &batch))
+                });
+            assert_eq!(scores, blas_scores, "{name}: scores by other products");
+            assert_ne!(gradient, blas_gradient, "{name}: BLAS multiplied nothing");
+            for (ours, blas) in [(pass, blas_pass), (gradient, blas_gradient)] {
+                let length = ours.iter().map(|x| x * x).sum::<f32>().sqrt();
+                let off = ours.iter().zip(&blas).map(|(x, y)| (x - y) * (x - y)).sum::<f32>().sqrt();
+                assert!(off <= 1e-5 * length, "{name}, {threads} threads: off by {off} of {length}");
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Single operations and a small model, only for this crate's benchmarks; not part of the public interface.
+//! Single operations and a small model, for this crate's benchmarks and `fgrpo devices --check`; not part of the public interface.
 
 use crate::config::{Architecture, Config};
 use crate::cpu::panels;

@@ -1,17 +1,23 @@
 //! `fgrpo devices`: lists the devices of this machine, and why some can't be used.
 
+mod check;
+
 use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::io::machine;
 use fgrpo_nn::Products;
 use serde_json::{Value, json};
 
-/// List the values for `--device`, and unusable devices.
+/// List the values for `--device`, and unusable devices; optionally check the CPU's results.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json")]
+#[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json\n  fgrpo devices --check")]
 pub(crate) struct Args {
     /// Print one JSON value.
     #[arg(long)]
     json: bool,
+    /// Also compare the CPU's results with PyTorch's and sampled with scored log-probabilities, and measure its speed. The
+    /// output is a report for an issue; takes seconds.
+    #[arg(long, conflicts_with = "json")]
+    check: bool,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -41,11 +47,18 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         outln!("{}", Value::Array(list));
         return Ok(());
     }
+    if args.check {
+        let (os, arch) = (std::env::consts::OS, std::env::consts::ARCH);
+        outln!("## fgrpo {} on {os} {arch}\n", env!("CARGO_PKG_VERSION"));
+    }
     for (name, state) in devices {
         match state {
             Ok(properties) => outln!("{name:<6} yes  {}", properties.join("; ")),
             Err(why) => outln!("{name:<6} no   {why}"),
         }
+    }
+    if args.check {
+        return check::run(machine::cores());
     }
     Ok(())
 }

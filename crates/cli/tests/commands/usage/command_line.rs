@@ -135,6 +135,16 @@ fn devices_says_what_there_is_and_why_not() {
 }
 
 #[test]
+fn devices_compares_this_machines_results_with_pytorchs() {
+    for level in ["", "plain"] {
+        let (out, said, code) = run(fgrpo().args(["devices", "--check"]).env("FGRPO_SIMD", level));
+        assert_eq!(code, 0, "{out}{said}");
+        assert_eq!(out.lines().filter(|line| line.ends_with("| ok |")).count(), 3, "{out}");
+        assert!(out.contains("GFLOP/s") && out.contains("tokens/s"), "{out}");
+    }
+}
+
+#[test]
 fn the_commands_are_listed_in_groups_a_line_each() {
     let (out, ..) = run(fgrpo().arg("--help"));
     for line in out.lines() {

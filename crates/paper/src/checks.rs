@@ -26,10 +26,10 @@ fn findings<const N: usize>(all: [(&str, String, bool); N]) -> Findings {
 }
 
 /// Returns a table of the paper's statements and the findings.
-pub(super) fn table(item: &Item, found: impl Fn(&Statement) -> Option<Finding>) -> Table {
+pub(super) fn table(item: &Item, finding: impl Fn(&Statement) -> Option<Finding>) -> Table {
     let mut table = Table::new(["the paper states", "line", "its number", "here", "holds"]).of_words();
     for s in &item.states {
-        let Finding(words, holds) = found(s).unwrap_or_else(|| Finding("not measured".to_owned(), None));
+        let Finding(words, holds) = finding(s).unwrap_or_else(|| Finding("not measured".to_owned(), None));
         let number = s.value.map_or_else(String::new, |v| v.to_string());
         let holds = holds.map_or("open", |holds| if holds { "yes" } else { "no" });
         table.push([s.says.as_str(), &s.line.to_string(), &number, &words, holds]);
@@ -52,15 +52,15 @@ pub(super) fn peaks() -> anyhow::Result<Findings> {
 }
 
 pub(super) fn attenuation() -> anyhow::Result<Findings> {
-    let kept = |rate: f64, gamma: f64| -> anyhow::Result<f64> {
-        let of = |gamma| advantage::population_advantage(rate, gamma).map(|a| a.correct);
-        Ok(of(gamma)? / of(0.0)?)
+    let ratio = |rate: f64, gamma: f64| -> anyhow::Result<f64> {
+        let correct = |gamma| advantage::population_advantage(rate, gamma).map(|a| a.correct);
+        Ok(correct(gamma)? / correct(0.0)?)
     };
     let (mut shrinks, mut quarters) = (true, Vec::new());
     for &gamma in &GAMMAS[1..] {
-        let all = (1..100).map(|i| kept(f64::from(i) / 100.0, gamma)).collect::<Result<Vec<_>, _>>()?;
+        let all = (1..100).map(|i| ratio(f64::from(i) / 100.0, gamma)).collect::<Result<Vec<_>, _>>()?;
         shrinks &= all.windows(2).all(|w| w[1] < w[0]);
-        quarters.push(format!("{:.2}", kept(0.75, gamma)?));
+        quarters.push(format!("{:.2}", ratio(0.75, gamma)?));
     }
     let words = format!("a group with 3 of 4 correct keeps {} at \u{3b3} = 0.5, 1, 2", quarters.join(", "));
     let multiplier = advantage::low_lr_multiplier(0.5)?;
@@ -85,19 +85,19 @@ pub(super) fn one_action(mu: f64, tau: f64) -> anyhow::Result<Findings> {
 pub(super) fn simulation(sweep: &Sweep) -> Findings {
     let config = &sweep.config;
     let sizes = &config.group_sizes;
-    let at = |gamma: f64, step: u64, of: fn(&Point) -> Spread| -> Vec<f64> {
-        sweep.at(step).iter().filter(|p| p.gamma == gamma).map(|p| of(p).mean).collect()
+    let at = |gamma: f64, step: u64, measure: fn(&Point) -> Spread| -> Vec<f64> {
+        sweep.at(step).iter().filter(|p| p.gamma == gamma).map(|p| measure(p).mean).collect()
     };
-    let (kept, focal) = (at(0.0, config.steps, |l| l.retained), at(1.0, config.steps, |l| l.retained));
-    let zone: Vec<usize> = (0..sizes.len()).filter(|&i| kept[i] < 0.5).collect();
-    let better = zone.iter().filter(|&&i| focal[i] > kept[i]).count();
+    let (grpo, focal) = (at(0.0, config.steps, |l| l.retained), at(1.0, config.steps, |l| l.retained));
+    let zone: Vec<usize> = (0..sizes.len()).filter(|&i| grpo[i] < 0.5).collect();
+    let better = zone.iter().filter(|&&i| focal[i] > grpo[i]).count();
     let q_pos = at(0.0, 0, |l| l.q_pos).into_iter().zip(at(0.0, config.steps, |l| l.q_pos));
     let rises = q_pos.filter(|(first, last)| last > first).count();
     let start = config.setup.start();
     let (q_pos, anchor, leaf) = (start.q_pos, start.anchor, start.correct);
-    let lowest = kept.iter().copied().fold(1.0, f64::min);
+    let lowest = grpo.iter().copied().fold(1.0, f64::min);
     let ((first, end), (small, large)) =
-        ((kept[0], kept[kept.len() - 1]), (sizes[0], sizes[sizes.len() - 1]));
+        ((grpo[0], grpo[grpo.len() - 1]), (sizes[0], sizes[sizes.len() - 1]));
     let regimes = format!("{first:.3} at N = {small}, {lowest:.3} at the lowest, {end:.3} at N = {large}");
     let near = |here: f64, paper: f64, digits: usize| signed(here, digits) == signed(paper, digits);
     let of_zone = format!("at {better} of the {} group sizes that keep less than half", zone.len());

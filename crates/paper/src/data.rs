@@ -58,7 +58,7 @@ pub struct Benchmark {
 #[derive(Debug, Clone, Deserialize)]
 pub(super) struct StandIn {
     /// Name in results of the task's benchmark.
-    pub(super) of: String,
+    pub(super) benchmark: String,
     /// Configuration under configs/.
     pub(super) config: String,
     /// Changes that shorten the training, KEY=VALUE.
@@ -178,7 +178,7 @@ pub(super) struct Fixed {
     method: Option<String>,
     gamma: Option<f64>,
     pub(super) n: Option<u64>,
-    pub(super) of: Option<String>,
+    pub(super) benchmark: Option<String>,
     pub(super) k: Option<u64>,
     pub(super) measure: Option<Measure>,
 }
@@ -202,7 +202,7 @@ pub(super) struct Quantity {
     /// The trained model.
     pub(super) setting: Setting,
     /// Name of the benchmark or average.
-    pub(super) of: String,
+    pub(super) benchmark: String,
     pub(super) k: u64,
     pub(super) measure: Measure,
 }
@@ -237,7 +237,7 @@ pub(super) struct Statement {
 /// A statement about the difference of pass@k between two settings.
 #[derive(Debug, Deserialize)]
 pub(super) struct Comparison {
-    pub(super) of: String,
+    pub(super) benchmark: String,
     pub(super) k: u64,
     pub(super) a: Side,
     pub(super) b: Side,
@@ -292,11 +292,11 @@ pub fn item(name: &str) -> anyhow::Result<&'static Item> {
         let words = [("fig", "figure"), ("tab", "table")].into_iter().find(cut);
         words.map_or(text.clone(), |(short, long)| text.replacen(short, long, 1))
     };
-    let asked = plain(name);
-    if let Some(item) = PAPER.items().find(|i| [&i.name, &i.label].iter().any(|n| plain(n) == asked)) {
+    let query = plain(name);
+    if let Some(item) = PAPER.items().find(|i| [&i.name, &i.label].iter().any(|n| plain(n) == query)) {
         return Ok(item);
     }
-    let nearest = PAPER.items().min_by_key(|i| strsim::damerau_levenshtein(&plain(&i.name), &asked));
+    let nearest = PAPER.items().min_by_key(|i| strsim::damerau_levenshtein(&plain(&i.name), &query));
     bad_input!(
         "{name}: unknown table or figure; did you mean {}? `fgrpo paper list` lists them all",
         nearest.map_or("", |i| &i.name)
@@ -334,22 +334,22 @@ impl Item {
     }
 
     pub(super) fn is_maze(&self) -> bool {
-        self.fixed.of.as_deref() == Some("maze")
+        self.fixed.benchmark.as_deref() == Some("maze")
     }
 
     /// The task that is trained on a laptop for the item.
     pub(super) fn stand_in(&self) -> &'static StandIn {
-        let of = if self.is_maze() { "maze" } else { "arithmetic" };
-        paper().stand_ins.iter().find(|s| s.of == of).expect("the data has both")
+        let benchmark = if self.is_maze() { "maze" } else { "arithmetic" };
+        paper().stand_ins.iter().find(|s| s.benchmark == benchmark).expect("the data has both")
     }
 
     /// The benchmark or average in the domain of training, which the laptop task's benchmark replaces.
     pub(super) fn in_domain(&self) -> &str {
-        let columns = self.columns.iter().filter_map(|c| c.fixed.of.as_deref());
-        let rows = self.rows.iter().filter_map(|r| r.fixed.of.as_deref());
+        let columns = self.columns.iter().filter_map(|c| c.fixed.benchmark.as_deref());
+        let rows = self.rows.iter().filter_map(|r| r.fixed.benchmark.as_deref());
         let all: Vec<&str> = columns.chain(rows).chain(self.benchmarks.iter().map(String::as_str)).collect();
-        let known = ["Math", "synlogic", "math500"].into_iter().find(|name| all.contains(name));
-        if self.is_maze() { "maze" } else { known.or(all.first().copied()).unwrap_or_default() }
+        let benchmark = ["Math", "synlogic", "math500"].into_iter().find(|name| all.contains(name));
+        if self.is_maze() { "maze" } else { benchmark.or(all.first().copied()).unwrap_or_default() }
     }
 
     /// The table with the numbers that the item shows: another table for some figures, otherwise the item itself.
@@ -361,7 +361,7 @@ impl Item {
     /// it.
     fn quantity(&self, from: &[&Fixed]) -> Quantity {
         let all = || from.iter().copied().chain([&self.fixed]);
-        let text = |of: fn(&Fixed) -> &Option<String>| all().find_map(|f| of(f).clone());
+        let text = |field: fn(&Fixed) -> &Option<String>| all().find_map(|f| field(f).clone());
         Quantity {
             setting: Setting {
                 model: text(|f| &f.model),
@@ -369,7 +369,7 @@ impl Item {
                 gamma: all().find_map(|f| f.gamma).unwrap_or(0.0),
                 n: all().find_map(|f| f.n).unwrap_or(8),
             },
-            of: text(|f| &f.of).unwrap_or_default(),
+            benchmark: text(|f| &f.benchmark).unwrap_or_default(),
             k: all().find_map(|f| f.k).unwrap_or(1),
             measure: all().find_map(|f| f.measure).unwrap_or_default(),
         }
@@ -385,9 +385,10 @@ impl Item {
                 .map(move |(j, (column, cell))| (i, row, j, column, cell))
         });
         cells.flat_map(move |(i, row, j, column, cell)| {
-            let own = [&row.parts, &column.parts].into_iter().find(|p| !p.is_empty()).unwrap_or(&self.parts);
-            let of = move |part: &Fixed| self.quantity(&[part, &row.fixed, &column.fixed]);
-            own.iter().zip(cell.split('/')).map(move |(part, text)| (i, j, of(part), text))
+            let parts =
+                [&row.parts, &column.parts].into_iter().find(|p| !p.is_empty()).unwrap_or(&self.parts);
+            let quantity = move |part: &Fixed| self.quantity(&[part, &row.fixed, &column.fixed]);
+            parts.iter().zip(cell.split('/')).map(move |(part, text)| (i, j, quantity(part), text))
         })
     }
 
@@ -395,18 +396,18 @@ impl Item {
     pub(super) fn settings(&self) -> Vec<Setting> {
         let table = self.table();
         let parts = table.parts.iter().map(|part| table.quantity(&[part])).filter(|_| table.rows.is_empty());
-        let mut found: Vec<Setting> = Vec::new();
+        let mut settings: Vec<Setting> = Vec::new();
         for quantity in table.printed().map(|p| p.2).chain(parts) {
-            if !found.contains(&quantity.setting) {
-                found.push(quantity.setting);
+            if !settings.contains(&quantity.setting) {
+                settings.push(quantity.setting);
             }
         }
-        found
+        settings
     }
 
     /// The value that the paper prints for a quantity.
-    pub(super) fn value(&self, of: &Quantity) -> Option<f64> {
-        self.table().printed().find(|p| p.2 == *of)?.3.parse().ok()
+    pub(super) fn value(&self, quantity: &Quantity) -> Option<f64> {
+        self.table().printed().find(|p| p.2 == *quantity)?.3.parse().ok()
     }
 }
 
@@ -437,20 +438,20 @@ mod tests {
     fn every_table_and_figure_stands_in_its_place_and_has_full_rows() {
         let names: Vec<&str> = paper().items().map(|i| i.name.as_str()).collect();
         let numbered = |kind: &'static str, n: u32| (1..=n).map(move |i| format!("{kind}-{i}"));
-        let wanted = numbered("table", 17).chain(["notation".to_owned()]).chain(numbered("figure", 10));
-        assert_eq!(names, wanted.collect::<Vec<_>>());
+        let expected = numbered("table", 17).chain(["notation".to_owned()]).chain(numbered("figure", 10));
+        assert_eq!(names, expected.collect::<Vec<_>>());
         for item in paper().items() {
             let lines = std::iter::once(item.line).chain(item.rows.iter().map(|r| r.line));
             assert!(lines.is_sorted_by(|a, b| a < b), "{}", item.label);
             for row in &item.rows {
-                let found = (row.head.len(), row.cells.len());
-                assert_eq!(found, (item.heads.len(), item.columns.len()), "{} line {}", item.label, row.line);
+                let sizes = (row.head.len(), row.cells.len());
+                assert_eq!(sizes, (item.heads.len(), item.columns.len()), "{} line {}", item.label, row.line);
             }
             let values: usize =
                 item.rows.iter().flat_map(|r| &r.cells).map(|cell| cell.split('/').count()).sum();
             assert!(!item.is_table() || !item.trains() || item.printed().count() == values, "{}", item.label);
-            let known = |b: &String| benchmarks().iter().any(|known| known.name == *b);
-            assert!(item.benchmarks.iter().all(known), "{}", item.label);
+            let is_benchmark = |b: &String| benchmarks().iter().any(|benchmark| benchmark.name == *b);
+            assert!(item.benchmarks.iter().all(is_benchmark), "{}", item.label);
             assert_eq!(item.settings().is_empty(), !item.trains(), "{}", item.label);
         }
         let rows: Vec<usize> = paper().tables.iter().map(|t| t.rows.len()).collect();
@@ -466,15 +467,16 @@ mod tests {
         let all: Vec<_> = (1..=17).map(values).collect();
         let (mut averaged, mut compared) = (0, 0);
         for number in [1, 11, 12, 13] {
-            let own = &all[number - 1];
+            let values = &all[number - 1];
             let averages = averages(paper().item(&format!("table-{number}")).trained_on);
-            for (quantity, value) in own {
-                let Some(average) = averages.iter().find(|a| a.name == quantity.of) else { continue };
-                let of = |member: &String| {
-                    let quantity = Quantity { of: member.clone(), ..quantity.clone() };
-                    own.iter().find(|(q, _)| *q == quantity).expect("the table has every benchmark").1
+            for (quantity, value) in values {
+                let Some(average) = averages.iter().find(|a| a.name == quantity.benchmark) else { continue };
+                let member_value = |member: &String| {
+                    let quantity = Quantity { benchmark: member.clone(), ..quantity.clone() };
+                    values.iter().find(|(q, _)| *q == quantity).expect("the table has every benchmark").1
                 };
-                let mean = average.members.iter().map(of).sum::<f64>() / average.members.len() as f64;
+                let mean =
+                    average.members.iter().map(member_value).sum::<f64>() / average.members.len() as f64;
                 // Both sides are rounded to one decimal.
                 assert!((mean - value).abs() < 0.1 + 1e-9, "table {number}: {quantity:?}: {mean}, {value}");
                 averaged += 1;

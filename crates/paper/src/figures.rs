@@ -26,7 +26,7 @@ const VISIBLE: usize = 250;
 /// Makes a figure that needs no trained models. `simulated` is the folder of the finished simulation.
 pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (mu, tau) = checks::SIMULATED;
-    let (drawn, found) = match item.fill {
+    let (figure, findings) = match item.fill {
         Fill::TailMissPanels => (theory::tail_miss_panels(&checks::MU, &checks::RHO)?, checks::peaks()?),
         Fill::AdvantageMagnitude => {
             (theory::advantage_magnitude(&checks::GAMMAS, None)?, checks::attenuation()?)
@@ -37,7 +37,7 @@ pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Resu
             (sweep.figure(), checks::simulation(&sweep))
         }
     };
-    Ok(made(item, vec![(item.name.clone(), drawn)], None, |s| found.get(s.check.as_str()).cloned()))
+    Ok(made(item, vec![(item.name.clone(), figure)], None, |s| findings.get(s.check.as_str()).cloned()))
 }
 
 /// Combines figures with their values and with the finding about each of the paper's statements.
@@ -45,9 +45,9 @@ fn made(
     item: &'static Item,
     figures: Vec<(String, Figure)>,
     values: Option<Table>,
-    found: impl Fn(&Statement) -> Option<Finding>,
+    finding: impl Fn(&Statement) -> Option<Finding>,
 ) -> Made {
-    let table = checks::table(item, found);
+    let table = checks::table(item, finding);
     let mut files: Vec<(String, Table)> =
         values.into_iter().map(|rows| (format!("{}-values", item.name), rows)).collect();
     files.extend((!table.rows.is_empty()).then(|| (item.name.clone(), table.clone())));
@@ -61,7 +61,7 @@ fn made(
 
 /// pass@k of one setting, at the end of training or at a step: measured, and in the paper.
 struct Point {
-    of: Quantity,
+    quantity: Quantity,
     step: Option<u64>,
     seeds: usize,
     here: Result<Estimate, String>,
@@ -81,41 +81,52 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
             by_step(item, rows, &settings, &mut notes)
         }
     };
-    let title = |of: &str| {
-        let column = item.table().columns.iter().find(|c| c.fixed.of.as_deref() == Some(of));
-        let own = rows.replacement.as_ref().and_then(|own| own.place(of));
-        own.or(column.map(|c| c.title.as_str())).unwrap_or(of).to_owned()
+    let title = |benchmark: &str| {
+        let column = item.table().columns.iter().find(|c| c.fixed.benchmark.as_deref() == Some(benchmark));
+        let replacement = rows.replacement.as_ref().and_then(|replacement| replacement.place(benchmark));
+        replacement.or(column.map(|c| c.title.as_str())).unwrap_or(benchmark).to_owned()
     };
     let mut reasons = BTreeSet::new();
-    for Point { of, step, seeds, here, paper } in &points {
-        let Setting { n, gamma, .. } = &of.setting;
+    for Point { quantity, step, seeds, here, paper } in &points {
+        let Setting { n, gamma, .. } = &quantity.setting;
         if let Err(why) = here {
-            reasons.insert(format!("left out: {}: {why}", rows.name(&of.setting)));
+            reasons.insert(format!("left out: {}: {why}", rows.name(&quantity.setting)));
         }
         if here.is_err() && paper.is_none() {
             continue;
         }
-        let head = [title(&of.of), n.to_string(), gamma.to_string(), of.k.to_string(), seeds.to_string()];
-        let found = here.as_ref().map_or_else(|_| Default::default(), |here| numbers(here.percent()));
+        let head = [
+            title(&quantity.benchmark),
+            n.to_string(),
+            gamma.to_string(),
+            quantity.k.to_string(),
+            seeds.to_string(),
+        ];
+        let values = here.as_ref().map_or_else(|_| Default::default(), |here| numbers(here.percent()));
         let last = [paper.map(|p| p.to_string()), step.map(|s| s.to_string())].map(Option::unwrap_or_default);
-        table.push(head.into_iter().chain(found).chain(last));
+        table.push(head.into_iter().chain(values).chain(last));
     }
     if points.iter().all(|p| p.here.is_err()) {
         let reasons: Vec<String> = rows.notes.iter().cloned().chain(reasons).take(4).collect();
         bad_input!("nothing of {} can be made: {}", item.name, reasons.join("; "));
     }
-    let shown = |by: &dyn Fn(&Point) -> bool| points.iter().filter(|p| by(p)).collect::<Vec<&Point>>();
+    let select = |by: &dyn Fn(&Point) -> bool| points.iter().filter(|p| by(p)).collect::<Vec<&Point>>();
     let mut figures = Vec::new();
     if item.fill == Fill::Training {
-        let trained = distinct(points.iter().filter(|p| p.here.is_ok()).map(|p| p.of.setting.n));
+        let trained = distinct(points.iter().filter(|p| p.here.is_ok()).map(|p| p.quantity.setting.n));
         for &n in &trained {
-            let (name, before) = match item.is_maze() || trained.len() > 1 {
-                true => (format!("{}-N{n}", item.name), format!("N = {n}: ")),
-                false => (item.name.clone(), String::new()),
+            let (name, before) = if item.is_maze() || trained.len() > 1 {
+                (format!("{}-N{n}", item.name), format!("N = {n}: "))
+            } else {
+                (item.name.clone(), String::new())
             };
             let rewards = rewards(&settings, n, rows, format!("{before}training reward"))?;
             let of_k = |&k: &u64| {
-                panel(format!("{before}pass@{k}"), &shown(&|p| (p.of.setting.n, p.of.k) == (n, k)), false)
+                panel(
+                    format!("{before}pass@{k}"),
+                    &select(&|p| (p.quantity.setting.n, p.quantity.k) == (n, k)),
+                    false,
+                )
             };
             figures.push((
                 name,
@@ -123,25 +134,25 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
             ));
         }
     } else if item.is_maze() {
-        let of_k = |&k: &u64| panel(format!("K = {k}"), &shown(&|p| p.of.k == k), true);
+        let of_k = |&k: &u64| panel(format!("K = {k}"), &select(&|p| p.quantity.k == k), true);
         figures.push((item.name.clone(), Figure { panels: ks.iter().filter_map(of_k).collect() }));
     } else {
         let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
-        panels.extend(
-            item.benchmarks.iter().filter_map(|of| panel(title(of), &shown(&|p| p.of.of == *of), false)),
-        );
+        panels.extend(item.benchmarks.iter().filter_map(|benchmark| {
+            panel(title(benchmark), &select(&|p| p.quantity.benchmark == *benchmark), false)
+        }));
         panels.extend(rows.replacement.as_ref().and_then(|_| lost(&settings, rows, &mut table)));
         figures.push((item.name.clone(), Figure { panels }));
     }
     let peak = tail_miss::peak(0.5, 0.05)?;
-    let found = |s: &Statement| match &s.compare {
+    let finding = |s: &Statement| match &s.compare {
         // If there are too few samples for k, the largest possible k replaces it.
         Some(compare) => compared(compare, &points, *ks.iter().rfind(|k| **k <= compare.k)?),
         None => Some(Finding(format!("one peak, at N = {} for \u{3c4} = 0.05", peak.n), Some(peak.n > 2))),
     };
-    let notes = rows.replacement.iter().map(|own| own.note(item)).chain(notes).chain(reasons);
+    let notes = rows.replacement.iter().map(|replacement| replacement.note(item)).chain(notes).chain(reasons);
     let notes = notes.chain(rows.notes.iter().cloned()).collect();
-    Ok(Made { notes, ..made(item, figures, Some(table), found) })
+    Ok(Made { notes, ..made(item, figures, Some(table), finding) })
 }
 
 /// Returns the benchmarks of a figure.
@@ -154,12 +165,17 @@ fn by_size(item: &Item, rows: &Rows, settings: &[&Setting]) -> (Vec<u64>, Vec<Po
     let samples = settings.iter().flat_map(|s| rows.results(s)).filter_map(|f| f.benchmark.as_ref());
     let ks = allowed(&item.ks, samples.map(Benchmark::fewest).min().unwrap_or(u64::MAX));
     let mut points = Vec::new();
-    for of in benchmarks(item) {
+    for benchmark in benchmarks(item) {
         for (&k, &setting) in ks.iter().flat_map(|k| settings.iter().map(move |s| (k, s))) {
-            let of = Quantity { setting: setting.clone(), of: of.clone(), k, measure: Measure::Pass };
-            let paper = item.value(&of).filter(|_| rows.replacement.is_none());
-            let seeds = rows.seeds(setting, &of.of).len();
-            points.push(Point { step: None, seeds, here: rows.pass(&of), paper, of });
+            let quantity = Quantity {
+                setting: setting.clone(),
+                benchmark: benchmark.clone(),
+                k,
+                measure: Measure::Pass,
+            };
+            let paper = item.value(&quantity).filter(|_| rows.replacement.is_none());
+            let seeds = rows.seeds(setting, &quantity.benchmark).len();
+            points.push(Point { step: None, seeds, here: rows.pass(&quantity), paper, quantity });
         }
     }
     (ks, points)
@@ -180,10 +196,10 @@ fn by_step(
     let mut points = Vec::new();
     for (&setting, &k) in settings.iter().flat_map(|s| ks.iter().map(move |k| (s, k))) {
         let runs = runs(rows, setting);
-        let of = benchmarks(item).swap_remove(0);
-        let of = Quantity { setting: setting.clone(), of, k, measure: Measure::Pass };
+        let benchmark = benchmarks(item).swap_remove(0);
+        let quantity = Quantity { setting: setting.clone(), benchmark, k, measure: Measure::Pass };
         let mut push = |step, here| {
-            points.push(Point { of: of.clone(), step, seeds: runs.len(), here, paper: None });
+            points.push(Point { quantity: quantity.clone(), step, seeds: runs.len(), here, paper: None });
         };
         let Some((_, first)) = runs.first() else {
             push(None, Err("no run folder".to_owned()));
@@ -193,11 +209,11 @@ fn by_step(
         let evaluations =
             |run: &'_ Run| if frequent { run.frequent.clone() } else { run.evaluations.clone() };
         for step in evaluations(first).iter().map(|e| e.step) {
-            let own = |(found, run): &(&Found, &Run)| {
-                evaluations(run).iter().find(|e| e.step == step).map(|e| counted("x", &found.path, e))
+            let counts = |(result, run): &(&Found, &Run)| {
+                evaluations(run).iter().find(|e| e.step == step).map(|e| counted("x", &result.path, e))
             };
-            if let Some(each) = runs.iter().map(own).collect::<Option<Vec<Benchmark>>>() {
-                push(Some(step), pass_at_k(&each.iter().collect::<Vec<_>>(), k, 0));
+            if let Some(seeds) = runs.iter().map(counts).collect::<Option<Vec<Benchmark>>>() {
+                push(Some(step), pass_at_k(&seeds.iter().collect::<Vec<_>>(), k, 0));
             }
         }
     }
@@ -280,20 +296,21 @@ fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
         if log { (minus_log(value), (minus_log(high), minus_log(low))) } else { (value, (low, high)) }
     };
     let here = points.iter().filter(|p| p.here.is_ok());
-    let gammas = distinct(here.map(|p| p.of.setting.gamma.to_bits()));
-    let ks = distinct(points.iter().map(|p| p.of.k));
+    let gammas = distinct(here.map(|p| p.quantity.setting.gamma.to_bits()));
+    let ks = distinct(points.iter().map(|p| p.quantity.k));
     let mut curves = Vec::new();
     for (j, &k) in ks.iter().enumerate() {
         let of_gamma = |gamma: f64| {
-            let own = points.iter().filter(move |p| (p.of.k, p.of.setting.gamma) == (k, gamma));
-            own.map(|p| (p.step.unwrap_or(p.of.setting.n) as f64, p))
+            let points =
+                points.iter().filter(move |p| (p.quantity.k, p.quantity.setting.gamma) == (k, gamma));
+            points.map(|p| (p.step.unwrap_or(p.quantity.setting.n) as f64, p))
         };
         for (i, gamma) in gammas.iter().map(|&bits| f64::from_bits(bits)).enumerate() {
             let drawn =
                 of_gamma(gamma).filter_map(|(x, p)| Some((x, scaled(p.here.as_ref().ok()?.percent()))));
             let mut drawn: Vec<(f64, Percent)> = drawn.collect();
             drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
-            let name = curve_name(&points[0].of.setting.method, gamma);
+            let name = curve_name(&points[0].quantity.setting.method, gamma);
             let name = if ks.len() == 1 { name } else { format!("{name} pass@{k}") };
             let curve = banded(name, colour(i * ks.len() + j, gammas.len() * ks.len()), &drawn);
             // As in the paper, a single point of a focal setting is drawn as a star.
@@ -356,11 +373,13 @@ fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow:
 
 /// Returns the finding about a stated difference, at its group size or, if the statement gives none, at every group size. The
 /// statement doesn't hold if it fails at one size, and is open if it is open at one size and fails at none.
-fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
-    let own = || points.iter().filter(|p| (&p.of.of, p.of.k) == (&asked.of, k));
-    let find = |Side { gamma, n: own_n, at }: &Side, n: u64| {
-        let is = |s: &Setting| (s.gamma, s.n) == (*gamma, own_n.unwrap_or(n));
-        let mut by_step = own().filter(|p| is(&p.of.setting)).filter_map(|p| p.here.as_ref().ok());
+fn compared(comparison: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
+    let candidates =
+        || points.iter().filter(|p| (&p.quantity.benchmark, p.quantity.k) == (&comparison.benchmark, k));
+    let find = |Side { gamma, n: side_n, at }: &Side, n: u64| {
+        let is = |s: &Setting| (s.gamma, s.n) == (*gamma, side_n.unwrap_or(n));
+        let mut by_step =
+            candidates().filter(|p| is(&p.quantity.setting)).filter_map(|p| p.here.as_ref().ok());
         match at {
             At::First => by_step.next(),
             At::Lowest => by_step.min_by(|a, b| a.value().total_cmp(&b.value())),
@@ -368,15 +387,16 @@ fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
         }
     };
     let (mut words, mut all) = (Vec::new(), Vec::new());
-    for n in asked.a.n.map_or_else(|| distinct(own().map(|p| p.of.setting.n)), |n| vec![n]) {
-        let Some((a, b)) = find(&asked.a, n).zip(find(&asked.b, n)) else { continue };
-        let (said, holds) = match a.minus(b) {
+    for n in comparison.a.n.map_or_else(|| distinct(candidates().map(|p| p.quantity.setting.n)), |n| vec![n])
+    {
+        let Some((a, b)) = find(&comparison.a, n).zip(find(&comparison.b, n)) else { continue };
+        let (text, holds) = match a.minus(b) {
             Err(why) => (why, None),
             Ok(difference) => {
                 let (value, (low, high)) = difference.percent();
                 let [value, from, to] = [value, low, high].map(|v| signed(v, 1));
                 let higher = (low > 0.0 || high < 0.0).then_some(low > 0.0);
-                let holds = match asked.is {
+                let holds = match comparison.is {
                     Relation::Higher => higher,
                     Relation::Lower => higher.map(|higher| !higher),
                     Relation::Same => Some(higher.is_none()),
@@ -384,7 +404,7 @@ fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
                 (format!("{value} ({from} to {to})"), holds)
             }
         };
-        words.push(if asked.a.n.is_none() { format!("N = {n}: {said}") } else { said });
+        words.push(if comparison.a.n.is_none() { format!("N = {n}: {text}") } else { text });
         all.push(holds);
     }
     let open = all.contains(&None) && !all.contains(&Some(false));
@@ -398,34 +418,34 @@ fn compared(asked: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
 ///
 /// Returns `None` unless every run evaluated its start, there are two group sizes, and all starts solve some problem in common.
 fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> {
-    let shown = settings.iter().filter(|s| [0.0, 0.5].contains(&s.gamma)).map(|&s| (s, rows.results(s)));
-    let mut shown: Vec<(&Setting, &[Found])> = shown.filter(|(_, found)| !found.is_empty()).collect();
-    shown.sort_by_key(|(s, _)| s.n);
-    let starts: Vec<Benchmark> = shown.iter().flat_map(|s| s.1).filter_map(Found::start).collect();
-    let sizes: Vec<u64> = shown.iter().filter(|(s, _)| s.gamma == 0.0).map(|(s, _)| s.n).collect();
-    if sizes.len() < 2 || starts.len() < shown.iter().map(|s| s.1.len()).sum() {
+    let results = settings.iter().filter(|s| [0.0, 0.5].contains(&s.gamma)).map(|&s| (s, rows.results(s)));
+    let mut results: Vec<(&Setting, &[Found])> = results.filter(|(_, seeds)| !seeds.is_empty()).collect();
+    results.sort_by_key(|(s, _)| s.n);
+    let starts: Vec<Benchmark> = results.iter().flat_map(|s| s.1).filter_map(Found::start).collect();
+    let sizes: Vec<u64> = results.iter().filter(|(s, _)| s.gamma == 0.0).map(|(s, _)| s.n).collect();
+    if sizes.len() < 2 || starts.len() < results.iter().map(|s| s.1.len()).sum() {
         return None;
     }
     let solved = |b: &Benchmark| -> BTreeSet<String> {
         b.problems.iter().filter(|p| p.correct > 0).map(|p| p.id.clone()).collect()
     };
     let in_all = starts.iter().map(solved).reduce(|a, b| &a & &b).filter(|all| !all.is_empty())?;
-    let mut push = |on: &str, n: u64, of: [String; 3], found: [String; 3]| {
-        let head = [on.to_owned(), n.to_string()].into_iter().chain(of);
-        table.push(head.chain(found).chain([String::new(), String::new()]));
+    let mut push = |on: &str, n: u64, quantity: [String; 3], values: [String; 3]| {
+        let head = [on.to_owned(), n.to_string()].into_iter().chain(quantity);
+        table.push(head.chain(values).chain([String::new(), String::new()]));
     };
     let mut curves = Vec::new();
     for (gamma, colour) in [(0.0, PALETTE[1]), (0.5, PALETTE[3])] {
         let mut points = Vec::new();
-        for (Setting { n, .. }, seeds) in shown.iter().filter(|(s, _)| s.gamma == gamma) {
+        for (Setting { n, .. }, seeds) in results.iter().filter(|(s, _)| s.gamma == gamma) {
             let mut ends: Vec<Benchmark> = seeds.iter().filter_map(|f| f.benchmark.clone()).collect();
             ends.iter_mut().for_each(|end| end.problems.retain(|p| in_all.contains(&p.id)));
             let samples = ends.iter().map(Benchmark::fewest).min()?;
-            let kept = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?;
-            let (value, (low, high)) = kept.percent();
+            let estimate = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?;
+            let (value, (low, high)) = estimate.percent();
             let lost = (100.0 - value, (100.0 - high, 100.0 - low));
-            let of = [gamma.to_string(), samples.to_string(), seeds.len().to_string()];
-            push("lost of the start", *n, of, numbers(lost));
+            let quantity = [gamma.to_string(), samples.to_string(), seeds.len().to_string()];
+            push("lost of the start", *n, quantity, numbers(lost));
             points.push((*n as f64, lost));
         }
         let curve = banded(format!("lost by {}", curve_name("GRPO", gamma)), colour, &points);

@@ -59,8 +59,11 @@ mod tests {
     #[test]
     fn paper_md_ends_with_what_the_command_prints() {
         let options = Options { out: "runs/paper".into(), set: Vec::new(), root: ".".into() };
-        let wanted = markdown(&options).unwrap();
-        let is_there = include_str!("../../../PAPER.md").ends_with(&wanted);
-        assert!(is_there, "PAPER.md ends with what `fgrpo paper list --markdown` prints, wanted:\n{wanted}");
+        let expected = markdown(&options).unwrap();
+        let is_there = include_str!("../../../PAPER.md").ends_with(&expected);
+        assert!(
+            is_there,
+            "PAPER.md ends with what `fgrpo paper list --markdown` prints, wanted:\n{expected}"
+        );
     }
 }

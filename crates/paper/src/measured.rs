@@ -37,9 +37,9 @@ impl Estimate {
     /// Subtracts another estimate resample by resample, or returns the reason if the problems differ.
     pub(super) fn minus(&self, other: &Self) -> Result<Self, String> {
         let differing = self.problems.iter().zip(&other.problems).filter(|((_, a), (_, b))| a != b);
-        let unlike = differing.map(|((of, a), (_, b))| {
+        let unlike = differing.map(|((benchmark, a), (_, b))| {
             let both = a.intersection(b).count();
-            format!("{of} ({} and {} problems, {both} in both)", a.len(), b.len())
+            format!("{benchmark} ({} and {} problems, {both} in both)", a.len(), b.len())
         });
         let unlike: Vec<String> = unlike.collect();
         if !unlike.is_empty() {
@@ -50,18 +50,18 @@ impl Estimate {
 
     /// The benchmarks whose number of problems differs from the paper's.
     pub(super) fn of_other_size(&self) -> Vec<String> {
-        let other = |(of, ids): &(String, Rc<BTreeSet<String>>)| {
-            let paper = benchmarks().iter().find(|b| b.name == *of)?.problems?;
+        let other = |(benchmark, ids): &(String, Rc<BTreeSet<String>>)| {
+            let paper = benchmarks().iter().find(|b| b.name == *benchmark)?.problems?;
             let here = ids.len() as u64;
-            (here != paper).then(|| format!("{of} ({here} problems, the paper {paper})"))
+            (here != paper).then(|| format!("{benchmark} ({here} problems, the paper {paper})"))
         };
         self.problems.iter().filter_map(other).collect()
     }
 
     pub(super) fn mean(all: &[Self]) -> Self {
-        let each: Vec<&Measured> = all.iter().map(|e| &e.measured).collect();
+        let values: Vec<&Measured> = all.iter().map(|e| &e.measured).collect();
         let problems = all.iter().flat_map(|e| e.problems.clone()).collect();
-        Self { measured: Measured::mean(&each), problems }
+        Self { measured: Measured::mean(&values), problems }
     }
 }
 
@@ -72,16 +72,16 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Esti
         b.problems.iter().map(|p| (p.id.clone(), p.clone())).collect()
     };
     let problems: Vec<BTreeMap<String, ProblemCounts>> = seeds.iter().map(in_order).collect();
-    for (b, own) in seeds.iter().zip(&problems) {
+    for (b, by_id) in seeds.iter().zip(&problems) {
         let path = b.path.display();
-        if !own.keys().eq(problems[0].keys()) {
+        if !by_id.keys().eq(problems[0].keys()) {
             return Err(format!("{} and {path} hold different problems", seeds[0].path.display()));
         }
         let (first, planned) = (&b.problems[0], b.problems[0].planned());
         if let Some(other) = b.problems.iter().find(|p| p.planned() != planned) {
-            let (first, other, found) = (&first.id, &other.id, other.planned());
+            let (first, other, samples) = (&first.id, &other.id, other.planned());
             return Err(format!(
-                "{path}: problem {first} has {planned} samples and problem {other} has {found}; finish the evaluation"
+                "{path}: problem {first} has {planned} samples and problem {other} has {samples}; finish the evaluation"
             ));
         }
     }
@@ -91,8 +91,8 @@ pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Esti
     }
     let counts: Vec<Vec<&ProblemCounts>> = problems.iter().map(|m| m.values().collect()).collect();
     let name = &seeds[0].name;
-    let mut found = Curve::over_seeds(name, &counts, &[k], RESAMPLES, resamples(0, index));
-    let measured = found.points.remove(&k).expect("it was asked for");
+    let mut curve = Curve::over_seeds(name, &counts, &[k], RESAMPLES, resamples(0, index));
+    let measured = curve.points.remove(&k).expect("it was asked for");
     let ids = Rc::new(problems[0].keys().cloned().collect());
     Ok(Estimate { measured, problems: vec![(canonical(name), ids)] })
 }

@@ -80,7 +80,7 @@ pub struct Plan {
 /// Finds the file or folder in `root` with one of these names. Fails if several have one.
 pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<PathBuf>> {
     let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
-    let mut found: Vec<PathBuf> = entries
+    let mut matches: Vec<PathBuf> = entries
         .filter_map(|e| e.ok().map(|e| e.path()))
         .filter(|p| p.is_dir() || FileFormat::of(p).is_some())
         .filter(|p| {
@@ -89,11 +89,11 @@ pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<
             names.iter().any(|name| name.as_ref() == canonical(stem))
         })
         .collect();
-    found.sort();
-    if let [first, second, ..] = found.as_slice() {
+    matches.sort();
+    if let [first, second, ..] = matches.as_slice() {
         bad_input!("{} and {} are the same data; keep one of them", first.display(), second.display());
     }
-    Ok(found.pop())
+    Ok(matches.pop())
 }
 
 /// Formats a duration for people, up to years.
@@ -345,15 +345,15 @@ fn on_the_hub(mut config: Config) -> Config {
 }
 
 fn trainings(item: &'static Item, scale: Scale, options: &Options) -> anyhow::Result<Vec<Training>> {
-    let (stand, shown) = (item.stand_in(), item.settings());
+    let (stand, settings) = (item.stand_in(), item.settings());
     let mut runs = Vec::new();
-    for setting in &shown {
+    for setting in &settings {
         let Some(mut set) = settings::overrides(setting) else { continue };
         let is_small = stand.group_sizes.as_ref().is_none_or(|sizes| sizes.contains(&setting.n));
         let name = setting.model.as_deref();
         let (file, below) = match scale {
-            Scale::Laptop if setting.model != shown[0].model || !is_small => continue,
-            Scale::Laptop => (stand.config.as_str(), format!("laptop/{}", stand.of)),
+            Scale::Laptop if setting.model != settings[0].model || !is_small => continue,
+            Scale::Laptop => (stand.config.as_str(), format!("laptop/{}", stand.benchmark)),
             Scale::Full => {
                 let model = name.and_then(|name| paper().model(name));
                 (model.map_or(MAZE, |m| &m.config), format!("full/{}", name.unwrap_or("maze-17")))

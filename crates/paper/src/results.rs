@@ -22,7 +22,7 @@ pub(super) struct Found {
     /// The given name, or the name of the folder below the given one.
     pub(super) name: String,
     /// Whether the name was given as `NAME=PATH`.
-    pub(super) given: bool,
+    pub(super) has_name: bool,
     pub(super) path: PathBuf,
     /// Scored samples. For a run, the samples of its last evaluation.
     pub(super) benchmark: Option<Benchmark>,
@@ -86,7 +86,7 @@ impl Found {
             _ if path.file_name().is_some() => files::name(path),
             _ => files::name(&real(path)),
         };
-        Self { name, given: false, path: path.to_owned(), benchmark: None, reported: None, run: None }
+        Self { name, has_name: false, path: path.to_owned(), benchmark: None, reported: None, run: None }
     }
 
     /// Whether this is a duplicate of `other`: the same samples, or a copy of the same run.
@@ -135,11 +135,11 @@ impl Results {
             }
             results.notes.append(&mut here.notes);
             let mut again = Vec::new();
-            for found in here.all {
+            for result in here.all {
                 again.extend(
-                    results.all.extract_if(.., |known| known.repeats(&found)).map(|known| known.path),
+                    results.all.extract_if(.., |other| other.repeats(&result)).map(|other| other.path),
                 );
-                results.all.push(Found { given: !name.is_empty(), ..found });
+                results.all.push(Found { has_name: !name.is_empty(), ..result });
             }
             if let Some((first, rest)) = again.split_first() {
                 let (first, rest) = (first.display(), rest.len());
@@ -160,18 +160,20 @@ impl Results {
 
     /// Adds the values of a report, each under the name of its model or folder.
     fn add_report(&mut self, measure: Measure, path: &Path, report: Report) {
-        let mut add = |name: &str, path: &Path, of: &str, value: Option<f64>| {
+        let mut add = |name: &str, path: &Path, benchmark: &str, value: Option<f64>| {
             let Some(value) = value else { return };
-            self.all
-                .push(Found { reported: Some((measure, of.to_owned(), value)), ..Found::new(name, path) });
+            self.all.push(Found {
+                reported: Some((measure, benchmark.to_owned(), value)),
+                ..Found::new(name, path)
+            });
         };
         for model in &report.models {
             add(&model.benchmark, path, "", model.increase);
         }
         for (i, folder) in report.folders.iter().enumerate() {
             for row in &report.diversity {
-                let of = row.benchmark.strip_prefix("All ").unwrap_or(&row.benchmark);
-                add(folder, Path::new(folder), of, row.values.get(i).copied().flatten());
+                let benchmark = row.benchmark.strip_prefix("All ").unwrap_or(&row.benchmark);
+                add(folder, Path::new(folder), benchmark, row.values.get(i).copied().flatten());
             }
         }
     }
@@ -199,8 +201,8 @@ impl Results {
             return Ok(());
         }
         for entry in entries.iter().filter(|e| e.is_dir()) {
-            let own = files::name(entry);
-            let below = if name.is_empty() { own } else { format!("{name}/{own}") };
+            let folder = files::name(entry);
+            let below = if name.is_empty() { folder } else { format!("{name}/{folder}") };
             self.gather(&below, entry, depth - 1)?;
         }
         Ok(())
@@ -224,8 +226,8 @@ impl Results {
             return Ok(());
         }
         let held_out = config.task.text().and_then(|text| text.held_out.as_ref()).map(|p| dataset::name(p));
-        let of = held_out.unwrap_or_else(|| config.task.kind().to_owned());
-        let benchmark = Some(counted(&of, path, last));
+        let benchmark = held_out.unwrap_or_else(|| config.task.kind().to_owned());
+        let benchmark = Some(counted(&benchmark, path, last));
         let run = Some(Run { setting: settings::of(&config), config, evaluations, frequent, metrics });
         self.all.push(Found { benchmark, run, ..Found::new(name, path) });
         Ok(())
@@ -245,6 +247,6 @@ fn scored(path: &Path, files: &[&PathBuf]) -> anyhow::Result<Scored> {
 }
 
 /// Returns the counts of an evaluation.
-pub(super) fn counted(of: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
-    Benchmark { name: of.to_owned(), path: path.to_owned(), problems: evaluation.counts() }
+pub(super) fn counted(name: &str, path: &Path, evaluation: &Evaluation) -> Benchmark {
+    Benchmark { name: name.to_owned(), path: path.to_owned(), problems: evaluation.counts() }
 }

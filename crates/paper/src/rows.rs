@@ -38,7 +38,7 @@ pub(super) struct Rows {
     /// The paper's settings, followed by settings of runs that the paper doesn't have.
     pub(super) settings: Vec<Setting>,
     /// The results of each setting.
-    found: Vec<Vec<Found>>,
+    results: Vec<Vec<Found>>,
     averages: Vec<Average>,
     /// The replacement, if the results are on tasks of this project.
     pub(super) replacement: Option<Replacement>,
@@ -51,40 +51,44 @@ impl Replacement {
     fn of(item: &Item, results: &Results) -> anyhow::Result<Option<Self>> {
         let runs: Vec<&Run> = results.all.iter().filter_map(|f| f.run.as_ref()).collect();
         let names = || results.all.iter().filter_map(|f| Some(&f.benchmark.as_ref()?.name));
-        let own = paper().stand_ins.iter().find(|s| !runs.is_empty() && names().all(|name| *name == s.of));
-        let Some(of) = own.map(|s| s.of.clone()).filter(|of| !item.is_maze() || of == "maze") else {
+        let stand_in =
+            paper().stand_ins.iter().find(|s| !runs.is_empty() && names().all(|name| *name == s.benchmark));
+        let Some(benchmark) =
+            stand_in.map(|s| s.benchmark.clone()).filter(|benchmark| !item.is_maze() || benchmark == "maze")
+        else {
             return Ok(None);
         };
         let count = runs.len();
         if !item.is_maze() {
-            let (what, place) = (format!("{count} runs on {of}"), Some((item.in_domain().to_owned(), of)));
+            let (what, place) =
+                (format!("{count} runs on {benchmark}"), Some((item.in_domain().to_owned(), benchmark)));
             return Ok(Some(Self { what, place }));
         }
         let size = |config: &Config| match &config.task {
             TaskConfig::Maze(maze) => format!("{0}x{0} mazes after {1} steps", maze.size, config.steps),
             _ => String::new(),
         };
-        let found: BTreeSet<String> = runs.iter().map(|run| size(&run.config)).collect();
+        let sizes: BTreeSet<String> = runs.iter().map(|run| size(&run.config)).collect();
         let papers = BTreeSet::from([size(&Config::parse(config_text(MAZE), &[])?)]);
-        let what = format!("{} ({count} runs)", Vec::from_iter(found.clone()).join(", "));
-        Ok((found != papers).then_some(Self { what, place: None }))
+        let what = format!("{} ({count} runs)", Vec::from_iter(sizes.clone()).join(", "));
+        Ok((sizes != papers).then_some(Self { what, place: None }))
     }
 
     /// The benchmark that replaces one of the paper's, if any.
-    pub(super) fn place(&self, of: &str) -> Option<&str> {
-        self.place.as_ref().filter(|p| p.0 == of).map(|p| p.1.as_str())
+    pub(super) fn place(&self, benchmark: &str) -> Option<&str> {
+        self.place.as_ref().filter(|p| p.0 == benchmark).map(|p| p.1.as_str())
     }
 
     /// Gives results on our tasks the names of the paper's benchmarks and models.
     fn rename(&self, results: &mut Results, model: Option<&String>) {
-        for found in &mut results.all {
-            let benchmark = found.benchmark.iter_mut().map(|b| &mut b.name);
-            for name in benchmark.chain(found.reported.iter_mut().map(|r| &mut r.1)) {
+        for result in &mut results.all {
+            let benchmark = result.benchmark.iter_mut().map(|b| &mut b.name);
+            for name in benchmark.chain(result.reported.iter_mut().map(|r| &mut r.1)) {
                 if let Some((papers, _)) = self.place.as_ref().filter(|p| p.1 == *name) {
                     name.clone_from(papers);
                 }
             }
-            if let Some(run) = &mut found.run {
+            if let Some(run) = &mut result.run {
                 run.setting.model = model.cloned();
             }
         }
@@ -117,8 +121,8 @@ impl Rows {
             if let Some(base) = settings.iter().find(|s| s.method == "Base")
                 && let Some(start) = results.all.iter().find_map(Found::start)
             {
-                let found = Found::new(&settings::name(base, &settings), &start.path);
-                results.all.push(Found { benchmark: Some(start), ..found });
+                let blank = Found::new(&settings::name(base, &settings), &start.path);
+                results.all.push(Found { benchmark: Some(start), ..blank });
             }
         }
         if replacement.is_some() || item.is_maze() {
@@ -132,7 +136,7 @@ impl Rows {
             settings.extend(further.into_iter().cloned().collect::<Vec<_>>());
         }
         let mut rows = Self {
-            found: settings.iter().map(|_| Vec::new()).collect(),
+            results: settings.iter().map(|_| Vec::new()).collect(),
             averages: averages(item.table().trained_on),
             settings,
             replacement,
@@ -140,23 +144,26 @@ impl Rows {
         };
         let table = item.table();
         let fixed = table.columns.iter().map(|c| &c.fixed).chain(table.rows.iter().map(|r| &r.fixed));
-        let own = fixed.chain([&item.fixed]).filter_map(|f| f.of.as_ref()).chain(&item.benchmarks);
-        let wanted = own.chain(rows.averages.iter().flat_map(|a| &a.members)).map(|of| canonical(of));
-        let wanted: BTreeSet<String> = wanted.collect();
-        for found in results.all {
-            let said =
-                found.benchmark.as_ref().map(|b| (b.name.clone(), b.path.clone(), b.unscorable_share()));
-            let row = rows.add(found)?;
-            let Some((of, path, unscorable)) = said.filter(|_| row) else { continue };
-            if !wanted.contains(&canonical(&of)) {
-                rows.note(format!("not used: samples of {of}, which {} has no place for", item.name));
+        let names = fixed.chain([&item.fixed]).filter_map(|f| f.benchmark.as_ref()).chain(&item.benchmarks);
+        let benchmarks =
+            names.chain(rows.averages.iter().flat_map(|a| &a.members)).map(|name| canonical(name));
+        let benchmarks: BTreeSet<String> = benchmarks.collect();
+        for result in results.all {
+            let summary =
+                result.benchmark.as_ref().map(|b| (b.name.clone(), b.path.clone(), b.unscorable_share()));
+            let row = rows.add(result)?;
+            let Some((benchmark, path, unscorable)) = summary.filter(|_| row) else { continue };
+            if !benchmarks.contains(&canonical(&benchmark)) {
+                rows.note(format!("not used: samples of {benchmark}, which {} has no place for", item.name));
             }
             if unscorable > 0.0 {
                 let (share, path) = (percent(unscorable), path.display());
-                rows.note(format!("{of}: {share} % of the samples are unscorable and left out ({path})"));
+                rows.note(format!(
+                    "{benchmark}: {share} % of the samples are unscorable and left out ({path})"
+                ));
             }
         }
-        for (setting, row) in rows.settings.iter().zip(&rows.found) {
+        for (setting, row) in rows.settings.iter().zip(&rows.results) {
             require_one_configuration(&rows.name(setting), row)?;
         }
         Ok(rows)
@@ -169,39 +176,39 @@ impl Rows {
     }
 
     /// Adds a result to its row and returns true, or notes that no row fits and returns false.
-    fn add(&mut self, found: Found) -> anyhow::Result<bool> {
-        let (name, path) = (&found.name, found.path.display());
-        let fits: Vec<Setting> = named(name, &found.path, &self.settings).into_iter().cloned().collect();
+    fn add(&mut self, result: Found) -> anyhow::Result<bool> {
+        let (name, path) = (&result.name, result.path.display());
+        let fits: Vec<Setting> = named(name, &result.path, &self.settings).into_iter().cloned().collect();
         let rows = fits.iter().map(|s| self.name(s)).collect::<Vec<_>>().join(", ");
-        let own = match &found.run {
+        let setting = match &result.run {
             None => fits.first().cloned().filter(|_| fits.len() == 1),
             Some(run) => {
-                let mut own = run.setting.clone();
-                if own.model.as_deref().is_none_or(|m| paper().model(m).is_none()) {
+                let mut setting = run.setting.clone();
+                if setting.model.as_deref().is_none_or(|m| paper().model(m).is_none()) {
                     let of_models = self.settings.first().is_some_and(|s| s.model.is_some());
-                    own.model = settings::model_of(name, &found.path).filter(|_| of_models).cloned();
+                    setting.model = settings::model_of(name, &result.path).filter(|_| of_models).cloned();
                 }
-                if let ([named], true) = (fits.as_slice(), found.given)
-                    && *named != own
+                if let ([named], true) = (fits.as_slice(), result.has_name)
+                    && *named != setting
                 {
                     bad_input!(
                         "{name}={path}: the run is of {} with gamma {} and group size {}, not of {rows}",
-                        own.method,
-                        own.gamma,
-                        own.n
+                        setting.method,
+                        setting.gamma,
+                        setting.n
                     );
                 }
-                Some(own)
+                Some(setting)
             }
         };
-        if let Some(at) = own.and_then(|own| self.at(&own)) {
-            self.found[at].push(found);
+        if let Some(at) = setting.and_then(|setting| self.at(&setting)) {
+            self.results[at].push(result);
             return Ok(true);
         }
-        if fits.len() > 1 && found.given {
+        if fits.len() > 1 && result.has_name {
             bad_input!("{name}={path}: the name fits several rows: {rows}");
         }
-        let note = if fits.len() > 1 && found.run.is_none() {
+        let note = if fits.len() > 1 && result.run.is_none() {
             format!("not used: {name} ({path}), whose name fits several rows; NAME=PATH says which: {rows}")
         } else {
             format!("not used: {name} ({path}), which is no row")
@@ -215,7 +222,7 @@ impl Rows {
     }
 
     pub(super) fn results(&self, setting: &Setting) -> &[Found] {
-        self.at(setting).map_or(&[], |at| &self.found[at])
+        self.at(setting).map_or(&[], |at| &self.results[at])
     }
 
     /// The shortest name that distinguishes a setting from the others.
@@ -225,51 +232,52 @@ impl Rows {
 
     /// Returns a line for each setting with the paths of its results, and then the notes.
     pub(super) fn lines(&self) -> Vec<String> {
-        let line = |(setting, found): (&Setting, &Vec<Found>)| {
-            let mut places: Vec<String> = found.iter().map(|f| f.path.display().to_string()).collect();
+        let line = |(setting, results): (&Setting, &Vec<Found>)| {
+            let mut places: Vec<String> = results.iter().map(|f| f.path.display().to_string()).collect();
             places.dedup();
             let places = if places.is_empty() { "nothing".to_owned() } else { places.join(", ") };
             format!("{}: {places}", self.name(setting))
         };
-        self.settings.iter().zip(&self.found).map(line).chain(self.notes.iter().cloned()).collect()
+        self.settings.iter().zip(&self.results).map(line).chain(self.notes.iter().cloned()).collect()
     }
 
     /// The samples of a setting on a benchmark, one entry per seed.
-    pub(super) fn seeds(&self, setting: &Setting, of: &str) -> Vec<&Benchmark> {
+    pub(super) fn seeds(&self, setting: &Setting, benchmark: &str) -> Vec<&Benchmark> {
         let all = self.results(setting).iter().filter_map(|f| f.benchmark.as_ref());
-        all.filter(|b| canonical(&b.name) == canonical(of)).collect()
+        all.filter(|b| canonical(&b.name) == canonical(benchmark)).collect()
     }
 
     /// The canonical names of an average's benchmarks. A benchmark, or an average for which `has` is true, returns itself.
-    fn members(&self, of: &str, has: impl Fn(&str) -> bool) -> Vec<String> {
-        let average = self.averages.iter().find(|a| a.name == of).filter(|_| !has(of));
-        average.map_or_else(|| vec![canonical(of)], |a| a.members.clone())
+    fn members(&self, benchmark: &str, has: impl Fn(&str) -> bool) -> Vec<String> {
+        let average = self.averages.iter().find(|a| a.name == benchmark).filter(|_| !has(benchmark));
+        average.map_or_else(|| vec![canonical(benchmark)], |a| a.members.clone())
     }
 
     /// pass@k, or the reason why it is missing.
-    pub(super) fn pass(&self, Quantity { setting, of, k, .. }: &Quantity) -> Result<Estimate, String> {
+    pub(super) fn pass(&self, Quantity { setting, benchmark, k, .. }: &Quantity) -> Result<Estimate, String> {
         if self.results(setting).is_empty() {
             return Err("no results".to_owned());
         }
-        let members = self.members(of, |of| !self.seeds(setting, of).is_empty());
-        let each =
+        let members = self.members(benchmark, |benchmark| !self.seeds(setting, benchmark).is_empty());
+        let estimates =
             members.iter().enumerate().map(|(i, member)| match self.seeds(setting, member).as_slice() {
                 [] => Err(format!("no samples of {member}")),
                 seeds => pass_at_k(seeds, *k, i as u64).map_err(|why| format!("{member}: {why}")),
             });
-        Ok(Estimate::mean(&each.collect::<Result<Vec<_>, _>>()?))
+        Ok(Estimate::mean(&estimates.collect::<Result<Vec<_>, _>>()?))
     }
 
     /// A value from a report, or the reason why it is missing. An average that isn't in a report is the mean over its benchmarks.
     pub(super) fn reported(&self, quantity: &Quantity) -> Result<f64, String> {
         let measure = quantity.measure;
-        let all = |of: &str| -> Vec<f64> {
+        let all = |benchmark: &str| -> Vec<f64> {
             let all = self.results(&quantity.setting).iter().filter_map(|f| f.reported.as_ref());
-            let own = all.filter(|r| r.0 == measure && (r.1.is_empty() || canonical(&r.1) == canonical(of)));
-            own.map(|r| r.2).collect()
+            let matches =
+                all.filter(|r| r.0 == measure && (r.1.is_empty() || canonical(&r.1) == canonical(benchmark)));
+            matches.map(|r| r.2).collect()
         };
         let (mut sum, mut count) = (0.0, 0.0);
-        for member in self.members(&quantity.of, |of| !all(of).is_empty()) {
+        for member in self.members(&quantity.benchmark, |benchmark| !all(benchmark).is_empty()) {
             match all(&member).as_slice() {
                 [] => return Err(format!("no {measure}=FILE has what {} printed", measure.about())),
                 [first, rest @ ..] if rest.iter().all(|v| v == first) => {
@@ -287,10 +295,10 @@ impl Rows {
     }
 
     /// A value and, if it comes from samples, the estimate behind it, or the reason why the value is missing.
-    pub(super) fn value(&self, of: &Quantity) -> Result<(f64, Option<Estimate>), String> {
-        match of.measure {
-            Measure::Pass => self.pass(of).map(|e| (e.value(), Some(e))),
-            _ => Ok((self.reported(of)?, None)),
+    pub(super) fn value(&self, quantity: &Quantity) -> Result<(f64, Option<Estimate>), String> {
+        match quantity.measure {
+            Measure::Pass => self.pass(quantity).map(|e| (e.value(), Some(e))),
+            _ => Ok((self.reported(quantity)?, None)),
         }
     }
 
@@ -309,16 +317,16 @@ impl Rows {
             return BTreeMap::new();
         }
         let tested = compare::compare(&pairs, &Settings::test_alone(ks, None), &self.averages);
-        let known = |c: compare::Comparison| {
+        let entry = |c: compare::Comparison| {
             let measure::Measure::PassAtK(k) = c.measure else { return None };
             Some(((canonical(&c.name), k), c.p_value?))
         };
-        tested.unwrap_or_default().into_iter().filter_map(known).collect()
+        tested.unwrap_or_default().into_iter().filter_map(entry).collect()
     }
 }
 
 /// Returns an error if the runs of one row, whose mean is shown, were trained by different configurations.
-fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
+fn require_one_configuration(row: &str, results: &[Found]) -> anyhow::Result<()> {
     let table = |config: &Config| -> anyhow::Result<toml::Table> {
         let mut table: toml::Table = config.to_toml().parse()?;
         for key in FREE.split(' ') {
@@ -339,10 +347,10 @@ fn require_one_configuration(row: &str, found: &[Found]) -> anyhow::Result<()> {
         }
         Ok(table)
     };
-    let mut runs = found.iter().filter_map(|f| Some((f.path.display(), &f.run.as_ref()?.config)));
+    let mut runs = results.iter().filter_map(|f| Some((f.path.display(), &f.run.as_ref()?.config)));
     let Some((first, config)) = runs.next() else { return Ok(()) };
-    for (other, own) in runs {
-        let differing = differences(&table(config)?, &table(own)?);
+    for (other, other_config) in runs {
+        let differing = differences(&table(config)?, &table(other_config)?);
         if !differing.is_empty() {
             bad_input!(
                 "{row}: {first} and {other} would be seeds of one row, but their configurations differ in more than the seed: {}; give the runs of one configuration, or each alone",

@@ -45,9 +45,9 @@ pub(super) fn of(config: &Config) -> Setting {
 /// Normalises a name: spellings may differ in case, spaces and signs, and may write `γ` for gamma.
 fn plain(name: &str) -> String {
     let name = name.to_lowercase().replace('\u{3b3}', "gamma");
-    let kept: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
+    let text: String = name.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '.').collect();
     // gamma 1.0 is gamma 1.
-    ["gamma0", "gamma1", "gamma2"].iter().fold(kept, |text, g| text.replace(&format!("{g}.0"), g))
+    ["gamma0", "gamma1", "gamma2"].iter().fold(text, |text, g| text.replace(&format!("{g}.0"), g))
 }
 
 /// Whether a folder's name, normalised, can mean a setting, whatever its model.
@@ -91,8 +91,8 @@ pub(super) fn name(setting: &Setting, settings: &[Setting]) -> String {
         format!("{model}{focal}-N{n}"),
         format!("{model}{focal}-gamma-{gamma}-N{n}"),
     ];
-    let own = |c: &&String| named(c, Path::new(""), settings) == [setting];
-    candidates.iter().find(own).unwrap_or(&candidates[3]).clone()
+    let is_unique = |c: &&String| named(c, Path::new(""), settings) == [setting];
+    candidates.iter().find(is_unique).unwrap_or(&candidates[3]).clone()
 }
 
 #[cfg(test)]
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn names_are_read_in_several_spellings_and_the_innermost_folder_that_names_a_row_decides() {
-        for (name, table, wanted) in [
+        for (name, table, expected) in [
             ("f_grpo", "table-12", &["F-GRPO"][..]),
             ("grpo-n32", "table-12", &["GRPO-N32"]),
             ("GRPO", "table-12", &["GRPO-N2", "GRPO-N4", "GRPO-N8", "GRPO-N16", "GRPO-N32"]),
@@ -131,7 +131,7 @@ mod tests {
             ("Qwen2.5-7B/F-GRPO", "table-16", &[]),
             ("mine/aime24", "table-13", &[]),
         ] {
-            assert_eq!(rows_of(name, table), wanted, "{name}");
+            assert_eq!(rows_of(name, table), expected, "{name}");
         }
     }
 
@@ -141,8 +141,8 @@ mod tests {
         let tables = ["table-1", "table-4", "table-10", "table-12"];
         for setting in tables.iter().flat_map(|name| paper().item(name).settings()) {
             let Some(set) = overrides(&setting) else { continue };
-            let found = of(&Config::parse(text, &set).unwrap());
-            assert_eq!(Setting { model: setting.model.clone(), ..found }, setting, "{set:?}");
+            let actual = of(&Config::parse(text, &set).unwrap());
+            assert_eq!(Setting { model: setting.model.clone(), ..actual }, setting, "{set:?}");
         }
         let other = Config::parse(text, &["algorithm.advantage=\"max_rl\"".to_owned()]).unwrap();
         assert_eq!(of(&other).method, "GRPO max_rl");

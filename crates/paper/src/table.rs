@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// One value: the quantity, the value as the paper prints it, and the measured value.
 struct Cell {
-    of: Quantity,
+    quantity: Quantity,
     paper: String,
     /// The measured value and, if it comes from samples, the estimate behind it.
     here: Option<(f64, Option<Estimate>)>,
@@ -27,14 +27,14 @@ struct Line {
 }
 
 impl Cell {
-    fn new(of: Quantity, paper: &str) -> Self {
-        Self { of, paper: paper.to_owned(), here: None, p_value: None }
+    fn new(quantity: Quantity, paper: &str) -> Self {
+        Self { quantity, paper: paper.to_owned(), here: None, p_value: None }
     }
 
     /// Formats the measured value with the paper's in brackets, in bold if the paired test finds a difference from the
     /// baseline.
     fn part(&self) -> Part {
-        let digits = match self.of.measure {
+        let digits = match self.quantity.measure {
             Measure::Pass => 1,
             Measure::Nll => 2,
             Measure::Embeddings | Measure::Judge => 4,
@@ -63,28 +63,28 @@ fn same_sign((low, high): (f64, f64), paper: Option<f64>) -> &'static str {
 pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<Made> {
     let mut lines = lines(item, rows);
     // Rows by the note about them.
-    let mut said: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+    let mut rows_by_note: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for cell in cells(&mut lines) {
-        let mut say = |what| said.entry(what).or_default().insert(rows.name(&cell.of.setting));
-        match rows.value(&cell.of) {
+        let mut say = |what| rows_by_note.entry(what).or_default().insert(rows.name(&cell.quantity.setting));
+        match rows.value(&cell.quantity) {
             Err(why) => drop(say(format!("empty, because {why}"))),
             Ok(value) => {
                 let estimate = value.1.as_ref().filter(|_| rows.replacement.is_none());
-                for of in estimate.map(Estimate::of_other_size).unwrap_or_default() {
-                    say(format!("measured on different problems than the paper's values: {of}"));
+                for benchmark in estimate.map(Estimate::of_other_size).unwrap_or_default() {
+                    say(format!("measured on different problems than the paper's values: {benchmark}"));
                 }
                 cell.here = Some(value);
             }
         }
     }
     let joined = |names: BTreeSet<String>| Vec::from_iter(names).join(", ");
-    let said = said.into_iter().map(|(what, rows)| format!("{what}: {}", joined(rows)));
-    let said: Vec<String> = rows.notes.iter().cloned().chain(said).collect();
+    let details = rows_by_note.into_iter().map(|(what, rows)| format!("{what}: {}", joined(rows)));
+    let reasons: Vec<String> = rows.notes.iter().cloned().chain(details).collect();
     if cells(&mut lines).all(|c| c.here.is_none()) {
         let names: Vec<String> = item.settings().iter().map(|s| rows.name(s)).collect();
         // A row without results explains nothing if there are other reasons.
-        let explains = |why: &&String| said.len() < 2 || !why.starts_with("empty, because no results");
-        let why: Vec<&str> = said.iter().filter(explains).take(6).map(String::as_str).collect();
+        let explains = |why: &&String| reasons.len() < 2 || !why.starts_with("empty, because no results");
+        let why: Vec<&str> = reasons.iter().filter(explains).take(6).map(String::as_str).collect();
         bad_input!(
             "no value of {} can be made; name the folders after its rows: {}. {}",
             item.name,
@@ -98,13 +98,18 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
         lines.retain(|line| line.cells.iter().any(is_here));
         columns.retain(|&i| lines.iter().any(|line| is_here(&line.cells[i])));
     }
-    let mut notes: Vec<String> = rows.replacement.iter().map(|own| own.note(item)).collect();
+    let mut notes: Vec<String> = rows.replacement.iter().map(|replacement| replacement.note(item)).collect();
     let effects = effects(item, &columns, &mut lines, rows, &mut notes);
-    notes.extend(said);
+    notes.extend(reasons);
     let title = |&c: &usize| {
         let column = &item.columns[c];
-        let own = column.fixed.of.as_deref().and_then(|of| rows.replacement.as_ref()?.place(of));
-        own.map_or_else(|| column.title.clone(), |own| format!("{own} ({})", column.title))
+        let replacement = column
+            .fixed
+            .benchmark
+            .as_deref()
+            .and_then(|benchmark| rows.replacement.as_ref()?.place(benchmark));
+        replacement
+            .map_or_else(|| column.title.clone(), |replacement| format!("{replacement} ({})", column.title))
     };
     let titles: Vec<String> = columns.iter().map(title).collect();
     let mut table = Table::new(item.heads.iter().chain(&titles)).named_by(item.heads.len());
@@ -136,11 +141,11 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
         Line { head: row.head.clone(), source: row.line, cells }
     };
     let mut lines: Vec<Line> = item.rows.iter().map(empty).collect();
-    for (row, column, of, text) in item.printed() {
-        lines[row].cells[column].push(Cell::new(of, text));
+    for (row, column, quantity, text) in item.printed() {
+        lines[row].cells[column].push(Cell::new(quantity, text));
     }
     for setting in rows.settings.iter().skip(item.settings().len()).filter(|_| item.heads == ["Method"]) {
-        let as_here = |c: &Cell| Cell::new(Quantity { setting: setting.clone(), ..c.of.clone() }, "--");
+        let as_here = |c: &Cell| Cell::new(Quantity { setting: setting.clone(), ..c.quantity.clone() }, "--");
         let cells = lines[0].cells.iter().map(|parts| parts.iter().map(as_here).collect()).collect();
         lines.push(Line { head: vec![rows.name(setting)], source: item.line, cells });
     }
@@ -157,10 +162,12 @@ fn effects(
     rows: &Rows,
     notes: &mut Vec<String>,
 ) -> Table {
-    let is_average = |&&c: &&usize| matches!(item.columns[c].fixed.of.as_deref(), Some("Math" | "OOD"));
+    let is_average =
+        |&&c: &&usize| matches!(item.columns[c].fixed.benchmark.as_deref(), Some("Math" | "OOD"));
     let small = columns.len() <= 2 || item.is_maze();
     let columns: Vec<usize> = columns.iter().filter(|c| small || is_average(c)).copied().collect();
-    let ks: BTreeSet<u64> = cells(lines).filter(|c| c.of.measure == Measure::Pass).map(|c| c.of.k).collect();
+    let ks: BTreeSet<u64> =
+        cells(lines).filter(|c| c.quantity.measure == Measure::Pass).map(|c| c.quantity.k).collect();
     let (ks, printed, mut unlike) = (Vec::from_iter(ks), item.settings(), BTreeSet::new());
     let heads = ["effect", "on", "here", "95 % interval", "p", "paper", "same sign"];
     let mut table = Table::new(heads).named_by(2);
@@ -174,17 +181,21 @@ fn effects(
         };
         for other in rows.settings.iter().filter(is_other) {
             let p_values = rows.p_values(other, focal, &ks);
-            let p_value = |of: &Quantity| p_values.get(&(canonical(&of.of), of.k)).copied();
-            for cell in cells(lines).filter(|c| c.of.setting == *focal && *other == baseline) {
-                let tested = cell.here.is_some() && cell.of.measure == Measure::Pass;
-                cell.p_value = p_value(&cell.of).filter(|_| tested);
+            let p_value =
+                |quantity: &Quantity| p_values.get(&(canonical(&quantity.benchmark), quantity.k)).copied();
+            for cell in cells(lines).filter(|c| c.quantity.setting == *focal && *other == baseline) {
+                let tested = cell.here.is_some() && cell.quantity.measure == Measure::Pass;
+                cell.p_value = p_value(&cell.quantity).filter(|_| tested);
             }
-            let asked = || columns.iter().flat_map(|&c| lines.iter().flat_map(move |l| &l.cells[c]));
-            let estimate = |of: &Quantity| asked().find(|c| c.of == *of)?.here.as_ref()?.1.as_ref();
+            let column_cells = || columns.iter().flat_map(|&c| lines.iter().flat_map(move |l| &l.cells[c]));
+            let estimate = |quantity: &Quantity| {
+                column_cells().find(|c| c.quantity == *quantity)?.here.as_ref()?.1.as_ref()
+            };
             let names = format!("{} against {}", rows.name(focal), rows.name(other));
-            for of in asked().map(|c| &c.of).filter(|of| of.setting == *focal) {
-                let reference = Quantity { setting: other.clone(), ..of.clone() };
-                let Some((a, b)) = estimate(&reference).zip(estimate(of)) else { continue };
+            for quantity in column_cells().map(|c| &c.quantity).filter(|quantity| quantity.setting == *focal)
+            {
+                let reference = Quantity { setting: other.clone(), ..quantity.clone() };
+                let Some((a, b)) = estimate(&reference).zip(estimate(quantity)) else { continue };
                 let (value, (low, high)) = match b.minus(a) {
                     Ok(difference) => difference.percent(),
                     Err(why) => {
@@ -192,14 +203,18 @@ fn effects(
                         continue;
                     }
                 };
-                let place = rows.replacement.as_ref().and_then(|own| own.place(&of.of)).unwrap_or(&of.of);
-                let papers = item.value(of).zip(item.value(&reference)).map(|(f, r)| f - r);
+                let place = rows
+                    .replacement
+                    .as_ref()
+                    .and_then(|replacement| replacement.place(&quantity.benchmark))
+                    .unwrap_or(&quantity.benchmark);
+                let papers = item.value(quantity).zip(item.value(&reference)).map(|(f, r)| f - r);
                 table.push([
                     names.clone(),
-                    format!("{place}, pass@{}", of.k),
+                    format!("{place}, pass@{}", quantity.k),
                     signed(value, 1),
                     format!("{} to {}", signed(low, 1), signed(high, 1)),
-                    p_value(of).map_or_else(|| "--".to_owned(), |p| table::p_value(p, 3)),
+                    p_value(quantity).map_or_else(|| "--".to_owned(), |p| table::p_value(p, 3)),
                     papers.map_or_else(|| "--".to_owned(), |p| signed(p, 1)),
                     same_sign((low, high), papers).to_owned(),
                 ]);
@@ -212,8 +227,8 @@ fn effects(
 
 /// Returns a table with one value in each line.
 fn values(item: &Item, columns: &[usize], titles: &[String], lines: &[Line]) -> Table {
-    let own = ["line", "column", "part", "here", "low", "high", "p_value", "paper"];
-    let mut table = Table::new(item.heads.iter().map(String::as_str).chain(own));
+    let heads = ["line", "column", "part", "here", "low", "high", "p_value", "paper"];
+    let mut table = Table::new(item.heads.iter().map(String::as_str).chain(heads));
     let full = |v: Option<f64>| v.map_or_else(String::new, |v| format!("{v:.6}"));
     for line in lines {
         for (&column, title) in columns.iter().zip(titles) {
@@ -222,8 +237,8 @@ fn values(item: &Item, columns: &[usize], titles: &[String], lines: &[Line]) -> 
                 let number = full(here.as_ref().map(|h| h.0));
                 let (low, high) = (full(interval.map(|i| i.0)), full(interval.map(|i| i.1)));
                 let place = [line.source.to_string(), title.clone(), (i + 1).to_string()];
-                let own = [number, low, high, full(*p_value), paper.clone()];
-                table.push(line.head.iter().cloned().chain(place).chain(own));
+                let numbers = [number, low, high, full(*p_value), paper.clone()];
+                table.push(line.head.iter().cloned().chain(place).chain(numbers));
             }
         }
     }

@@ -82,7 +82,7 @@ pub fn tail_miss_curve(mu: f64, tau: f64) -> anyhow::Result<Figure> {
 /// Draws the advantage magnitude by success rate: solid for correct completions, dashed for wrong ones.
 pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::Result<Figure> {
     let points = group_size.unwrap_or(400);
-    let of = |rate: f64, gamma: f64| match group_size {
+    let advantage = |rate: f64, gamma: f64| match group_size {
         Some(n) => advantage::group_advantage(rate, n, gamma),
         None => advantage::population_advantage(rate, gamma),
     };
@@ -91,7 +91,7 @@ pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::R
         let all = (1..points)
             .step_by((points / 400).max(1) as usize)
             .map(|i| i as f64 / points as f64)
-            .map(|rate| Ok((rate, of(rate, gamma).or_bad_input()?)))
+            .map(|rate| Ok((rate, advantage(rate, gamma).or_bad_input()?)))
             .collect::<anyhow::Result<Vec<_>>>()?;
         let magnitude = |value: fn(&advantage::ScaledAdvantage) -> f64| {
             // Points above the axis are left out.

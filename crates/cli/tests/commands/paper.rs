@@ -110,8 +110,8 @@ fn constant(config: &toml::Table, key: &str) -> String {
 #[test]
 fn configurations_and_prompts_have_the_papers_constants() {
     let numbers: toml::Table = include_str!("../../../paper/src/numbers.toml").parse().unwrap();
-    let list = |of: &toml::Value| of.as_array().cloned().unwrap_or_default();
-    let word = |of: &toml::Value| of.as_str().unwrap().to_owned();
+    let list = |value: &toml::Value| value.as_array().cloned().unwrap_or_default();
+    let word = |value: &toml::Value| value.as_str().unwrap().to_owned();
     let mut seen = 0;
     for table in &list(&numbers["table"])[5..8] {
         let (columns, rows) = (list(&table["columns"]), list(&table["rows"]));
@@ -121,7 +121,7 @@ fn configurations_and_prompts_have_the_papers_constants() {
                 if title != "Value" && !title.contains(model["name"].as_str().unwrap()) {
                     continue;
                 }
-                let found = match (row.get("of"), row.get("keys")) {
+                let actual = match (row.get("task"), row.get("keys")) {
                     (Some(kind), _) => {
                         prompt(&word(kind), Family::from_name(&word(&model["family"])).unwrap())
                     }
@@ -138,8 +138,8 @@ fn configurations_and_prompts_have_the_papers_constants() {
                         all.join(", ")
                     }
                 };
-                let wanted = text.trim_matches(['(', ')']);
-                assert!(found.eq_ignore_ascii_case(wanted), "{title}: {found}, {wanted}");
+                let expected = text.trim_matches(['(', ')']);
+                assert!(actual.eq_ignore_ascii_case(expected), "{title}: {actual}, {expected}");
                 seen += 1;
             }
         }

@@ -149,9 +149,10 @@ mod tests {
     #[test]
     fn the_long_configuration_differs_by_rate_length_and_recording_only() {
         let text = include_str!("../../../../configs/simulation-long.toml");
-        let found = Config::parse(text, &[]).unwrap();
+        let config = Config::parse(text, &[]).unwrap();
         let setup = Setup { lr: 1e-3, ..Setup::default() };
-        let wanted = Config { setup, steps: 50_000, record_every: found.record_every, ..Config::default() };
-        assert_eq!(found, wanted);
+        let expected =
+            Config { setup, steps: 50_000, record_every: config.record_every, ..Config::default() };
+        assert_eq!(config, expected);
     }
 }

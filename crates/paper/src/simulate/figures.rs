@@ -53,8 +53,8 @@ fn curves_by_step(config: &Config, points: &[Point], value: Value) -> Vec<Curve>
     let mut curves = Vec::new();
     for (i, &n) in sizes.iter().enumerate() {
         for (j, &gamma) in config.gammas.iter().enumerate() {
-            let own = points.iter().filter(|p| (p.n, p.gamma) == (n, gamma));
-            let by_step: Vec<(f64, Spread)> = own.map(|p| (p.step as f64, value(p))).collect();
+            let points = points.iter().filter(|p| (p.n, p.gamma) == (n, gamma));
+            let by_step: Vec<(f64, Spread)> = points.map(|p| (p.step as f64, value(p))).collect();
             let name = (j == 0).then(|| format!("N = {n}"));
             curves.push(spread_curve(name, &by_step, ordered_colour(i, sizes.len()), j > 0));
         }
@@ -80,9 +80,9 @@ fn by_group_size(config: &Config, finals: &[Point]) -> Panel {
     let values: [(&str, Value); 2] = [("Q_pos", |f| f.q_pos), ("M_ret", |f| f.retained)];
     for (colour, (name, value)) in PALETTE.into_iter().zip(values) {
         for (j, &gamma) in config.gammas.iter().enumerate() {
-            let mut own: Vec<&Point> = finals.iter().filter(|f| f.gamma == gamma).collect();
-            own.sort_by_key(|f| f.n);
-            let points: Vec<_> = own.into_iter().map(|f| (f.n as f64, value(f))).collect();
+            let mut by_size: Vec<&Point> = finals.iter().filter(|f| f.gamma == gamma).collect();
+            by_size.sort_by_key(|f| f.n);
+            let points: Vec<_> = by_size.into_iter().map(|f| (f.n as f64, value(f))).collect();
             let name = (j == 0).then(|| name.to_owned());
             curves.push(Curve { dots: true, ..spread_curve(name, &points, colour, j > 0) });
         }
@@ -102,18 +102,18 @@ fn by_group_size(config: &Config, finals: &[Point]) -> Panel {
 /// Returns the zone from the first to the last group size whose retained mass without focal weight is below one half. The
 /// edges are halfway to the neighbours.
 fn concentration_zone(config: &Config, finals: &[Point]) -> Option<Zone> {
-    let mut own: Vec<&Point> = finals.iter().filter(|f| f.gamma == config.gammas[0]).collect();
-    own.sort_by_key(|f| f.n);
+    let mut by_size: Vec<&Point> = finals.iter().filter(|f| f.gamma == config.gammas[0]).collect();
+    by_size.sort_by_key(|f| f.n);
     let collapsed = |f: &&&Point| f.retained.mean < COLLAPSED;
-    let first = own.iter().position(|f| collapsed(&f))?;
-    let last = own.len() - 1 - own.iter().rev().position(|f| collapsed(&f))?;
-    let size = |i: usize| own[i].n as f64;
+    let first = by_size.iter().position(|f| collapsed(&f))?;
+    let last = by_size.len() - 1 - by_size.iter().rev().position(|f| collapsed(&f))?;
+    let size = |i: usize| by_size[i].n as f64;
     let from = if first > 0 { (size(first - 1) * size(first)).sqrt() } else { size(first) };
-    let to = if last + 1 < own.len() { (size(last) * size(last + 1)).sqrt() } else { size(last) };
-    let name = |shown: bool, name: &str| if shown { name.to_owned() } else { String::new() };
+    let to = if last + 1 < by_size.len() { (size(last) * size(last + 1)).sqrt() } else { size(last) };
+    let name = |present: bool, name: &str| if present { name.to_owned() } else { String::new() };
     Some(Zone {
         range: (from, to),
-        names: [name(first > 0, "I"), "II".to_owned(), name(last + 1 < own.len(), "III")],
+        names: [name(first > 0, "I"), "II".to_owned(), name(last + 1 < by_size.len(), "III")],
     })
 }
 

@@ -515,7 +515,7 @@ mod tests {
             for (advantage, expected) in
                 groups.iter().flat_map(|g| &g.advantages).zip(expected.as_flattened())
             {
-                assert!((advantage - expected).abs() < 1e-12, "found {advantage}, wanted {expected}");
+                assert!((advantage - expected).abs() < 1e-12, "{advantage} instead of {expected}");
             }
         };
         close(&credit(HA_DW).assign_batch(&[hard, easy]).unwrap());

@@ -19,7 +19,7 @@ fn of(estimator: impl std::borrow::Borrow<Advantage>, rewards: &[f64], scored: &
 fn assert_close(actual: &[f64], expected: &[f64]) {
     assert_eq!(actual.len(), expected.len());
     for (f, w) in actual.iter().zip(expected) {
-        assert!((f - w).abs() < 1e-12, "found {actual:?}, wanted {expected:?}");
+        assert!((f - w).abs() < 1e-12, "{actual:?} instead of {expected:?}");
     }
 }
 
@@ -126,7 +126,7 @@ fn max_rl_has_the_population_weight_in_expectation() {
         correct += probability * (of(MaxRl, &rewards, &[true; 6])[0] + 1.0);
     }
     let expected = (1.0 - (1.0 - p).powi(n as i32)) / p;
-    assert!((correct - expected).abs() < 1e-4, "found {correct}, wanted {expected}");
+    assert!((correct - expected).abs() < 1e-4, "{correct} instead of {expected}");
 }
 
 /// PKPO's weights sum, over a group, to an unbiased estimate of p * d pass@k / dp; check the
@@ -142,7 +142,7 @@ fn pkpo_is_an_unbiased_gradient_of_pass_at_k() {
         mean += probability * of(Pkpo { k }, &rewards, &[true; 5]).iter().sum::<f64>() / n as f64;
     }
     let expected = p * (1.0 - p).powi(k as i32 - 1);
-    assert!((mean - expected).abs() < 1e-12, "found {mean}, wanted {expected}");
+    assert!((mean - expected).abs() < 1e-12, "{mean} instead of {expected}");
 }
 
 #[test]
@@ -230,7 +230,7 @@ fn binary(n: usize, c: usize) -> Vec<f64> {
 
 fn assert_near(actual: &[f64], expected: impl IntoIterator<Item = f64>, share: f64) {
     for (f, w) in actual.iter().zip(expected) {
-        assert!((f - w).abs() <= share * (1.0 + w.abs()), "found {actual:?}, wanted {w}");
+        assert!((f - w).abs() <= share * (1.0 + w.abs()), "{actual:?} instead of {w}");
     }
 }
 
@@ -274,7 +274,7 @@ fn power_is_pkpo_less_its_mean_for_many_completions() {
         let power = of(Power { a: 0.0, b: 1.0 - k as f64, delta: 1.0 }, &r, &s);
         for i in [0, n - 1] {
             let expected = pkpo[i] - mean;
-            assert!((power[i] / expected - 1.0).abs() < 5e-3, "k {k}: found {}, wanted {expected}", power[i]);
+            assert!((power[i] / expected - 1.0).abs() < 5e-3, "k {k}: {} instead of {expected}", power[i]);
         }
     }
 }
@@ -305,7 +305,7 @@ fn passk_training_is_the_mean_over_all_groups_of_k() {
             let expected = rewards.iter().sum::<f64>() / rewards.len() as f64 / (deviation + 1e-6);
             assert!(
                 (advantage - expected).abs() < 1e-12,
-                "n {n}, c {c}, k {k}: found {advantage}, wanted {expected}"
+                "n {n}, c {c}, k {k}: {advantage} instead of {expected}"
             );
         }
     }
@@ -446,7 +446,7 @@ fn bbg_weighs_a_group_by_the_mean_derivative_of_pass_at_k_after_its_successes() 
         let advantages = of(Bbg { k, tau: 0.0, positive: 1.0 }, &binary(n, c), &vec![true; n]);
         assert!(
             (advantages[0].abs() - expected).abs() < 1e-6,
-            "c {c}: found {}, wanted {expected}",
+            "c {c}: {} instead of {expected}",
             advantages[0]
         );
     }

@@ -24,7 +24,7 @@ const LOSSES: [PolicyLoss; 13] = [
 const MODES: [Aggregation; 4] = [TokenMean, SeqMeanTokenSum, SeqMeanTokenSumNorm, SeqMeanTokenMean];
 
 fn close(actual: f64, expected: f64) {
-    assert!((actual - expected).abs() < 1e-9 * (1.0 + expected.abs()), "found {actual}, wanted {expected}");
+    assert!((actual - expected).abs() < 1e-9 * (1.0 + expected.abs()), "{actual} instead of {expected}");
 }
 
 #[test]

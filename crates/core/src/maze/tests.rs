@@ -15,7 +15,7 @@ fn seventeen_cells_wide_mazes_have_the_published_statistics() {
     // Shares in percent; five standard errors of 10,000 draws.
     for (length, share, slack) in [(28, 76.0, 2.2), (32, 20.0, 2.2), (36, 3.0, 1.3), (40, 0.3, 0.4)] {
         let actual = lengths.get(&length).copied().unwrap_or(0.0);
-        assert!((actual - share).abs() < slack, "length {length}: found {actual} %, wanted {share} %");
+        assert!((actual - share).abs() < slack, "length {length}: {actual} % instead of {share} %");
     }
     let listed: f64 = [28, 32, 36, 40].iter().filter_map(|l| lengths.get(l)).sum();
     assert!(listed > 99.5, "other lengths make up {} %", 100.0 - listed);

@@ -94,7 +94,7 @@ mod tests {
             let multiplier = low_lr_multiplier(gamma).unwrap();
             assert!(
                 (multiplier - expected).abs() < 4e-15 * expected,
-                "m_{gamma}: found {multiplier}, wanted {expected}"
+                "m_{gamma}: {multiplier} instead of {expected}"
             );
         }
         // The paper: 1e-6 becomes 6.8e-7.
@@ -117,7 +117,7 @@ mod tests {
             let (multiplier, expected) = (low_lr_multiplier(gamma).unwrap(), integral(gamma) / integral(0.0));
             assert!(
                 (multiplier - expected).abs() < 1e-11 * expected,
-                "m_{gamma}: found {multiplier}, wanted {expected}"
+                "m_{gamma}: {multiplier} instead of {expected}"
             );
         }
     }

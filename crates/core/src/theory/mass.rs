@@ -391,7 +391,7 @@ mod tests {
         let policy = Policy::new(vec![0.5, 0.25, 0.25], vec![true, true, false]).unwrap();
         let rewards = Rewards { wrong: -1.0, ..Rewards::default() };
         let step = Step::new(&policy, &[0, 0, 2], rewards, 1.0).unwrap();
-        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-16, "found {a}, wanted {b}");
+        let close = |a: f64, b: f64| assert!((a - b).abs() < 1e-16, "{a} instead of {b}");
         close(step.baseline, 0.25);
         for (change, expected) in step.logit_change.iter().zip([1.0 / 8.0, -1.0 / 48.0, -5.0 / 48.0]) {
             close(*change, expected);

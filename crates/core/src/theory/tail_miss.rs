@@ -123,7 +123,7 @@ mod tests {
 
     fn close(actual: f64, expected: f64, relative: f64) {
         let error = (actual - expected).abs() / expected.abs();
-        assert!(error <= relative, "found {actual:e}, wanted {expected:e}, relative error {error:e}");
+        assert!(error <= relative, "{actual:e} instead of {expected:e}, relative error {error:e}");
     }
 
     /// (active, tail miss) by enumerating every sequence of n completions, each in one of the three regions: target,

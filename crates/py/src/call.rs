@@ -27,8 +27,8 @@ pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// The number of threads for `pieces` of work: `asked` or one per core, but at most one per piece.
-pub(crate) fn threads(asked: Option<usize>, pieces: usize) -> PyResult<usize> {
-    let threads = match asked {
+pub(crate) fn threads(count: Option<usize>, pieces: usize) -> PyResult<usize> {
+    let threads = match count {
         Some(0) => return Err(bad("threads: expected at least 1, found 0")),
         Some(n) => n,
         None => std::thread::available_parallelism().map_or(1, usize::from),

@@ -36,44 +36,44 @@ pub(crate) fn named(error: &Error) -> String {
 /// A setting that the estimator doesn't have is refused.
 fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advantage> {
     let wrong = |why: &dyn std::fmt::Display| bad(format!("estimator: {why}"));
-    let mut given: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
-    let name = given.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
+    let mut fields: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
+    let name = fields.get("kind").and_then(Value::as_str).unwrap_or_default().to_owned();
     let Some(preset) = Advantage::ALL.into_iter().find(|estimator| estimator.name() == name) else {
         let names: Vec<String> = Advantage::ALL.iter().map(|e| format!("{:?}", e.name())).collect();
         return Err(wrong(&format!("expected one of {}; found {name:?}", names.join(", "))));
     };
-    let known = serde_json::to_value(preset).map_err(|e| wrong(&e))?;
-    if let Some(key) = given.keys().find(|key| known.get(key).is_none()) {
+    let defaults = serde_json::to_value(preset).map_err(|e| wrong(&e))?;
+    if let Some(key) = fields.keys().find(|key| defaults.get(key).is_none()) {
         let keys: Vec<&str> =
-            known.as_object().into_iter().flat_map(|k| k.keys()).map(String::as_str).collect();
+            defaults.as_object().into_iter().flat_map(|k| k.keys()).map(String::as_str).collect();
         return Err(wrong(&format!("{name:?} has no setting {key:?}; known settings: {}", keys.join(", "))));
     }
     for (key, value) in beside {
-        match (value, known.get(key)) {
+        match (value, defaults.get(key)) {
             (Some(value), None) => {
                 return Err(bad(format!(
                     "{key}: the estimator {name:?} doesn't have this setting; found {value}"
                 )));
             }
             (Some(value), Some(_)) => {
-                if let Some(other) = given.insert(key.to_owned(), value.clone()) {
+                if let Some(other) = fields.insert(key.to_owned(), value.clone()) {
                     return Err(bad(format!(
                         "{key} is set twice: to {value}, and to {other} in the estimator's table"
                     )));
                 }
             }
-            (None, Some(_)) if key == "k" && !given.contains_key(key) => {
+            (None, Some(_)) if key == "k" && !fields.contains_key(key) => {
                 return Err(bad(format!("k is required by the estimator {name:?}, which optimises pass@k")));
             }
             (None, _) => {}
         }
     }
-    serde_json::from_value(Value::Object(given)).map_err(|e| wrong(&e))
+    serde_json::from_value(Value::Object(fields)).map_err(|e| wrong(&e))
 }
 
 /// The shaping by name with its numbers, or the paper's numbers if none are given.
-fn shaping(given: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
-    let Some((name, numbers)) = given else { return Ok(Shaping::None) };
+fn shaping(shaping: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
+    let Some((name, numbers)) = shaping else { return Ok(Shaping::None) };
     // The caller decides how the anchor moves.
     let ha_dw = |scale, anchor| Shaping::HaDw { scale, eta: 0.0, window: 1, anchor };
     let of_kind = serde_json::from_value(serde_json::json!({ "kind": name })).unwrap_or_default();
@@ -138,10 +138,10 @@ pub(crate) fn credit<'py>(
         return Err(bad(format!("weights: expected finite values, found {weight}")));
     }
     let clusters = clusters.as_ref().map(|c| c.as_slice()).transpose()?;
-    let own =
+    let sizes =
         [logp.map(<[f64]>::len), lengths.map(<[i64]>::len), clusters.map(<[i64]>::len), Some(group.len())];
-    let own = own.into_iter().flatten().chain(parts.iter().map(|(part, _)| part.len()));
-    if own.into_iter().any(|n| n != rewards.len()) {
+    let sizes = sizes.into_iter().flatten().chain(parts.iter().map(|(part, _)| part.len()));
+    if sizes.into_iter().any(|n| n != rewards.len()) {
         return Err(bad("rewards, groups, mean_logp, lengths, parts and clusters differ in length"));
     }
     let reads = credit.advantage.reads();
@@ -227,9 +227,9 @@ fn assign(
         .collect();
     let mut advantages = vec![0.0; rewards.len()];
     let (mut rate, mut weight) = (vec![f64::NAN; members.len()], vec![1.0; members.len()]);
-    for (g, found) in credit.assign_batch(&groups)?.into_iter().enumerate() {
-        let Assigned { advantages: own, success_rate, focal_weight } = found;
-        for (&row, a) in members[g].iter().zip(own) {
+    for (g, result) in credit.assign_batch(&groups)?.into_iter().enumerate() {
+        let Assigned { advantages: values, success_rate, focal_weight } = result;
+        for (&row, a) in members[g].iter().zip(values) {
             advantages[row] = a;
         }
         rate[g] = success_rate.unwrap_or(f64::NAN);

@@ -115,9 +115,9 @@ impl Engine {
         }
         let stop = Arc::new(AtomicBool::new(false));
         let (done, result) = channel();
-        let asked = Arc::clone(&stop);
+        let flag = Arc::clone(&stop);
         let job: Job = Box::new(move |policy| {
-            let worked = catch_unwind(AssertUnwindSafe(|| work(policy, &asked)));
+            let worked = catch_unwind(AssertUnwindSafe(|| work(policy, &flag)));
             let panicked = worked.is_err();
             // The caller waits for it.
             let _ = done.send(worked);
@@ -138,13 +138,13 @@ fn sequences(tokens: &[i64], lengths: &[i64]) -> PyResult<Vec<Vec<u32>>> {
     let mut rest = tokens;
     let mut all = Vec::with_capacity(lengths.len());
     for (index, &length) in lengths.iter().enumerate() {
-        let (own, others) = rest.split_at(length as usize);
+        let (sequence, others) = rest.split_at(length as usize);
         let token = |&token: &i64| {
             u32::try_from(token).map_err(|_| {
                 bad(format!("sequence {index}: expected ids of at least 0, found token {token}"))
             })
         };
-        all.push(own.iter().map(token).collect::<PyResult<_>>()?);
+        all.push(sequence.iter().map(token).collect::<PyResult<_>>()?);
         rest = others;
     }
     Ok(all)
@@ -228,7 +228,7 @@ impl Engine {
         let stop = StopTexts::new("stop", stop).map_err(|error| raised(&error))?;
         let (temperature, top_p, top_k, min_p) = cuts;
         let sampling = Sampling { temperature, top_p, top_k, min_p, keep_cache: true, ..Sampling::default() };
-        let groups = self.call(py, move |policy, asked| {
+        let groups = self.call(py, move |policy, stop| {
             for (at, prompt) in prompts.iter().enumerate() {
                 policy.check_prompt(&format!("prompts[{at}]"), prompt)?;
             }
@@ -242,7 +242,7 @@ impl Engine {
                 key: key.with(indices.as_ref().map_or(at as u64, |indices| indices[at])),
             };
             let requests: Vec<Request> = prompts.into_iter().enumerate().map(request).collect();
-            let groups = policy.sample_while(&requests, &sampling, &|| !asked.load(Ordering::Relaxed))?;
+            let groups = policy.sample_while(&requests, &sampling, &|| !stop.load(Ordering::Relaxed))?;
             let texts = groups.iter().flatten().flatten();
             let texts = texts
                 .map(|c| policy.language().answer_until(&stop.texts, &c.tokens))
@@ -276,8 +276,8 @@ impl Engine {
         let sequences = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
         let sequences: Vec<Sequence> = sequences.into_iter().map(Sequence::new).collect();
         let scores = self.call(py, move |policy, _| policy.score(&sequences, temperature))?;
-        let logp: Vec<f32> = scores.iter().flat_map(|own| own.logp.iter().copied()).collect();
-        let entropy: Vec<f32> = scores.iter().flat_map(|own| own.entropy.iter().copied()).collect();
+        let logp: Vec<f32> = scores.iter().flat_map(|score| score.logp.iter().copied()).collect();
+        let entropy: Vec<f32> = scores.iter().flat_map(|score| score.entropy.iter().copied()).collect();
         Ok((logp.into_pyarray(py), entropy.into_pyarray(py)))
     }
 
@@ -302,17 +302,17 @@ impl Engine {
         for (tokens, &count) in
             sequences(tokens.as_slice()?, lengths.as_slice()?)?.into_iter().zip(counts.as_slice()?)
         {
-            let own = first..first + count as usize;
-            first = own.end;
+            let range = first..first + count as usize;
+            first = range.end;
             if let Some(dlogp) = &dlogp {
-                derivatives.push(dlogp.as_slice()?[own.clone()].to_vec());
+                derivatives.push(dlogp.as_slice()?[range.clone()].to_vec());
             }
             let indices: Vec<usize> =
-                places.as_slice()?[own.clone()].iter().map(|&place| place as usize).collect();
+                places.as_slice()?[range.clone()].iter().map(|&place| place as usize).collect();
             data.push(Datum {
                 sequences: vec![Sequence::of_indices(tokens, &indices)],
-                logprobs: logprobs.as_slice()?[own.clone()].to_vec(),
-                advantages: advantages.as_slice()?[own].to_vec(),
+                logprobs: logprobs.as_slice()?[range.clone()].to_vec(),
+                advantages: advantages.as_slice()?[range].to_vec(),
                 ..Datum::default()
             });
         }

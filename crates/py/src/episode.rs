@@ -63,10 +63,12 @@ impl Episode {
     fn end(&self) -> (String, u64, &'static str, Vec<(Vec<u32>, Vec<usize>)>, Vec<f32>) {
         let Game { messages, parts, completion, turns, out_of_turns, .. } = self.game.clone();
         let parts = parts.into_iter().map(|part| (part.tokens, part.sampled)).collect();
-        let finish = match completion.finish == Finish::Length {
-            _ if out_of_turns => "turns",
-            true => "length",
-            false => "stop",
+        let finish = if out_of_turns {
+            "turns"
+        } else if completion.finish == Finish::Length {
+            "length"
+        } else {
+            "stop"
         };
         (serde_json::Value::from(messages).to_string(), turns, finish, parts, completion.logp)
     }

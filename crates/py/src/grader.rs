@@ -77,12 +77,12 @@ impl Grader {
 
     fn part(&self, part: Option<&str>) -> anyhow::Result<&(grade::Grader, Columns)> {
         let names = || self.parts.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
-        let found = match part {
+        let entry = match part {
             Some(name) => self.parts.get(name),
             None if self.parts.len() == 1 => self.parts.values().next(),
             None => anyhow::bail!("part: name one of {}", names()),
         };
-        found
+        entry
             .with_context(|| format!("part: {:?} is unknown; there is {}", part.unwrap_or_default(), names()))
     }
 
@@ -94,12 +94,11 @@ impl Grader {
         part: Option<&str>,
     ) -> anyhow::Result<(&'static str, String, f64)> {
         let (grader, columns) = self.part(part)?;
-        let problem = match is_row {
-            true => dataset::problem(serde_json::from_str::<Row>(truth)?, grader.kind(), columns)?,
-            false => {
-                let truth: Truth = serde_json::from_str(truth)?;
-                Problem::new(short_hash(&truth.fingerprint()), Vec::new(), truth)
-            }
+        let problem = if is_row {
+            dataset::problem(serde_json::from_str::<Row>(truth)?, grader.kind(), columns)?
+        } else {
+            let truth: Truth = serde_json::from_str(truth)?;
+            Problem::new(short_hash(&truth.fingerprint()), Vec::new(), truth)
         };
         let graded = grader.grade(&problem, response);
         let [correct, wrong] = self.rewards;

@@ -28,27 +28,27 @@ fn policy(
         read(json!({ "kind": kind })).map_err(|why| bad(format!("loss: unknown loss {loss:?}: {why}")))?;
     let mut keys = serde_json::to_value(preset).expect("a loss is a table");
     let high = if cap { ("cap", None) } else { ("clip", Some(1)) };
-    let given = [
+    let arguments = [
         ("clip_low", ("clip", Some(0)), clip[0]),
         ("clip_high", high, clip[1]),
         ("tau", ("tau", Some(0)), tau.map(|tau| tau.0)),
         ("tau", ("tau", Some(1)), tau.map(|tau| tau.1)),
     ];
-    for (name, (key, place), value) in given {
+    for (name, (key, place), value) in arguments {
         let Some(value) = value else { continue };
-        let own = keys.get_mut(key).ok_or_else(|| unread(name))?;
-        let own = match place {
-            Some(at) => own.get_mut(at).ok_or_else(|| unread(name))?,
-            None => own,
+        let target = keys.get_mut(key).ok_or_else(|| unread(name))?;
+        let target = match place {
+            Some(at) => target.get_mut(at).ok_or_else(|| unread(name))?,
+            None => target,
         };
-        *own = json!(value);
+        *target = json!(value);
     }
-    if let Some(own) = keys.get_mut("dual_clip") {
-        *own = json!(dual_clip.unwrap_or(0.0));
+    if let Some(target) = keys.get_mut("dual_clip") {
+        *target = json!(dual_clip.unwrap_or(0.0));
     }
-    let found = read(keys).map_err(bad)?;
-    found.check().map_err(|e| bad(named(&e)))?;
-    Ok(found)
+    let loss = read(keys).map_err(bad)?;
+    loss.check().map_err(|e| bad(named(&e)))?;
+    Ok(loss)
 }
 
 /// An objective with this aggregation, for the factors of tokens.
@@ -57,9 +57,9 @@ fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Objective> {
         return Err(bad(format!("max_len is required: {name:?} divides by it")));
     }
     let algorithm: AlgorithmConfig = json::of_value(json!({ "aggregation": name })).map_err(bad)?;
-    let found = algorithm.objective(max_len.unwrap_or(1));
-    found.check().map_err(|e| bad(named(&e)))?;
-    Ok(found)
+    let objective = algorithm.objective(max_len.unwrap_or(1));
+    objective.check().map_err(|e| bad(named(&e)))?;
+    Ok(objective)
 }
 
 /// `logp`, `old_logp`, `mask`: `(B, T)`; `advantages`: `(B,)`. Returns the loss and its derivative with respect to `logp`, `(B, T)`.
@@ -104,10 +104,10 @@ fn sum(
     let counts = Counts::of(rows.iter().map(Vec::len));
     let mut dlogp = numpy::ndarray::Array2::zeros(logp.dim());
     let mut total = 0.0;
-    let of = |values: ArrayView2<'_, f64>| -> Vec<Vec<f64>> {
+    let by_row = |values: ArrayView2<'_, f64>| -> Vec<Vec<f64>> {
         rows.iter().enumerate().map(|(b, tokens)| tokens.iter().map(|&t| values[(b, t)]).collect()).collect()
     };
-    let (logp, old_logp) = (of(logp), of(old_logp));
+    let (logp, old_logp) = (by_row(logp), by_row(old_logp));
     let all: Vec<(f64, &[f64])> =
         advantages.iter().copied().zip(old_logp.iter().map(Vec::as_slice)).collect();
     let selected = covariance::selected(&policy, &all);

@@ -106,11 +106,11 @@ pub(crate) fn compare(
             "m: expected 1 to {fewest} (the smallest number of scored samples of a problem), found {m}"
         )));
     }
-    let most = m.unwrap_or(fewest);
-    if let Some(k) = ks.iter().find(|k| !(1..=most).contains(k)) {
+    let limit = m.unwrap_or(fewest);
+    if let Some(k) = ks.iter().find(|k| !(1..=limit).contains(k)) {
         let whose =
             if m.is_some() { "the subsample's size m" } else { "the smallest number of scored samples" };
-        return Err(bad(format!("k: expected 1 to {most} ({whose}), found {k}")));
+        return Err(bad(format!("k: expected 1 to {limit} ({whose}), found {k}")));
     }
     if let Some(percent) = cover.iter().find(|percent| !(1..=100).contains(*percent)) {
         return Err(bad(format!("cover: expected 1 to 100 (a success rate in percent), found {percent}")));
@@ -119,8 +119,8 @@ pub(crate) fn compare(
         let pairs = paired::matched(a, b)?;
         let labels = ["A", "B"].map(str::to_owned);
         let settings = Settings { ks, cover, m, method, iterations, resamples, seed, level, labels };
-        let found = paired::compare(&pairs, &settings, &benchmarks::paper(Domain::Math))?;
-        Ok(serde_json::to_string(&found)?)
+        let comparison = paired::compare(&pairs, &settings, &benchmarks::paper(Domain::Math))?;
+        Ok(serde_json::to_string(&comparison)?)
     })
 }
 

@@ -80,21 +80,21 @@ pub(crate) fn simulate<'py>(
     let setup = Setup { actions, correct, anchors, lr, ..Setup::default() };
     let run = || {
         let mut simulation = Simulation::new(&setup, group_size, gamma, seed)?;
-        let mut found = vec![(0, simulation.metrics())];
+        let mut records = vec![(0, simulation.metrics())];
         for step in 1..=steps {
             simulation.step()?;
             if step.is_multiple_of(record_every) || step == steps {
-                found.push((step as i64, simulation.metrics()));
+                records.push((step as i64, simulation.metrics()));
             }
         }
-        Ok::<_, fgrpo_core::sim::Error>(found)
+        Ok::<_, fgrpo_core::sim::Error>(records)
     };
-    let found = without_gil(py, run)?.map_err(bad)?;
-    let column = |of: fn(&fgrpo_core::sim::Metrics) -> f64| {
-        found.iter().map(|(_, m)| of(m)).collect::<Vec<f64>>().into_pyarray(py)
+    let records = without_gil(py, run)?.map_err(bad)?;
+    let column = |metric: fn(&fgrpo_core::sim::Metrics) -> f64| {
+        records.iter().map(|(_, m)| metric(m)).collect::<Vec<f64>>().into_pyarray(py)
     };
     Ok(Trajectory {
-        step: found.iter().map(|(step, _)| *step).collect::<Vec<i64>>().into_pyarray(py),
+        step: records.iter().map(|(step, _)| *step).collect::<Vec<i64>>().into_pyarray(py),
         correct_mass: column(|m| m.q_pos),
         retained: column(|m| m.retained),
         entropy: column(|m| m.entropy),

@@ -38,8 +38,8 @@ const fn code(verdict: Verdict) -> u8 {
 fn strings<'py>(name: &str, items: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
     let string = |(i, item): (usize, PyResult<Bound<'py, PyAny>>)| {
         item?.cast_into::<PyString>().map_err(|e| {
-            let found = e.into_inner().get_type();
-            PyTypeError::new_err(format!("{name}[{i}]: expected str, found {found}"))
+            let kind = e.into_inner().get_type();
+            PyTypeError::new_err(format!("{name}[{i}]: expected str, found {kind}"))
         })
     };
     items.try_iter()?.enumerate().map(string).collect()
@@ -79,8 +79,8 @@ fn gold_value(name: &impl Fn() -> String, item: &Bound<'_, PyAny>) -> PyResult<V
     }
     let number = item.cast::<PyFloat>().ok().and_then(|number| Number::from_f64(number.value()));
     let refused = || {
-        let found = item.repr().map_or_else(|_| item.get_type().to_string(), |repr| repr.to_string());
-        PyTypeError::new_err(format!("{}: expected a string, a number or a list, found {found:.80}", name()))
+        let value = item.repr().map_or_else(|_| item.get_type().to_string(), |repr| repr.to_string());
+        PyTypeError::new_err(format!("{}: expected a string, a number or a list, found {value:.80}", name()))
     };
     number.map(Value::Number).ok_or_else(refused)
 }
@@ -97,7 +97,7 @@ fn check_all<'py, K, P>(
     py: Python<'py>,
     problems: &[K],
     responses: &[Cow<'_, str>],
-    (grading, asked): (Grading, Option<usize>),
+    (grading, count): (Grading, Option<usize>),
     make: impl Fn(&K) -> Result<P, String> + Sync,
     check: impl Fn(&P, Response<'_>) -> Outcome + Sync,
 ) -> PyResult<Verdicts<'py>>
@@ -109,17 +109,17 @@ where
     if problems.len() != n {
         return Err(bad(format!("there are {} reference answers for {n} responses", problems.len())));
     }
-    let threads = threads(asked, n.div_ceil(BATCH))?;
+    let threads = threads(count, n.div_ceil(BATCH))?;
     let outcomes = without_gil(py, || -> anyhow::Result<Vec<Outcome>> {
-        let mut known: HashMap<&K, usize> = HashMap::new();
+        let mut indices: HashMap<&K, usize> = HashMap::new();
         let which: Vec<usize> = problems
             .iter()
             .map(|key| {
-                let next = known.len();
-                *known.entry(key).or_insert(next)
+                let next = indices.len();
+                *indices.entry(key).or_insert(next)
             })
             .collect();
-        let read: Vec<OnceLock<Result<P, String>>> = (0..known.len()).map(|_| OnceLock::new()).collect();
+        let read: Vec<OnceLock<Result<P, String>>> = (0..indices.len()).map(|_| OnceLock::new()).collect();
         let one = |i: usize| {
             let work = || match read[which[i]].get_or_init(|| make(&problems[i])) {
                 Ok(verifier) => grading.grade(&responses[i], |response| check(verifier, response).into()),
@@ -381,13 +381,13 @@ impl MathExtraction {
         first_only: bool,
     ) -> PyResult<(Option<Bound<'py, PyAny>>, Option<String>, bool)> {
         let text = text.to_string_lossy();
-        let found = without_gil(py, || parsed::parse(&text, &self.0, first_only))?;
-        let value = match found.value {
+        let reading = without_gil(py, || parsed::parse(&text, &self.0, first_only))?;
+        let value = match reading.value {
             Some(Answer::Value(value)) => Some(Bound::new(py, MathValue(*value))?.into_any()),
             Some(Answer::Word(word)) => Some(PyString::new(py, &word).into_any()),
             None => None,
         };
-        Ok((value, found.text, found.over_budget))
+        Ok((value, reading.text, reading.over_budget))
     }
 }
 

@@ -198,10 +198,10 @@ impl Hub {
         let locks = self.cache.join(".locks").join(name.folder());
         std::fs::create_dir_all(&locks).map_err(failed(&locks))?;
         let lock = locks.join(format!("{etag}.lock"));
-        let held = File::options().create(true).append(true).open(&lock).map_err(failed(&lock))?;
-        if held.try_lock().is_err() {
+        let guard = File::options().create(true).append(true).open(&lock).map_err(failed(&lock))?;
+        if guard.try_lock().is_err() {
             watch.say(&format!("{file}: waiting for another process that is downloading it"));
-            while held.try_lock().is_err() {
+            while guard.try_lock().is_err() {
                 std::thread::sleep(Duration::from_millis(100));
                 if watch.stop() {
                     return Err(Error::Stopped("stopped on request".into()));
@@ -300,12 +300,12 @@ impl Hub {
         watch.end();
         ended?;
         part.sync_all().map_err(failed(&incomplete))?;
-        let found: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
+        let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
         // The ETag of a file outside of large-file storage is a git hash, not a SHA-256. For such a file only the size is checked.
-        if done != size || (etag.len() == 64 && found != etag) {
+        if done != size || (etag.len() == 64 && digest != etag) {
             std::fs::remove_file(&incomplete).map_err(failed(&incomplete))?;
             return Err(Error::Failed(format!(
-                "{url}: the download is damaged and was removed: expected {size} bytes with the SHA-256 {etag}, found {done} bytes with {found}"
+                "{url}: the download is damaged and was removed: expected {size} bytes with the SHA-256 {etag}, found {done} bytes with {digest}"
             )));
         }
         std::fs::rename(&incomplete, blob).map_err(failed(blob))

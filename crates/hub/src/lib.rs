@@ -104,7 +104,7 @@ impl Hub {
                     .trim()
                     .to_owned(),
             ),
-            given => given,
+            other => other,
         };
         let offline = variable("HF_HUB_OFFLINE")
             .is_some_and(|v| ["1", "ON", "YES", "TRUE"].contains(&v.to_ascii_uppercase().as_str()));
@@ -171,13 +171,11 @@ impl Hub {
         let mut waiting = vec![snapshot.clone()];
         while let Some(place) = waiting.pop() {
             for path in std::fs::read_dir(place).into_iter().flatten().flatten().map(|e| e.path()) {
-                match path.is_dir() {
-                    true => waiting.push(path),
-                    false if path.exists() => {
-                        let file = path.strip_prefix(&snapshot).expect("it is below");
-                        files.push(file.to_string_lossy().into_owned());
-                    }
-                    false => {}
+                if path.is_dir() {
+                    waiting.push(path);
+                } else if path.exists() {
+                    let file = path.strip_prefix(&snapshot).expect("it is below");
+                    files.push(file.to_string_lossy().into_owned());
                 }
             }
         }
@@ -208,8 +206,8 @@ impl Hub {
         let local = watch.is_none();
         // An interrupted download leaves some of a split's files.
         let whole = |files: &[String], what: &str| match split::incomplete(files).filter(|_| local) {
-            Some(of) => Err(refused(format!(
-                "the cache has {} of {of} files of {what}; download the rest with a network",
+            Some(count) => Err(refused(format!(
+                "the cache has {} of {count} files of {what}; download the rest with a network",
                 files.len()
             ))),
             None => Ok(()),
@@ -226,27 +224,27 @@ impl Hub {
                 load(std::slice::from_ref(file))?;
                 return Ok(Taken { path: snapshot.join(file), commit, part: None });
             }
-            let mut wanted: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
+            let mut files: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
             // Weights are downloaded last, so an interrupted download doesn't look like a complete model.
-            wanted.sort_by_key(|f| f.ends_with(".safetensors"));
-            let weights = wanted.iter().any(|f| f.ends_with(".safetensors"));
-            if !(weights && wanted.iter().any(|f| f == "config.json")) {
+            files.sort_by_key(|f| f.ends_with(".safetensors"));
+            let weights = files.iter().any(|f| f.ends_with(".safetensors"));
+            if !(weights && files.iter().any(|f| f == "config.json")) {
                 return Err(refused(format!(
                     "expected config.json and weights in .safetensors, found {}{}",
-                    wanted.join(", "),
+                    files.join(", "),
                     gguf_files(all)
                 )));
             }
-            load(&wanted)?;
+            load(&files)?;
             return Ok(Taken { path: snapshot, commit, part: None });
         }
         if let Some(pattern) = &name.files {
-            let wanted: Vec<String> = all.iter().filter(|f| split::matches(pattern, f)).cloned().collect();
-            if wanted.is_empty() {
+            let files: Vec<String> = all.iter().filter(|f| split::matches(pattern, f)).cloned().collect();
+            if files.is_empty() {
                 return Err(refused(format!("commit {commit} has no file that matches {pattern}")));
             }
-            whole(&wanted, pattern)?;
-            load(&wanted)?;
+            whole(&files, pattern)?;
+            load(&files)?;
             return Ok(Taken { path: snapshot.join(pattern), commit, part: None });
         }
         let card: Vec<String> = all.iter().filter(|f| *f == "README.md").cloned().collect();
@@ -272,9 +270,10 @@ impl Hub {
 /// Lists the GGUF files among `all` for the end of an error message. Empty if there are none.
 fn gguf_files(all: &[String]) -> String {
     let there: Vec<&str> = all.iter().filter(|f| f.ends_with(name::GGUF)).map(String::as_str).collect();
-    match there.is_empty() {
-        true => String::new(),
-        false => format!("; one of these can be named as ORG/NAME/FILE: {}", there.join(", ")),
+    if there.is_empty() {
+        String::new()
+    } else {
+        format!("; one of these can be named as ORG/NAME/FILE: {}", there.join(", "))
     }
 }
 

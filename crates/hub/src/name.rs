@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_path_that_could_be_a_part_of_a_repository_has_a_suggestion() {
-        for (text, wanted) in [
+        for (text, expected) in [
             ("acme/sums/main/train", Some("hf:acme/sums/main:train")),
             ("acme/sums/train", Some("hf:acme/sums:train")),
             ("acme/sums", None),
@@ -176,7 +176,7 @@ mod tests {
             ("src/sums/train", None),
             ("/acme/sums/train", None),
         ] {
-            assert_eq!(Name::suggestion(text).as_deref(), wanted, "{text}");
+            assert_eq!(Name::suggestion(text).as_deref(), expected, "{text}");
         }
     }
 

@@ -19,29 +19,29 @@ pub(crate) type Subsets = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 pub(crate) fn subsets(files: &[String], card: &str) -> (Subsets, Option<String>) {
     let data: Vec<&String> =
         files.iter().filter(|f| DATA.iter().any(|end| f.ends_with(end)) && !describes_data(f)).collect();
-    let mut found = Subsets::new();
+    let mut subsets = Subsets::new();
     let (patterns, default) = configs(card);
     for (subset, split, pattern) in patterns {
         let matching = data.iter().filter(|f| matches(&pattern, f)).map(|f| (*f).clone());
-        let list = found.entry(subset).or_default().entry(split).or_default();
+        let list = subsets.entry(subset).or_default().entry(split).or_default();
         list.extend(matching);
         list.sort();
         list.dedup();
     }
-    for splits in found.values_mut() {
+    for splits in subsets.values_mut() {
         splits.retain(|_, files| !files.is_empty());
     }
-    found.retain(|_, splits| !splits.is_empty());
-    if !found.is_empty() {
-        return (found, default);
+    subsets.retain(|_, splits| !splits.is_empty());
+    if !subsets.is_empty() {
+        return (subsets, default);
     }
     for file in data {
         let folder = file.split_once('/').map_or("default", |(folder, _)| folder);
         let subset = if folder == "data" || split_of(folder).is_some() { "default" } else { folder };
         let split = file.rsplit('/').find_map(split_of).unwrap_or("train");
-        found.entry(subset.into()).or_default().entry(split.into()).or_default().push(file.clone());
+        subsets.entry(subset.into()).or_default().entry(split.into()).or_default().push(file.clone());
     }
-    (found, None)
+    (subsets, None)
 }
 
 /// Whether the file describes the data set and isn't data.
@@ -54,7 +54,10 @@ fn describes_data(file: &str) -> bool {
 fn split_of(name: &str) -> Option<&'static str> {
     let words: Vec<String> =
         name.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase).collect();
-    WORDS.iter().find(|(_, known)| words.iter().any(|w| known.contains(&w.as_str()))).map(|(split, _)| *split)
+    WORDS
+        .iter()
+        .find(|(_, synonyms)| words.iter().any(|w| synonyms.contains(&w.as_str())))
+        .map(|(split, _)| *split)
 }
 
 /// Reads `configs` of a card: subset, split and file pattern of each entry, and the default subset. Reads the YAML block
@@ -64,7 +67,7 @@ fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
     let Some(yaml) = card.strip_prefix("---\n").and_then(|rest| rest.split("\n---").next()) else {
         return (Vec::new(), None);
     };
-    let (mut found, mut default) = (Vec::new(), None);
+    let (mut patterns, mut default) = (Vec::new(), None);
     let (mut subset, mut split) = ("default".to_owned(), "train".to_owned());
     let mut lines = yaml.lines().skip_while(|l| l.trim_end() != "configs:").skip(1).peekable();
     while let Some(line) = lines.next_if(|l| l.starts_with([' ', '-'])) {
@@ -75,13 +78,13 @@ fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
             "config_name" => (subset, split) = (value, "train".to_owned()),
             "split" => split = value,
             "path" | "data_files" if !value.is_empty() => {
-                found.push((subset.clone(), split.clone(), value.trim_start_matches("./").to_owned()));
+                patterns.push((subset.clone(), split.clone(), value.trim_start_matches("./").to_owned()));
             }
             "default" if value == "true" => default = Some(subset.clone()),
             _ => {}
         }
     }
-    (found, default)
+    (patterns, default)
 }
 
 /// Whether a file matches a pattern. `*` matches any text.
@@ -123,8 +126,8 @@ pub(crate) fn choose<'a>(
         ));
     };
     let only = splits.len() == 1 && split.is_none() && or_only;
-    let taken = splits.get_key_value(split.unwrap_or(usual)).or(splits.iter().next().filter(|_| only));
-    let Some((split, files)) = taken else {
+    let entry = splits.get_key_value(split.unwrap_or(usual)).or(splits.iter().next().filter(|_| only));
+    let Some((split, files)) = entry else {
         let (missing, names) = (split.unwrap_or(usual), Vec::from_iter(splits.keys().map(String::as_str)));
         return Err(format!(
             "subset {subset} has no split {missing}, but {}; name one, as in hf:ORG/NAME:SPLIT",
@@ -139,12 +142,12 @@ pub(crate) fn incomplete(files: &[String]) -> Option<usize> {
     let mut shards: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     for file in files {
         let stem = file.rsplit('/').next().and_then(|name| name.split('.').next());
-        let Some((rest, of)) = stem.and_then(|stem| stem.rsplit_once("-of-")) else { continue };
-        if let (Some((split, _)), Ok(of)) = (rest.rsplit_once('-'), of.parse()) {
-            *shards.entry((split, of)).or_default() += 1;
+        let Some((rest, total)) = stem.and_then(|stem| stem.rsplit_once("-of-")) else { continue };
+        if let (Some((split, _)), Ok(total)) = (rest.rsplit_once('-'), total.parse()) {
+            *shards.entry((split, total)).or_default() += 1;
         }
     }
-    let missing = |(&(_, of), &there): (&(&str, usize), &usize)| of.saturating_sub(there);
+    let missing = |(&(_, total), &there): (&(&str, usize), &usize)| total.saturating_sub(there);
     let missing: usize = shards.iter().map(missing).sum();
     (missing > 0).then_some(files.len() + missing)
 }
@@ -192,14 +195,14 @@ mod tests {
             "socratic/x.parquet",
             "README.md",
         ]);
-        let found = subsets(&files, card);
-        let of = |subset, split| choose(&found, subset, split, "train", false).map(|c| c.2.to_vec());
-        assert_eq!(of(None, None).unwrap(), files[..2]);
-        assert_eq!(of(None, Some("test")).unwrap(), files[2..3]);
-        assert_eq!(of(Some("socratic"), None).unwrap(), files[3..4]);
-        assert!(of(None, Some("dev")).unwrap_err().contains("no split dev, but test, train;"));
+        let by_subset = subsets(&files, card);
+        let pick = |subset, split| choose(&by_subset, subset, split, "train", false).map(|c| c.2.to_vec());
+        assert_eq!(pick(None, None).unwrap(), files[..2]);
+        assert_eq!(pick(None, Some("test")).unwrap(), files[2..3]);
+        assert_eq!(pick(Some("socratic"), None).unwrap(), files[3..4]);
+        assert!(pick(None, Some("dev")).unwrap_err().contains("no split dev, but test, train;"));
         assert!(
-            of(Some("x"), None)
+            pick(Some("x"), None)
                 .unwrap_err()
                 .contains("unknown subset x: the data set has the subsets main, socratic;")
         );
@@ -208,20 +211,20 @@ mod tests {
     #[test]
     fn a_cards_split_is_not_that_of_the_next_subset() {
         let card = "---\nconfigs:\n- config_name: a\n  data_files:\n  - split: test\n    path: a.jsonl\n- config_name: b\n  data_files: b.jsonl\n---\n";
-        let (found, _) = subsets(&owned(&["a.jsonl", "b.jsonl"]), card);
-        assert_eq!(found["a"].keys().collect::<Vec<_>>(), ["test"]);
-        assert_eq!(found["b"].keys().collect::<Vec<_>>(), ["train"]);
+        let (by_subset, _) = subsets(&owned(&["a.jsonl", "b.jsonl"]), card);
+        assert_eq!(by_subset["a"].keys().collect::<Vec<_>>(), ["test"]);
+        assert_eq!(by_subset["b"].keys().collect::<Vec<_>>(), ["train"]);
     }
 
     #[test]
     fn names_say_how_many_files_a_split_has() {
-        for (files, wanted) in [
+        for (files, expected) in [
             (&["data/test-00000-of-00002.parquet"][..], Some(2)),
             (&["test-00000-of-00002.parquet", "test-00001-of-00002.parquet"], None),
             (&["a-00000-of-00001.jsonl.gz", "b-00001-of-00003.jsonl.gz"], Some(4)),
             (&["test.jsonl", "one-of-a-kind.csv"], None),
         ] {
-            assert_eq!(incomplete(&owned(files)), wanted, "{files:?}");
+            assert_eq!(incomplete(&owned(files)), expected, "{files:?}");
         }
     }
 
@@ -229,20 +232,20 @@ mod tests {
     fn without_a_card_names_say_the_split() {
         let files =
             owned(&["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "test.jsonl"]);
-        let found = subsets(&files, "");
-        let (_, _, train) = choose(&found, None, None, "train", false).unwrap();
+        let by_subset = subsets(&files, "");
+        let (_, _, train) = choose(&by_subset, None, None, "train", false).unwrap();
         assert_eq!(pattern(train, &files).unwrap(), "data/train-0000*-of-00002.parquet");
-        assert_eq!(choose(&found, None, None, "test", false).unwrap().2, &files[2..]);
-        assert!(choose(&found, None, Some("validation"), "train", false).is_err());
+        assert_eq!(choose(&by_subset, None, None, "test", false).unwrap().2, &files[2..]);
+        assert!(choose(&by_subset, None, Some("validation"), "train", false).is_err());
         let several = subsets(&owned(&["a/train.csv", "b/train.csv"]), "");
         assert!(choose(&several, None, None, "train", false).unwrap_err().contains("the subsets a, b;"));
     }
 
     #[test]
     fn an_evaluation_takes_the_only_split_and_training_does_not() {
-        let found = subsets(&owned(&["train.jsonl"]), "");
-        assert_eq!(choose(&found, None, None, "test", true).unwrap().1, "train");
-        let found = subsets(&owned(&["test.jsonl"]), "");
-        assert!(choose(&found, None, None, "train", false).is_err());
+        let by_subset = subsets(&owned(&["train.jsonl"]), "");
+        assert_eq!(choose(&by_subset, None, None, "test", true).unwrap().1, "train");
+        let by_subset = subsets(&owned(&["test.jsonl"]), "");
+        assert!(choose(&by_subset, None, None, "train", false).is_err());
     }
 }

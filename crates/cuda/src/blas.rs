@@ -76,8 +76,8 @@ fn find() -> Result<Library, Error> {
     let path = file_at(at).unwrap_or_default();
     let canonical = |path: &Path| path.canonicalize().ok();
     if let Some(named) = named.map(PathBuf::from).filter(|named| canonical(named) != canonical(&path)) {
-        let (named, found) = (named.display(), path.display());
-        return Err(unavailable(format!("{VARIABLE} names {named}, but the loader's paths have {found}")));
+        let (named, other) = (named.display(), path.display());
+        return Err(unavailable(format!("{VARIABLE} names {named}, but the loader's paths have {other}")));
     }
     Ok(Library { path, version })
 }

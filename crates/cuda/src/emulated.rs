@@ -323,12 +323,12 @@ impl Driver for Emulated {
     fn allocate(&self, bytes: usize) -> Result<Address, Error> {
         let DeviceMemory { free, total, .. } = self.memory()?;
         if bytes > free {
-            return Err(Error::OutOfMemory { wanted: bytes, free, total });
+            return Err(Error::OutOfMemory { bytes, free, total });
         }
         // SAFETY: has no requirements; returns new memory or null.
         let at = unsafe { fgrpo_emulator_allocate(bytes) };
         if at.is_null() {
-            return Err(Error::OutOfMemory { wanted: bytes, free, total });
+            return Err(Error::OutOfMemory { bytes, free, total });
         }
         self.used.fetch_add(bytes, Ordering::Relaxed);
         self.allocations().insert(at as u64, bytes);

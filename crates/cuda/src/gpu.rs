@@ -153,7 +153,7 @@ fn allocate(bytes: usize) -> Result<u64, Error> {
         Ok(at) => Ok(at),
         Err(e) if e.0 == sys::CUresult::CUDA_ERROR_OUT_OF_MEMORY => {
             let (free, total) = result::mem_get_info().unwrap_or((0, 0));
-            Err(Error::OutOfMemory { wanted: bytes, free, total })
+            Err(Error::OutOfMemory { bytes, free, total })
         }
         Err(e) => Err(failed("allocating memory", e)),
     }

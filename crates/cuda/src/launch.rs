@@ -15,10 +15,10 @@ pub enum Error {
         why: String,
     },
     /// The device has too little memory.
-    #[error("CUDA: out of memory: {wanted} bytes requested, {free} of {total} free")]
+    #[error("CUDA: out of memory: {bytes} bytes requested, {free} of {total} free")]
     OutOfMemory {
         /// Bytes requested.
-        wanted: usize,
+        bytes: usize,
         /// Free bytes.
         free: usize,
         /// Total bytes of the device.

@@ -65,6 +65,6 @@ pub extern "C" fn retained_mass(slot: u32) -> f64 {
     measure(slot, |sim| sim.metrics().retained)
 }
 
-fn measure(slot: u32, of: impl Fn(&Simulation) -> f64) -> f64 {
-    RUNNING.with_borrow(|all| all[slot as usize % 2].as_ref().map_or(f64::NAN, of))
+fn measure(slot: u32, metric: impl Fn(&Simulation) -> f64) -> f64 {
+    RUNNING.with_borrow(|all| all[slot as usize % 2].as_ref().map_or(f64::NAN, metric))
 }

@@ -276,8 +276,8 @@ impl Config {
     /// Returns an error if the family doesn't allow a setting or lacks one. `place` is the file's name for messages.
     pub fn check_family(&self, place: &str) -> Result<(), Error> {
         match (self.architecture.family().refused)(self) {
-            Some((field, found, wanted)) => {
-                Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
+            Some((field, found, expected)) => {
+                Err(Error::Config { place: place.into(), field: field.into(), found, expected })
             }
             None => Ok(()),
         }
@@ -285,8 +285,8 @@ impl Config {
 
     /// Like [`Config::validate_at`], without the family's checks.
     fn validate_sizes(&self, place: &str) -> Result<(), Error> {
-        let refuse = |field: &str, found: String, wanted: String| {
-            Err(Error::Config { place: place.into(), field: field.into(), found, wanted })
+        let refuse = |field: &str, found: String, expected: String| {
+            Err(Error::Config { place: place.into(), field: field.into(), found, expected })
         };
         // The engine stores token ids and positions in u32. A damaged file must not exhaust memory either: the tensor list grows with the
         // number of layers, and the tables of rotary angles with the head size (the largest published is 512).
@@ -323,26 +323,26 @@ impl Config {
             );
         }
         if !self.head_dim.is_multiple_of(2) {
-            let wanted = "an even number; rotary embedding rotates pairs".into();
-            return refuse("head_dim", self.head_dim.to_string(), wanted);
+            let expected = "an even number; rotary embedding rotates pairs".into();
+            return refuse("head_dim", self.head_dim.to_string(), expected);
         }
         if let Some(fraction) = self.partial_rotary_factor {
             let (dim, head) = (self.rotary_dim(), self.head_dim);
             if dim == 0 || dim > head || !dim.is_multiple_of(2) {
-                let wanted = format!("an even part of head_dim, {head}; rotary embedding rotates pairs");
-                return refuse("partial_rotary_factor", fraction.to_string(), wanted);
+                let expected = format!("an even part of head_dim, {head}; rotary embedding rotates pairs");
+                return refuse("partial_rotary_factor", fraction.to_string(), expected);
             }
         }
         match self.linear_attention {
             None if self.layer_types.contains(&LayerType::LinearAttention) => {
-                let wanted = "full_attention, or also the sizes of the recurrent layers (linear_num_value_heads and others)".into();
-                return refuse("layer_types", "linear_attention".into(), wanted);
+                let expected = "full_attention, or also the sizes of the recurrent layers (linear_num_value_heads and others)".into();
+                return refuse("layer_types", "linear_attention".into(), expected);
             }
             Some(GatedDeltaNet { linear_num_key_heads: keys, linear_num_value_heads: values, .. })
                 if !values.is_multiple_of(keys) =>
             {
-                let wanted = format!("a multiple of linear_num_key_heads, {keys}");
-                return refuse("linear_num_value_heads", values.to_string(), wanted);
+                let expected = format!("a multiple of linear_num_key_heads, {keys}");
+                return refuse("linear_num_value_heads", values.to_string(), expected);
             }
             _ => {}
         }
@@ -363,7 +363,7 @@ impl Config {
         for (field, value) in
             fields::object(scaling).iter().filter(|(field, _)| *field != "llama_4_scaling_beta")
         {
-            let (least, wanted) = match (field.as_str(), self.rope_scaling) {
+            let (least, expected) = match (field.as_str(), self.rope_scaling) {
                 ("rope_type" | "truncate", _) => continue,
                 ("factor", _) if !yarn => (1.0f64.next_down(), "at least 1".into()),
                 ("high_freq_factor", RopeScaling::Llama3 { low_freq_factor: low, .. }) => {
@@ -372,7 +372,7 @@ impl Config {
                 _ => (0.0, "a positive number".into()),
             };
             if !value.as_f64().is_some_and(|value| value > least) {
-                return refuse(&format!("rope_scaling.{field}"), value.to_string(), wanted);
+                return refuse(&format!("rope_scaling.{field}"), value.to_string(), expected);
             }
         }
         let layers = self.num_hidden_layers;

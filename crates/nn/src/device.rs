@@ -130,7 +130,7 @@ impl FromStr for DeviceName {
     type Err = Error;
 
     fn from_str(name: &str) -> Result<DeviceName, Error> {
-        let wrong = |wanted: &str| Err(Error::request("device", name.to_string(), wanted));
+        let wrong = |expected: &str| Err(Error::request("device", name.to_string(), expected));
         match name {
             "cpu" => return Ok(DeviceName::Cpu),
             "cuda" => return Ok(DeviceName::Cuda(0)),

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-/// Message of a value other than the expected one. Advice that follows a semicolon in `wanted` comes last.
-fn mismatch(wanted: &str, found: &str) -> String {
-    match wanted.split_once("; ") {
-        Some((wanted, advice)) => format!("expected {wanted}, found {found}; {advice}"),
-        None => format!("expected {wanted}, found {found}"),
+/// Message of a value other than the expected one. Advice that follows a semicolon in `expected` comes last.
+fn mismatch(expected: &str, found: &str) -> String {
+    match expected.split_once("; ") {
+        Some((expected, advice)) => format!("expected {expected}, found {found}; {advice}"),
+        None => format!("expected {expected}, found {found}"),
     }
 }
 
@@ -25,7 +25,7 @@ pub enum Error {
         source: std::io::Error,
     },
     /// An invalid or unsupported setting of the model.
-    #[error("{place}: {field}: {}", mismatch(wanted, found))]
+    #[error("{place}: {field}: {}", mismatch(expected, found))]
     Config {
         /// Path of the file, or "configuration" if the value isn't from a file.
         place: String,
@@ -34,20 +34,20 @@ pub enum Error {
         /// The rejected value.
         found: String,
         /// The expected value.
-        wanted: String,
+        expected: String,
     },
     /// An invalid checkpoint file.
-    #[error("{}: {}", path.display(), mismatch(wanted, found))]
+    #[error("{}: {}", path.display(), mismatch(expected, found))]
     File {
         /// The file or folder.
         path: PathBuf,
         /// Actual content.
         found: String,
         /// Expected content.
-        wanted: String,
+        expected: String,
     },
     /// A tensor that is missing, unknown, or of the wrong shape, type or value.
-    #[error("{}: tensor {tensor}: {}", path.display(), mismatch(wanted, found))]
+    #[error("{}: tensor {tensor}: {}", path.display(), mismatch(expected, found))]
     Tensor {
         /// The file or folder that was searched.
         path: PathBuf,
@@ -56,7 +56,7 @@ pub enum Error {
         /// Actual shape, type or value.
         found: String,
         /// Expected shape, type or value.
-        wanted: String,
+        expected: String,
     },
     /// A value that is not finite.
     #[error("{what}: the value is {found}, which is not finite; {remedy}")]
@@ -80,33 +80,46 @@ pub enum Error {
     #[error("no BLAS library can be loaded: {0}; use products in f32, install OpenBLAS, or set FGRPO_BLAS to the path of a library that has cblas_sgemm")]
     Blas(String),
     /// An invalid request to the engine.
-    #[error("{field}: {}", mismatch(wanted, found))]
+    #[error("{field}: {}", mismatch(expected, found))]
     Request {
         /// The setting or argument.
         field: &'static str,
         /// The rejected value.
         found: String,
         /// The expected value.
-        wanted: String,
+        expected: String,
     },
 }
 
 impl Error {
-    pub(crate) fn request(field: &'static str, found: impl Into<String>, wanted: impl Into<String>) -> Error {
-        Error::Request { field, found: found.into(), wanted: wanted.into() }
+    pub(crate) fn request(
+        field: &'static str,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Error {
+        Error::Request { field, found: found.into(), expected: expected.into() }
     }
 
-    pub(crate) fn file(at: impl Into<PathBuf>, found: impl Into<String>, wanted: impl Into<String>) -> Error {
-        Error::File { path: at.into(), found: found.into(), wanted: wanted.into() }
+    pub(crate) fn file(
+        at: impl Into<PathBuf>,
+        found: impl Into<String>,
+        expected: impl Into<String>,
+    ) -> Error {
+        Error::File { path: at.into(), found: found.into(), expected: expected.into() }
     }
 
     pub(crate) fn tensor(
         path: impl Into<PathBuf>,
         tensor: impl Into<String>,
         found: impl Into<String>,
-        wanted: impl Into<String>,
+        expected: impl Into<String>,
     ) -> Error {
-        Error::Tensor { path: path.into(), tensor: tensor.into(), found: found.into(), wanted: wanted.into() }
+        Error::Tensor {
+            path: path.into(),
+            tensor: tensor.into(),
+            found: found.into(),
+            expected: expected.into(),
+        }
     }
 
     /// Converts an I/O error on `path`, for `map_err`: `fs::read(p).map_err(Error::io("read", p))`.

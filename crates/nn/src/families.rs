@@ -161,8 +161,8 @@ fn listed_types(
     }
     let Some(types) = fields.read::<Layers>()?.layer_types else { return Ok(None) };
     if let Some(other) = types.iter().find(|kind| !allowed.contains(kind)) {
-        let wanted = format!("only {}", json!(allowed));
-        return fields.refuse_found("layer_types", json!(other).to_string(), wanted);
+        let expected = format!("only {}", json!(allowed));
+        return fields.refuse_found("layer_types", json!(other).to_string(), expected);
     }
     let (entries, layers) = (types.len(), config.num_hidden_layers);
     if entries != layers {
@@ -253,9 +253,9 @@ impl Config {
         let Some((name, size, unit, limit)) = sizes.iter().find(refused) else { return Ok(()) };
         let found = format!("a GPU for {}", self.architecture.model_type());
         let multiple = if *unit > 1 { format!(", and only multiples of {unit}") } else { String::new() };
-        let wanted =
+        let expected =
             format!("cpu; the GPU kernels don't support {name} {size}, only up to {limit}{multiple}");
-        Err(Error::request("device", found, wanted))
+        Err(Error::request("device", found, expected))
     }
 
     /// Whether the model has recurrent layers.

@@ -212,7 +212,8 @@ struct Scheduler<'a, 'r, X: Executor> {
 pub(crate) fn generate<X: Executor>(
     g: &mut Generator<'_, X>,
     jobs: &[Job<'_>],
-    (limit, most_slots): (usize, usize),
+    limit: usize,
+    most_slots: usize,
     request: &Request<'_>,
     emit: &mut DoneFn<'_>,
 ) -> Result<(), Error> {

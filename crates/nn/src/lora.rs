@@ -37,10 +37,10 @@ pub(crate) fn open_weights(dir: &Path) -> Result<TensorFile, Error> {
     }
     if pickled.exists() {
         let (from, to) = (pickled.display(), path.display());
-        let wanted = format!(
+        let expected = format!(
             "{ADAPTER_WEIGHTS}: python -c \"import torch, safetensors.torch as s; s.save_file(torch.load('{from}', weights_only=True), '{to}')\""
         );
-        return Err(Error::file(pickled, "weights in PyTorch's format", wanted));
+        return Err(Error::file(pickled, "weights in PyTorch's format", expected));
     }
     Err(Error::file(path, "no such file", "an adapter's weights in safetensors"))
 }
@@ -89,8 +89,9 @@ impl LoraConfig {
     /// Checks the settings. The error names the field if the rank is 0, alpha isn't a positive number, or the targets are empty, repeated or
     /// unknown.
     pub fn check(&self) -> Result<(), Error> {
-        let refuse =
-            |field: &'static str, found: String, wanted: String| Err(Error::request(field, found, wanted));
+        let refuse = |field: &'static str, found: String, expected: String| {
+            Err(Error::request(field, found, expected))
+        };
         if self.rank == 0 || self.rank > 1 << 16 {
             return refuse("lora.rank", self.rank.to_string(), "1 to 65536".into());
         }
@@ -106,8 +107,8 @@ impl LoraConfig {
                     "lm_head" | "embed_tokens" => " (embedding and head can't be adapted)",
                     _ => "",
                 };
-                let wanted = format!("one of {}{why}", Self::TARGETS.join(", "));
-                return refuse("lora.targets", target.clone(), wanted);
+                let expected = format!("one of {}{why}", Self::TARGETS.join(", "));
+                return refuse("lora.targets", target.clone(), expected);
             }
             if self.targets[..index].contains(target) {
                 return refuse("lora.targets", format!("{target} twice"), "each target once".into());
@@ -160,9 +161,9 @@ impl LoraConfig {
             ([], outside) => ("target_modules", outside),
             (saved, _) => ("modules_to_save", saved),
         };
-        let wanted = "only matrices of the layers; others can't be trained further, but `fgrpo merge` makes a model of this adapter, which can";
+        let expected = "only matrices of the layers; others can't be trained further, but `fgrpo merge` makes a model of this adapter, which can";
         let place = dir.join(ADAPTER_CONFIG).display().to_string();
-        Err(Error::Config { place, field: field.into(), found: found.join(", "), wanted: wanted.into() })
+        Err(Error::Config { place, field: field.into(), found: found.join(", "), expected: expected.into() })
     }
 
     /// Format of the base that an adapter was trained on, from the metadata of its weights, or `None` if it isn't recorded, as in PEFT's files.
@@ -263,7 +264,8 @@ impl Adapter {
     /// read from the file are added to `used`.
     pub(crate) fn tensor(
         &self,
-        (name, shape): (&str, &[usize]),
+        name: &str,
+        shape: &[usize],
         tied: bool,
         file: &TensorFile,
         base: &dyn Fn() -> Result<Vec<f32>, Error>,
@@ -288,8 +290,8 @@ impl Adapter {
                 file.tensor(place)?
             }
             None if saved => {
-                let wanted = "it, as modules_to_save says";
-                return Err(Error::tensor(file.path(), format!("{PEFT}{name}"), "no such tensor", wanted));
+                let expected = "it, as modules_to_save says";
+                return Err(Error::tensor(file.path(), format!("{PEFT}{name}"), "no such tensor", expected));
             }
             None if !factors => return Ok(None),
             None => base()?,
@@ -370,9 +372,9 @@ const FREE: [&str; 15] = [
 ];
 
 fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Option<String>), Error> {
-    let refuse = |field: &str, wanted: &str| -> Error {
+    let refuse = |field: &str, expected: &str| -> Error {
         let found = fields.get(field).map_or("nothing".into(), Value::to_string);
-        Error::Config { place: place.into(), field: field.into(), found, wanted: wanted.into() }
+        Error::Config { place: place.into(), field: field.into(), found, expected: expected.into() }
     };
     let neutral = |value: &Value| match value {
         Value::Null | Value::Bool(false) => true,
@@ -383,7 +385,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
     };
     for (field, value) in fields {
         let text = value.as_str();
-        let (fine, wanted) = match field.as_str() {
+        let (fine, expected) = match field.as_str() {
             "peft_type" => (text == Some("LORA"), "LORA"),
             "task_type" => (value.is_null() || text == Some("CAUSAL_LM"), "CAUSAL_LM"),
             "bias" => (text == Some("none"), "none"),
@@ -395,7 +397,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
             _ => (neutral(value), "nothing: this setting of PEFT is not supported"),
         };
         if !fine {
-            return Err(refuse(field, wanted));
+            return Err(refuse(field, expected));
         }
     }
     if !fields.contains_key("peft_type") {
@@ -443,13 +445,13 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
         lora.clone()
     };
     checked.check().map_err(|error| match error {
-        Error::Request { field, found, wanted } => {
+        Error::Request { field, found, expected } => {
             let field = match field {
                 "lora.rank" => "r",
                 "lora.alpha" => "lora_alpha",
                 _ => "target_modules",
             };
-            Error::Config { place: place.into(), field: field.into(), found, wanted }
+            Error::Config { place: place.into(), field: field.into(), found, expected }
         }
         other => other,
     })?;

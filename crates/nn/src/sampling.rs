@@ -43,7 +43,7 @@ impl Default for Sampling {
 impl Sampling {
     /// Returns an error if a setting is outside its range.
     pub(crate) fn check(&self) -> Result<(), Error> {
-        let wrong = |field, found: String, wanted: &str| Err(Error::request(field, found, wanted));
+        let wrong = |field, found: String, expected: &str| Err(Error::request(field, found, expected));
         if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
             return wrong("temperature", self.temperature.to_string(), "a finite number of at least 0");
         }

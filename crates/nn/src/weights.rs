@@ -256,7 +256,7 @@ impl Checkpoint {
             {
                 continue;
             }
-            let (found, wanted) = if name == "lm_head.weight" {
+            let (found, expected) = if name == "lm_head.weight" {
                 if self.raw(name)? == self.raw("model.embed_tokens.weight")? {
                     continue;
                 }
@@ -267,7 +267,7 @@ impl Checkpoint {
                 ("a tensor that config.json does not account for", format!("only the tensors of {class}"))
             };
             let path = self.file(name)?.path().to_path_buf();
-            return Err(Error::tensor(path, name.clone(), found, wanted));
+            return Err(Error::tensor(path, name.clone(), found, expected));
         }
         Ok(())
     }
@@ -275,18 +275,18 @@ impl Checkpoint {
 
 /// Returns an error for a path that isn't a checkpoint folder; the error says what it is instead.
 fn check_folder(dir: &Path) -> Result<(), Error> {
-    let refuse = |found: &str, wanted: &str| Err(Error::file(dir, found, wanted));
-    let wanted = "a Hugging Face checkpoint folder (config.json and model.safetensors) or a .gguf file";
+    let refuse = |found: &str, expected: &str| Err(Error::file(dir, found, expected));
+    let expected = "a Hugging Face checkpoint folder (config.json and model.safetensors) or a .gguf file";
     let metadata = std::fs::metadata(dir).map_err(Error::io("open checkpoint folder", dir))?;
     if !metadata.is_dir() {
-        return refuse("a file", wanted);
+        return refuse("a file", expected);
     }
     let has = |name: &str| dir.join(name).exists();
     if !has("config.json") {
         if has("adapter_config.json") {
-            return refuse("a LoRA adapter without its base model", wanted);
+            return refuse("a LoRA adapter without its base model", expected);
         }
-        return refuse("no config.json", wanted);
+        return refuse("no config.json", expected);
     }
     if !has(SINGLE) && !has(INDEX) {
         if has("pytorch_model.bin") || has("pytorch_model.bin.index.json") {
@@ -295,7 +295,7 @@ fn check_folder(dir: &Path) -> Result<(), Error> {
                 "safetensors; save it with save_pretrained first",
             );
         }
-        return refuse(&format!("neither {SINGLE} nor {INDEX}"), wanted);
+        return refuse(&format!("neither {SINGLE} nor {INDEX}"), expected);
     }
     Ok(())
 }
@@ -349,7 +349,7 @@ fn open_files(dir: &Path) -> Result<(Vec<TensorFile>, BTreeMap<String, usize>), 
 }
 
 fn weight_map(index: &Path) -> Result<BTreeMap<String, String>, Error> {
-    let bad = |found: String, wanted: &str| Error::file(index, found, wanted);
+    let bad = |found: String, expected: &str| Error::file(index, found, expected);
     let fields = read_object(index)?;
     let Some(map) = fields.get("weight_map").and_then(Value::as_object) else {
         return Err(bad("no weight_map".into(), "an object that maps each tensor to its file"));

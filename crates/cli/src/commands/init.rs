@@ -138,7 +138,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Replaces the name of a configuration field in an error by the flag.
 fn in_flags(error: Error) -> Error {
-    let Error::Config { field, found, wanted, .. } = error else { return error };
+    let Error::Config { field, found, expected, .. } = error else { return error };
     let flag = |field: &str| match field {
         "num_hidden_layers" => "--layers",
         "num_attention_heads" => "--heads",
@@ -151,8 +151,8 @@ fn in_flags(error: Error) -> Error {
         "rope_theta" => "--rope-theta",
         _ => "--llama3-scaling",
     };
-    let wanted = wanted.replace("num_attention_heads", "--heads").replace("hidden_size", "--hidden-size");
-    Error::Config { place: "fgrpo init".to_owned(), field: flag(&field).to_owned(), found, wanted }
+    let expected = expected.replace("num_attention_heads", "--heads").replace("hidden_size", "--hidden-size");
+    Error::Config { place: "fgrpo init".to_owned(), field: flag(&field).to_owned(), found, expected }
 }
 
 /// Returns the size of the vocabulary, and the tokenizer if there is one.

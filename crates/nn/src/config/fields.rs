@@ -36,15 +36,15 @@ impl Fields<'_> {
         })
     }
 
-    fn error(&self, field: &str, found: impl Into<String>, wanted: impl Into<String>) -> Error {
-        let (found, wanted) = (found.into(), wanted.into());
-        Error::Config { place: self.place.into(), field: field.into(), found, wanted }
+    fn error(&self, field: &str, found: impl Into<String>, expected: impl Into<String>) -> Error {
+        let (found, expected) = (found.into(), expected.into());
+        Error::Config { place: self.place.into(), field: field.into(), found, expected }
     }
 
     /// Returns an error about a field's value.
-    pub(crate) fn refuse<T>(&self, field: &str, wanted: impl Into<String>) -> Result<T, Error> {
+    pub(crate) fn refuse<T>(&self, field: &str, expected: impl Into<String>) -> Result<T, Error> {
         let found = self.map.get(field).map_or_else(|| "nothing".into(), Value::to_string);
-        self.refuse_found(field, found, wanted)
+        self.refuse_found(field, found, expected)
     }
 
     /// Returns an error about `found`, a part of a field's value.
@@ -52,9 +52,9 @@ impl Fields<'_> {
         &self,
         field: &str,
         found: impl Into<String>,
-        wanted: impl Into<String>,
+        expected: impl Into<String>,
     ) -> Result<T, Error> {
-        Err(self.error(field, found, wanted))
+        Err(self.error(field, found, expected))
     }
 
     /// The field's value, or `None` if it is absent or null.

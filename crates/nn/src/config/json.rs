@@ -77,8 +77,8 @@ impl Config {
         let file: File = fields.read()?;
         let (hidden_size, heads) = (file.hidden_size, file.num_attention_heads);
         if file.head_dim.is_none() && heads > 0 && !hidden_size.is_multiple_of(heads) {
-            let wanted = format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim");
-            return fields.refuse("num_attention_heads", wanted);
+            let expected = format!("a divisor of hidden_size, {hidden_size}, or an explicit head_dim");
+            return fields.refuse("num_attention_heads", expected);
         }
         let head_dim = file.head_dim.or(hidden_size.checked_div(heads)).unwrap_or(0);
         let (rope_theta, rope_scaling, rotated) = rope(&fields, &file, partial)?;
@@ -228,8 +228,8 @@ fn refuse_quantized(fields: &Fields<'_>) -> Result<(), Error> {
             && is("bnb_4bit_quant_storage", json!("uint8"))
     };
     if fields.get("quantization_config").is_some_and(|field| !four_bits(field)) {
-        let wanted = "nothing, or bitsandbytes with load_in_4bit, nf4 and storage in uint8; other quantized weights are not supported";
-        return fields.refuse("quantization_config", wanted);
+        let expected = "nothing, or bitsandbytes with load_in_4bit, nf4 and storage in uint8; other quantized weights are not supported";
+        return fields.refuse("quantization_config", expected);
     }
     Ok(())
 }

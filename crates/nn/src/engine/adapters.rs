@@ -87,8 +87,8 @@ impl Engine {
         std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
         for path in [dir.join(ADAPTER_WEIGHTS), dir.join(ADAPTER_CONFIG)] {
             if path.exists() {
-                let wanted = "a folder without an adapter; remove it or choose another folder";
-                return Err(Error::file(path, "an adapter", wanted));
+                let expected = "a folder without an adapter; remove it or choose another folder";
+                return Err(Error::file(path, "an adapter", expected));
             }
         }
         // As the base's tensors are named, because PEFT and vLLM skip factors of modules that they don't find.

@@ -193,7 +193,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
                 tree,
                 chunk_tokens,
             };
-            *result = generate(&mut generator, jobs, (limit, most_slots), request, &mut emit);
+            *result = generate(&mut generator, jobs, limit, most_slots, request, &mut emit);
             if !tree.keep {
                 executor.shrink_cache(cache, KEPT_BYTES);
             } else if tree.is_empty() {

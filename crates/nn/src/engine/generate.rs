@@ -49,7 +49,7 @@ impl Engine {
         let ended = |_: usize, tokens: &[u32]| stop.is_some_and(|stop| stop(tokens));
         let request = Request { sampling, uniform, ended: &ended, feed: None };
         let rollout = largest_share(&shares, sampling.max_new_tokens, self.chunk_tokens);
-        self.run_generation(&shares, (longest, rollout), &request, on_done)
+        self.run_generation(&shares, longest, rollout, &request, on_done)
     }
 
     /// Samples completions of prompts that arrive from `feed` while it runs. Returns when the feed has none and all completions are done.
@@ -85,14 +85,15 @@ impl Engine {
             chunk_tokens: self.chunk_tokens,
             cached_tokens: FED_SAMPLES * generate::pages_needed(state, longest, 1, 1) * PAGE,
         };
-        self.run_generation(&vec![Vec::new(); executors], (longest, rollout), &request, on_done)
+        self.run_generation(&vec![Vec::new(); executors], longest, rollout, &request, on_done)
     }
 
     /// Runs each share of jobs on an executor. `longest` is the number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
     fn run_generation(
         &mut self,
         shares: &[Vec<Job<'_>>],
-        (longest, rollout): (usize, Rollout),
+        longest: usize,
+        rollout: Rollout,
         request: &Request<'_>,
         on_done: &mut DoneFn<'_>,
     ) -> Result<(), Error> {

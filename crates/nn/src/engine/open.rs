@@ -110,13 +110,13 @@ impl Engine {
     ) -> Result<Engine, Error> {
         let (adapter, _) = Adapter::read(dir)?;
         let file = open_weights(dir)?;
-        let refuse = |found: &str, wanted: &str| {
+        let refuse = |found: &str, expected: &str| {
             let place = dir.join(ADAPTER_CONFIG).display().to_string();
             Error::Config {
                 place,
                 field: "modules_to_save".into(),
                 found: found.into(),
-                wanted: wanted.into(),
+                expected: expected.into(),
             }
         };
         if let Some(module) = adapter.unknown(checkpoint.config()) {
@@ -129,7 +129,7 @@ impl Engine {
         for (name, shape) in checkpoint.config().tensors() {
             let values = || checkpoint.tensor(&name);
             if let Some(Trained { mut values, update }) =
-                adapter.tensor((&name, &shape), tied, &file, &values, &mut used)?
+                adapter.tensor(&name, &shape, tied, &file, &values, &mut used)?
             {
                 if base.is_some() && name.starts_with("model.layers.") && shape.len() == 2 {
                     return Err(refuse(&name, "no matrix that is quantized in the base"));

@@ -83,12 +83,13 @@ impl Engine {
         tensors: &[(&str, usize)],
         read: &mut dyn FnMut(usize, &mut [f32]) -> Result<(), Error>,
     ) -> Result<(), Error> {
-        let refuse = |found: String, wanted: String| Err(Error::request("optimizer state", found, wanted));
+        let refuse =
+            |found: String, expected: String| Err(Error::request("optimizer state", found, expected));
         let trained = self.trained();
         let count = MOMENTS.len() * trained.len();
         if !tensors.is_empty() && tensors.len() != count {
-            let wanted = format!("{count}, two for each of the {} trained tensors", trained.len());
-            return refuse(format!("{} tensors", tensors.len()), wanted);
+            let expected = format!("{count}, two for each of the {} trained tensors", trained.len());
+            return refuse(format!("{} tensors", tensors.len()), expected);
         }
         let mut seen = std::collections::HashSet::new();
         let mut destinations = Vec::with_capacity(tensors.len());

@@ -28,9 +28,9 @@ pub(super) const FAMILY: Family = Family {
     refused: |config| {
         let heads = config.num_attention_heads;
         let class = config.architecture.class_name();
-        let wanted = || format!("a multiple of num_attention_heads, {heads}, for {class}");
+        let expected = || format!("a multiple of num_attention_heads, {heads}, for {class}");
         let fits = config.hidden_size.is_multiple_of(heads);
-        (!fits).then(|| ("hidden_size", config.hidden_size.to_string(), wanted()))
+        (!fits).then(|| ("hidden_size", config.hidden_size.to_string(), expected()))
     },
     whole: None,
     norm_offset: 0.0,
@@ -62,8 +62,9 @@ pub(super) fn no_window(fields: &Fields<'_>, config: &mut Config) -> Result<(), 
     let first = windows.max_window_layers.unwrap_or(28);
     let windowed = windows.use_sliding_window.unwrap_or(false) && first < layers;
     if windowed && (!fields.map.contains_key("sliding_window") || fields.get("sliding_window").is_some()) {
-        let wanted = format!("false: layers {first} to {} would use it, which is not supported", layers - 1);
-        return fields.refuse("use_sliding_window", wanted);
+        let expected =
+            format!("false: layers {first} to {} would use it, which is not supported", layers - 1);
+        return fields.refuse("use_sliding_window", expected);
     }
     Ok(())
 }

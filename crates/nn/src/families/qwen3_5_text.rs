@@ -42,8 +42,8 @@ pub(super) const FAMILY: Family = Family {
     },
     // The sizes alone don't determine which layers are recurrent.
     refused: |config| {
-        let wanted = "linear_attention or full_attention for each layer; a checkpoint's config.json lists them, and [model.size] derives them from linear_num_value_heads";
-        config.layer_types.is_empty().then(|| ("layer_types", "nothing".into(), wanted.into()))
+        let expected = "linear_attention or full_attention for each layer; a checkpoint's config.json lists them, and [model.size] derives them from linear_num_value_heads";
+        config.layer_types.is_empty().then(|| ("layer_types", "nothing".into(), expected.into()))
     },
     whole: Some("qwen3_5"),
     norm_offset: 1.0,

@@ -57,9 +57,9 @@ pub(super) fn check(matrix: &str, shape: &[usize], file: Files<'_, '_>) -> Resul
 }
 
 fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [u8], Scales), Error> {
-    let refuse = |tensor: &str, found: String, wanted: String| -> Result<(), Error> {
+    let refuse = |tensor: &str, found: String, expected: String| -> Result<(), Error> {
         let path = file(tensor)?.path().to_path_buf();
-        Err(Error::tensor(path, tensor, found, wanted))
+        Err(Error::tensor(path, tensor, found, expected))
     };
     let bytes = |tensor: &str, len: usize| -> Result<&'a [u8], Error> {
         let data = file(tensor)?.bytes(tensor)?;

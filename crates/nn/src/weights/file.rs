@@ -155,8 +155,8 @@ impl TensorFile {
         self.find(name).ok_or_else(missing)
     }
 
-    fn refuse(&self, tensor: &str, found: String, wanted: String) -> Error {
-        Error::tensor(self.path.clone(), tensor, found, wanted)
+    fn refuse(&self, tensor: &str, found: String, expected: String) -> Error {
+        Error::tensor(self.path.clone(), tensor, found, expected)
     }
 }
 
@@ -178,14 +178,14 @@ fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
     match error {
         SafeTensorError::MetadataIncompleteBuffer => {
             let needed = declared_length(&bytes[8..], header).map(|n| n + 8 + header);
-            let wanted = match needed {
+            let expected = match needed {
                 Some(n) if n > bytes.len() as u64 => {
                     format!("{n} bytes as its header says; the file is truncated, copy it again")
                 }
                 Some(n) => format!("{n} bytes as its header says"),
                 None => "the length its header says".into(),
             };
-            Error::file(path, format!("{} bytes", bytes.len()), wanted)
+            Error::file(path, format!("{} bytes", bytes.len()), expected)
         }
         SafeTensorError::HeaderTooLarge | SafeTensorError::InvalidHeaderLength => Error::file(
             path,

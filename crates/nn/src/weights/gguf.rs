@@ -60,11 +60,11 @@ struct Tensor {
 /// Invalid content: a value that the format doesn't allow, or missing bytes.
 struct Fault {
     found: String,
-    wanted: String,
+    expected: String,
 }
 
-fn fault<T>(found: impl Into<String>, wanted: impl Into<String>) -> Result<T, Fault> {
-    Err(Fault { found: found.into(), wanted: wanted.into() })
+fn fault<T>(found: impl Into<String>, expected: impl Into<String>) -> Result<T, Fault> {
+    Err(Fault { found: found.into(), expected: expected.into() })
 }
 
 /// Reads a file's bytes in order.
@@ -277,7 +277,7 @@ impl Gguf {
         // SAFETY: the file is opened for reading. As with safetensors files, only a process that truncates it can crash this one.
         let map = unsafe { Mmap::map(&file) }.map_err(Error::io("map", path))?;
         let (metadata, tensors) =
-            header(&map).map_err(|fault| Error::file(path, fault.found, fault.wanted))?;
+            header(&map).map_err(|fault| Error::file(path, fault.found, fault.expected))?;
         Ok(Gguf { path: path.into(), map, metadata, tensors })
     }
 
@@ -291,7 +291,7 @@ impl Gguf {
     pub fn value(&self, key: &str) -> Result<Option<Value>, Error> {
         let Some(&(kind, at)) = self.metadata.get(key) else { return Ok(None) };
         let value = Cursor { bytes: &self.map, at }.value(kind);
-        value.map(Some).map_err(|fault| self.refuse_key(key, fault.found, fault.wanted))
+        value.map(Some).map_err(|fault| self.refuse_key(key, fault.found, fault.expected))
     }
 
     /// Like [`Gguf::value`], for a string.
@@ -305,9 +305,9 @@ impl Gguf {
     }
 
     /// Error about the value of a metadata key.
-    pub fn refuse_key(&self, key: &str, found: impl Into<String>, wanted: impl Into<String>) -> Error {
-        let (found, wanted) = (found.into(), wanted.into());
-        Error::Config { place: self.path.display().to_string(), field: key.into(), found, wanted }
+    pub fn refuse_key(&self, key: &str, found: impl Into<String>, expected: impl Into<String>) -> Error {
+        let (found, expected) = (found.into(), expected.into());
+        Error::Config { place: self.path.display().to_string(), field: key.into(), found, expected }
     }
 
     /// Whether the file has the tensor with this Hugging Face name.
@@ -342,13 +342,13 @@ impl Gguf {
         let stored = names::stored(name);
         let tensor = stored.as_ref().and_then(|stored| self.tensors.get(stored));
         tensor.ok_or_else(|| {
-            let wanted =
+            let expected =
                 stored.map_or("a tensor of the model".into(), |stored| format!("{stored} in this file"));
-            self.refuse(name, "no such tensor".into(), wanted)
+            self.refuse(name, "no such tensor".into(), expected)
         })
     }
 
-    fn refuse(&self, tensor: &str, found: String, wanted: String) -> Error {
-        Error::tensor(self.path.clone(), tensor, found, wanted)
+    fn refuse(&self, tensor: &str, found: String, expected: String) -> Error {
+        Error::tensor(self.path.clone(), tensor, found, expected)
     }
 }

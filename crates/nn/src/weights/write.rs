@@ -191,14 +191,14 @@ impl TensorWriter {
     /// Marks a declared tensor as written, and returns its type and its offset.
     fn begin(&mut self, name: &str, shape: &[usize], len: usize) -> Result<(Content, u64), Error> {
         let refuse =
-            |found: String, wanted: String| Err(Error::tensor(self.path.clone(), name, found, wanted));
+            |found: String, expected: String| Err(Error::tensor(self.path.clone(), name, found, expected));
         let Some(declared) = self.tensors.get_mut(name) else {
             return refuse("an undeclared tensor".into(), "the tensors of the configuration".into());
         };
         if declared.shape != shape || len != shape.iter().product::<usize>() {
             let found = format!("shape {shape:?} and {len} values");
-            let wanted = format!("shape {:?}", declared.shape);
-            return refuse(found, wanted);
+            let expected = format!("shape {:?}", declared.shape);
+            return refuse(found, expected);
         }
         if std::mem::replace(&mut declared.written, true) {
             return refuse("it a second time".into(), "each tensor once".into());
@@ -314,8 +314,8 @@ pub(super) fn make_folder(dir: &Path) -> Result<(), Error> {
     for name in [SINGLE, INDEX] {
         let path = dir.join(name);
         if path.exists() {
-            let wanted = "a folder without weights; remove them or choose another folder";
-            return Err(Error::file(path, "a checkpoint", wanted));
+            let expected = "a folder without weights; remove them or choose another folder";
+            return Err(Error::file(path, "a checkpoint", expected));
         }
     }
     Ok(())

@@ -192,8 +192,8 @@ impl<'a> Tokens<'a> {
                 let names = splittings().map(|s| s.name).join(", ");
                 let Some(splitting) = splittings().into_iter().find(|s| s.name == alias.unwrap_or(&name))
                 else {
-                    let wanted = format!("the name of a pre-tokenizer that is known: {names}");
-                    return Err(gguf.refuse_key(&key("pre"), format!("{name:?}"), wanted).into());
+                    let expected = format!("the name of a pre-tokenizer that is known: {names}");
+                    return Err(gguf.refuse_key(&key("pre"), format!("{name:?}"), expected).into());
                 };
                 let begins = splitting.begins;
                 (Model::Bpe { splitting, merges: list("merges")? }, begins)

@@ -104,8 +104,8 @@ impl Gguf {
     /// Returns an error if a key is missing or of another type.
     pub fn config(&self) -> Result<Map<String, Value>, Error> {
         if let Some(parts) = self.value("split.count")?.filter(|parts| *parts != 1) {
-            let wanted = "a whole model; llama-gguf-split --merge joins several files into one";
-            return Err(self.refuse_key("split.count", parts.to_string(), wanted));
+            let expected = "a whole model; llama-gguf-split --merge joins several files into one";
+            return Err(self.refuse_key("split.count", parts.to_string(), expected));
         }
         let Some(family) = self.text("general.architecture")? else {
             return Err(self.refuse_key("general.architecture", "nothing", "the architecture's name"));
@@ -237,8 +237,12 @@ impl Gguf {
             names.extend(stored(&name));
         }
         if let Some(other) = self.tensors.keys().find(|name| !names.contains(*name)) {
-            let wanted = "only the tensors of its architecture".into();
-            return Err(self.refuse(other, "a tensor that the metadata does not account for".into(), wanted));
+            let expected = "only the tensors of its architecture".into();
+            return Err(self.refuse(
+                other,
+                "a tensor that the metadata does not account for".into(),
+                expected,
+            ));
         }
         let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs();
         match self.rope_factors()? {
@@ -246,8 +250,8 @@ impl Gguf {
                 if !(factors.len() == config.head_dim / 2
                     && factors.iter().zip(&rope_factors(config)).all(near)) =>
             {
-                let wanted = format!("Llama 3's, {:?}", config.rope_scaling);
-                Err(self.refuse(ROPE, format!("the factors {factors:?}"), wanted))
+                let expected = format!("Llama 3's, {:?}", config.rope_scaling);
+                Err(self.refuse(ROPE, format!("the factors {factors:?}"), expected))
             }
             _ => Ok(()),
         }

@@ -157,11 +157,11 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
 ) -> Result<(), Error> {
     config.validate()?;
     let family = config.architecture.model_type();
-    let refuse = |field: &str, found: String, wanted: String| Error::Config {
+    let refuse = |field: &str, found: String, expected: String| Error::Config {
         place: path.display().to_string(),
         field: field.to_owned(),
         found,
-        wanted: format!("{wanted} in a .gguf file; a checkpoint folder supports any model"),
+        expected: format!("{expected} in a .gguf file; a checkpoint folder supports any model"),
     };
     if !families().contains(&family) {
         return Err(refuse("model_type", family.to_owned(), families().join(", ")));

@@ -278,7 +278,8 @@ impl Curve {
         name: &str,
         problems: &[ProblemCounts],
         at: &[u64],
-        (draws, key): (u64, Key),
+        draws: u64,
+        key: Key,
         quantity: impl Fn(&ProblemCounts, u64) -> f64,
     ) -> Self {
         let values = |&x: &u64| vec![problems.iter().map(|p| quantity(p, x)).collect()];

@@ -157,7 +157,7 @@ impl Report {
             pass_hat_k: None,
             cover: (!percents.is_empty()).then(|| {
                 let covered = |p: &ProblemCounts, percent| Measure::Cover(percent).of(p.samples, p.correct);
-                Curve::of_each(&benchmark.name, problems, percents, (draws, resamples(seed, index)), covered)
+                Curve::of_each(&benchmark.name, problems, percents, draws, resamples(seed, index), covered)
             }),
             clusters: benchmark.clusters(),
             samples: problems.iter().map(|p| p.planned()).sum(),
@@ -185,8 +185,8 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
     let mut reports = benchmarks.iter().enumerate().map(report).collect::<anyhow::Result<Vec<_>>>()?;
     for (i, (report, Benchmark { name, problems, .. })) in reports.iter_mut().zip(benchmarks).enumerate() {
         let hat = |p: &ProblemCounts, k| pass_hat_k(p.samples as usize, p.correct as usize, k as usize);
-        let resamples = (*draws, resamples(*seed, i as u64));
-        report.pass_hat_k = settings.hat.then(|| Curve::of_each(name, problems, &ks, resamples, hat));
+        let key = resamples(*seed, i as u64);
+        report.pass_hat_k = settings.hat.then(|| Curve::of_each(name, problems, &ks, *draws, key, hat));
     }
     let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
     let averages = averages.over(&names)?.into_iter().map(|(name, members)| {

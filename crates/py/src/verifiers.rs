@@ -97,7 +97,8 @@ fn check_all<'py, K, P>(
     py: Python<'py>,
     problems: &[K],
     responses: &[Cow<'_, str>],
-    (grading, count): (Grading, Option<usize>),
+    grading: Grading,
+    count: Option<usize>,
     make: impl Fn(&K) -> Result<P, String> + Sync,
     check: impl Fn(&P, Response<'_>) -> Outcome + Sync,
 ) -> PyResult<Verdicts<'py>>
@@ -177,7 +178,8 @@ pub(crate) fn verify_math<'py>(
         py,
         &golds,
         &text(&responses),
-        (grading, threads),
+        grading,
+        threads,
         |gold| Ok(math::Verifier::new(gold, &options)),
         |verifier, response| verifier.check(response.answer),
     )
@@ -214,7 +216,8 @@ pub(crate) fn verify_choice<'py>(
         py,
         &problems,
         &text(&responses),
-        (grading(Mode::TRAINING.name(), reasoning)?, threads),
+        grading(Mode::TRAINING.name(), reasoning)?,
+        threads,
         |(gold, options)| choice::Verifier::new(gold, options, compare).map_err(|e| e.to_string()),
         |verifier, response| verifier.check(response.answer),
     )
@@ -236,7 +239,8 @@ pub(crate) fn verify_ifeval<'py>(
         py,
         &problems,
         &text(&responses),
-        (grading(Mode::TRAINING.name(), reasoning)?, threads),
+        grading(Mode::TRAINING.name(), reasoning)?,
+        threads,
         |(ids, arguments)| {
             let arguments: Vec<serde_json::Value> =
                 serde_json::from_str(arguments).map_err(|e| e.to_string())?;
@@ -280,7 +284,8 @@ pub(crate) fn verify_synlogic<'py>(
         py,
         &problems,
         &text(&responses),
-        (grading, threads),
+        grading,
+        threads,
         |(task, data)| {
             let task = task.parse().map_err(|e: synlogic::Error| e.to_string())?;
             synlogic::Verifier::parse(task, data).map_err(|e| e.to_string())

@@ -116,7 +116,8 @@ impl<'a> Queue<'a> {
         jobs: &'a Mutex<Receiver<Job>>,
         language: Arc<Language>,
         metrics: &'a Metrics,
-        (bounds, server): (Bounds, Key),
+        bounds: Bounds,
+        server: Key,
         open: bool,
     ) -> Self {
         let (group, source) = (Group::of(&waiting[0].sample), waiting[0].sample.sampler.clone());
@@ -417,7 +418,7 @@ mod tests {
         let first = Waiting { number: 1, sample: sample(1.0), reply: None };
         let metrics = Metrics::default();
         let mut policy = Policy::new(engine(language.vocab_size()), Arc::clone(&language));
-        let queue = Queue::new([first].into(), &jobs, language, &metrics, (bounds, Key::new(0)), true);
+        let queue = Queue::new([first].into(), &jobs, language, &metrics, bounds, Key::new(0), true);
         let mut done = Vec::new();
         let (rest, result) = queue.run(&mut policy, true, |waiting, _| done.push(waiting.number));
         result.unwrap();

@@ -497,8 +497,8 @@ impl Worker {
             (Source::Teacher, Some(teacher)) => teacher,
             _ => policy,
         };
-        let places = (ledger.served().bounds_of(&source), Key::new(settings.seed));
-        let queue = Queue::new(batch, jobs, Arc::clone(policy.language()), metrics, places, open);
+        let (bounds, key) = (ledger.served().bounds_of(&source), Key::new(settings.seed));
+        let queue = Queue::new(batch, jobs, Arc::clone(policy.language()), metrics, bounds, key, open);
         let (rest, result) = queue.run(policy, !alone, |waiting, sampled| {
             let tokens = sampled.sequences.iter().map(|sequence| sequence.tokens.len()).sum();
             metrics.add(Count::SampledTokens, tokens);

@@ -75,7 +75,7 @@ pub fn play(
     let mut players = Vec::new();
     for request in requests {
         for sample in request.samples.clone() {
-            players.push(Player::begin(language, request, (players.len(), sample))?);
+            players.push(Player::begin(language, request, players.len(), sample)?);
         }
     }
     for turn in 0.. {
@@ -121,7 +121,7 @@ pub fn play(
 /// Bad input: a template that can't render the conversation, an environment that fails.
 pub fn first_prompt(language: &Language, set: &ProblemSet, problem: &Problem) -> anyhow::Result<Vec<u32>> {
     let request = Wanted { set, problem, samples: 0..1, key: Key::new(0) };
-    let Player { game, environment, .. } = Player::begin(language, &request, (0, 0))?;
+    let Player { game, environment, .. } = Player::begin(language, &request, 0, 0)?;
     match environment {
         Ok(_) => Ok(game.parts.into_iter().flat_map(|part| part.tokens).collect()),
         Err(failed) => bad_input!(
@@ -148,7 +148,8 @@ impl<'a> Player<'a> {
     fn begin(
         language: &'a Language,
         request: &Wanted<'a>,
-        (index, sample): (usize, usize),
+        index: usize,
+        sample: usize,
     ) -> anyhow::Result<Self> {
         let Wanted { set, problem, key, .. } = *request;
         let (Truth::Environment(environment::Truth { columns }), Some((program, max_turns))) =

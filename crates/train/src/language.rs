@@ -141,7 +141,7 @@ impl Language {
         };
         let config = object("tokenizer_config.json")?;
         let map = object("special_tokens_map.json")?;
-        let special = special_tokens(("tokenizer_config.json", &config), ("special_tokens_map.json", &map))
+        let special = special_tokens("tokenizer_config.json", &config, "special_tokens_map.json", &map)
             .or_bad_input()?;
         declare(&mut tokenizer, &config, &special).context("tokenizer_config.json").or_bad_input()?;
         let named = |name: &str| tokenizer.token_to_id(special.get(name)?);

@@ -67,7 +67,8 @@ impl Watch for Bar {
 fn place(
     key: &str,
     written: &Path,
-    (kind, usual): (Kind, Use),
+    kind: Kind,
+    usual: Use,
     pinned: Option<&str>,
     load: bool,
 ) -> anyhow::Result<Option<PathBuf>> {
@@ -130,19 +131,19 @@ fn place(
 
 /// Returns the local path of a model. For a run folder, this is its newest checkpoint; for a hub name, the cached folder.
 pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    in_place(key, &mut written, (Kind::Model, Use::Training), None, true)?;
+    in_place(key, &mut written, Kind::Model, Use::Training, None, true)?;
     Ok(written)
 }
 
 /// Like [`model`], but installs no signal handlers during a download.
 pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    of_run(key, &mut written, ("a checkpoint", ""), &["checkpoints"])?;
-    Ok(place(key, &written, (Kind::Model, Use::Training), None, true)?.unwrap_or(written))
+    of_run(key, &mut written, "a checkpoint", "", &["checkpoints"])?;
+    Ok(place(key, &written, Kind::Model, Use::Training, None, true)?.unwrap_or(written))
 }
 
 /// Returns the path of samples. For a run folder, this is its newest full evaluation, or else its newest evaluation.
 pub fn samples(mut path: PathBuf) -> anyhow::Result<PathBuf> {
-    of_run("samples", &mut path, ("an evaluation", SCORED), &["full-evaluations", "evaluations"])?;
+    of_run("samples", &mut path, "an evaluation", SCORED, &["full-evaluations", "evaluations"])?;
     if !path.exists() && path.extension().is_none() {
         let place = path.display();
         bad_input!("{place}: no such file or folder; `fgrpo eval --out {place}` writes an evaluation there");
@@ -160,12 +161,7 @@ fn only_gguf(folder: &Path) -> Option<PathBuf> {
 /// Replaces a run folder by its newest step that contains `file`, in the first of `folders` with such a step. (If a run was
 /// stopped during an evaluation, that step's folder lacks the file.) For a missing step folder, the error lists the steps
 /// that exist.
-fn of_run(
-    key: &str,
-    path: &mut PathBuf,
-    (content, file): (&str, &str),
-    folders: &[&str],
-) -> anyhow::Result<()> {
+fn of_run(key: &str, path: &mut PathBuf, content: &str, file: &str, folders: &[&str]) -> anyhow::Result<()> {
     if path.join(CONFIGURATION).is_file() && path.join("checkpoints").is_dir() {
         for folder in folders {
             let steps = checkpoint::list(&path.join(folder))?;
@@ -192,7 +188,7 @@ fn of_run(
 
 /// Returns the local path of data to evaluate on.
 pub fn data(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    in_place(key, &mut written, (Kind::Data, Use::Evaluation), None, true)?;
+    in_place(key, &mut written, Kind::Data, Use::Evaluation, None, true)?;
     Ok(written)
 }
 
@@ -208,15 +204,16 @@ fn checkpoint_in(text: &str, key: &str, run: &Path) -> Option<PathBuf> {
 fn in_place(
     key: &str,
     path: &mut PathBuf,
-    kind: (Kind, Use),
+    kind: Kind,
+    usual: Use,
     pinned: Option<&str>,
     load: bool,
 ) -> anyhow::Result<bool> {
-    if matches!(kind.0, Kind::Model) {
+    if matches!(kind, Kind::Model) {
         match pinned.and_then(|text| checkpoint_in(text, key, path)) {
             Some(checkpoint) => *path = checkpoint,
             None => {
-                of_run(key, path, ("a checkpoint", ""), &["checkpoints"])?;
+                of_run(key, path, "a checkpoint", "", &["checkpoints"])?;
                 if let Some(file) = only_gguf(path) {
                     say!("{key}: {}", file.display());
                     *path = file;
@@ -228,7 +225,7 @@ fn in_place(
     if load && !path.exists() {
         interrupt::listen();
     }
-    let Some(local) = place(key, path, kind, pinned, load)? else { return Ok(false) };
+    let Some(local) = place(key, path, kind, usual, pinned, load)? else { return Ok(false) };
     *path = local;
     Ok(true)
 }
@@ -240,8 +237,8 @@ pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loadi
     let pinned = resumed.and_then(|run| std::fs::read_to_string(run.join(CONFIGURATION)).ok());
     let pinned = pinned.as_deref();
     if let Some(path) = &mut config.model.path {
-        let kind = (Kind::Model, Use::Training);
-        let is_local = in_place("model.path", path, kind, pinned, loading == Loading::All)?;
+        let load = loading == Loading::All;
+        let is_local = in_place("model.path", path, Kind::Model, Use::Training, pinned, load)?;
         if !is_local && config.model.size.is_none() {
             let name = path.to_str().and_then(|text| Name::read(text, Kind::Model).ok()?);
             if let Some(size) = name.and_then(|name| fgrpo_hub::sizes(&name.repository)) {
@@ -257,7 +254,7 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     let tokenizer = |path: &mut Option<PathBuf>| {
         path.iter_mut().try_for_each(|path| {
             let load = loading == Loading::All;
-            in_place("task.tokenizer", path, (Kind::Model, Use::Training), pinned, load).map(drop)
+            in_place("task.tokenizer", path, Kind::Model, Use::Training, pinned, load).map(drop)
         })
     };
     if let TaskConfig::Mix(mix) = task_ {
@@ -267,10 +264,10 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     let TaskConfig::Text(text) = task_ else { return Ok(()) };
     let load = loading != Loading::Nothing;
     if !text.owns_data() {
-        in_place("task.data", &mut text.data, (Kind::Data, Use::Training), pinned, load)?;
+        in_place("task.data", &mut text.data, Kind::Data, Use::Training, pinned, load)?;
     }
     if let Some(path) = &mut text.held_out {
-        in_place("task.held_out", path, (Kind::Data, Use::Evaluation), pinned, load)?;
+        in_place("task.held_out", path, Kind::Data, Use::Evaluation, pinned, load)?;
     }
     tokenizer(&mut text.tokenizer)
 }

@@ -112,7 +112,7 @@ impl ChatTemplate {
                 None => return Ok(None),
             },
         };
-        let tokens = special_tokens((&path(config_file), &config), (&path(map_file), &object(map_file)?))
+        let tokens = special_tokens(&path(config_file), &config, &path(map_file), &object(map_file)?)
             .or_bad_input()?;
         let template = Self::of(place, &source, tokens);
         template.check_numbers()?;
@@ -370,8 +370,10 @@ pub(super) fn missing(model: &Path) -> anyhow::Error {
 /// The special tokens in `tokenizer_config.json` and `special_tokens_map.json`, by field. The latter only counts if
 /// the former has no `added_tokens_decoder`, as in transformers.
 pub(super) fn special_tokens(
-    (place, config): (&str, &Map<String, serde_json::Value>),
-    (map_place, map): (&str, &Map<String, serde_json::Value>),
+    place: &str,
+    config: &Map<String, serde_json::Value>,
+    map_place: &str,
+    map: &Map<String, serde_json::Value>,
 ) -> anyhow::Result<BTreeMap<String, String>> {
     use serde_json::Value;
     let newer = config.contains_key("added_tokens_decoder");
@@ -482,7 +484,7 @@ impl Json {
                 if self.sort {
                     keys.sort();
                 }
-                self.sequence(('{', '}'), keys, depth, out, |key, out| {
+                self.sequence('{', '}', keys, depth, out, |key, out| {
                     self.string(&key.to_string(), out);
                     out.push_str(&self.after_key);
                     self.write(&value.get_item(key)?, depth + 1, out)
@@ -490,7 +492,7 @@ impl Json {
             }
             _ => {
                 let items: Vec<Value> = value.try_iter()?.collect();
-                self.sequence(('[', ']'), items, depth, out, |item, out| self.write(item, depth + 1, out))?;
+                self.sequence('[', ']', items, depth, out, |item, out| self.write(item, depth + 1, out))?;
             }
         }
         Ok(())
@@ -498,7 +500,8 @@ impl Json {
 
     fn sequence(
         &self,
-        (open, close): (char, char),
+        open: char,
+        close: char,
         items: Vec<Value>,
         depth: usize,
         out: &mut String,

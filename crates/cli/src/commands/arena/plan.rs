@@ -58,7 +58,8 @@ fn plan(
     task: &str,
     method: &Method,
     seed: u64,
-    (folder, tuned): (&str, &[String]),
+    folder: &str,
+    tuned: &[String],
 ) -> anyhow::Result<Planned> {
     let mut method = method.clone();
     method.set.extend(tuned.iter().cloned());
@@ -89,7 +90,7 @@ pub(super) fn planned(
                 let set = chosen_for(tuned.map_or(&[], |all| all), task, method);
                 let label = if tuned.is_some() { TUNED } else { "" };
                 let folder = format!("{label}{}_seed-{seed}", method.name);
-                let run = plan(shared, task, method, seed, (&folder, set))?;
+                let run = plan(shared, task, method, seed, &folder, set)?;
                 if runs.iter().any(|other| other.folder == run.folder) {
                     bad_input!("--tasks: {task} is listed twice");
                 }
@@ -125,7 +126,7 @@ pub(super) fn trials(
             for (i, change) in changes.into_iter().enumerate() {
                 let set: Vec<String> = before.iter().cloned().chain([change]).collect();
                 let folder = format!("{TUNING}{}_{round:?}-{}", method.name, i + 1).to_lowercase();
-                runs.push(plan(shared, task, method, TUNING_SEED, (&folder, &set))?);
+                runs.push(plan(shared, task, method, TUNING_SEED, &folder, &set)?);
             }
         }
     }

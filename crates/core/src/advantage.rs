@@ -305,7 +305,7 @@ impl Advantage {
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
         let expected = format_args!("at least 2 ({} compares the completions of a group)", self.name());
         require(group_size > 1, "group_size", group_size, expected)?;
-        let within = |name, x: f64, low: f64, high: f64| {
+        let require_range = |name, x: f64, low: f64, high: f64| {
             let expected = if high == f64::MAX {
                 format!("a finite number of at least {low}")
             } else {
@@ -313,7 +313,7 @@ impl Advantage {
             };
             require(x.is_finite() && low <= x && x <= high, name, x, expected)
         };
-        let at_least_0 = |name, x| within(name, x, 0.0, f64::MAX);
+        let at_least_0 = |name, x| require_range(name, x, 0.0, f64::MAX);
         match *self {
             Self::Grpo { eps, ddof } => {
                 at_least_0("advantage.eps", eps)?;
@@ -325,8 +325,8 @@ impl Advantage {
             }
             // Above 8, rare successes in large groups would overflow.
             Self::Power { a, b, delta } => {
-                within("advantage.a", a, -1024.0, 8.0)?;
-                within("advantage.b", b, -1024.0, 8.0)?;
+                require_range("advantage.a", a, -1024.0, 8.0)?;
+                require_range("advantage.b", b, -1024.0, 8.0)?;
                 let holds = delta.is_finite() && delta > 0.0;
                 require(holds, "advantage.delta", delta, "a finite number above 0")
             }
@@ -339,16 +339,16 @@ impl Advantage {
                 let expected = "a number above 0 if advantage.negative is 0";
                 require(positive + negative > 0.0, "advantage.positive", positive, expected)
             }
-            Self::RsGrpo { beta } => within("advantage.beta", beta, -100.0, 100.0),
+            Self::RsGrpo { beta } => require_range("advantage.beta", beta, -100.0, 100.0),
             Self::Dgpo { temperature } => at_least_0("advantage.temperature", temperature),
-            Self::GrpoLead { alpha } => within("advantage.alpha", alpha, 0.0, 10.0),
+            Self::GrpoLead { alpha } => require_range("advantage.alpha", alpha, 0.0, 10.0),
             Self::Bbg { k, tau, positive } => {
-                within("advantage.k", k as f64, 1.0, 65536.0)?;
-                within("advantage.tau", tau, 0.0, 1.0)?;
+                require_range("advantage.k", k as f64, 1.0, 65536.0)?;
+                require_range("advantage.tau", tau, 0.0, 1.0)?;
                 at_least_0("advantage.positive", positive)
             }
-            Self::CueGrpo { alpha } => within("advantage.alpha", alpha, 0.0, 1.0),
-            Self::Ucpo { tau } => within("advantage.tau", tau, 0.0, 1.0),
+            Self::CueGrpo { alpha } => require_range("advantage.alpha", alpha, 0.0, 1.0),
+            Self::Ucpo { tau } => require_range("advantage.tau", tau, 0.0, 1.0),
             Self::DrGrpo | Self::Rloo | Self::MaxRl | Self::Opo | Self::LitePpo | Self::Gpg => Ok(()),
             Self::ReinforcePlusPlusBaseline | Self::CurveRl | Self::Python { .. } => Ok(()),
         }
@@ -447,9 +447,9 @@ impl Advantage {
             Self::Ucpo { tau } => {
                 let correct = rewards.correct(group)?;
                 let base = Self::Grpo { eps: 1e-8, ddof: 1 }.within(group, rewards)?;
-                let of_correct = (0..group.len()).filter(|&i| correct[i]).map(|i| group.mean_old_logp[i]);
-                let largest = of_correct.clone().fold(f64::NEG_INFINITY, f64::max);
-                let total: f64 = of_correct.map(|logp| (logp - largest).exp()).sum();
+                let correct_logps = (0..group.len()).filter(|&i| correct[i]).map(|i| group.mean_old_logp[i]);
+                let largest = correct_logps.clone().fold(f64::NEG_INFINITY, f64::max);
+                let total: f64 = correct_logps.map(|logp| (logp - largest).exp()).sum();
                 let q = |i: usize| (group.mean_old_logp[i] - largest).exp() / total;
                 shared(base, &correct, tau, |i| 1.0 / q(i).max(1e-6))
             }
@@ -488,10 +488,10 @@ impl Advantage {
                 let only = [Part { rewards: group.rewards, weight: 1.0 }];
                 let mut sums = vec![0.0; group.len()];
                 for part in if group.parts.is_empty() { &only } else { group.parts } {
-                    let of_part = Group { rewards: part.rewards, ..*group };
-                    of_part.check()?;
-                    let scale = part.weight / (deviation(&of_part, 1) + eps);
-                    let terms = centred(&of_part, mean(&of_part), |x| x * scale);
+                    let part_group = Group { rewards: part.rewards, ..*group };
+                    part_group.check()?;
+                    let scale = part.weight / (deviation(&part_group, 1) + eps);
+                    let terms = centred(&part_group, mean(&part_group), |x| x * scale);
                     sums.iter_mut().zip(terms).for_each(|(sum, x)| *sum += x);
                 }
                 sums
@@ -658,9 +658,9 @@ fn centred(group: &Group<'_>, mean: f64, f: impl Fn(f64) -> f64) -> Vec<f64> {
 /// Redistributes advantages among a group's `m` correct completions in proportion to `v`: multiplies each by
 /// `1 - share + share m v / sum v`.
 fn shared(mut advantages: Vec<f64>, correct: &[bool], share: f64, v: impl Fn(usize) -> f64) -> Vec<f64> {
-    let of_correct = || (0..correct.len()).filter(|&i| correct[i]);
-    let mean = of_correct().map(&v).sum::<f64>() / of_correct().count() as f64;
-    of_correct().for_each(|i| advantages[i] *= 1.0 - share + share * v(i) / mean);
+    let correct_indices = || (0..correct.len()).filter(|&i| correct[i]);
+    let mean = correct_indices().map(&v).sum::<f64>() / correct_indices().count() as f64;
+    correct_indices().for_each(|i| advantages[i] *= 1.0 - share + share * v(i) / mean);
     advantages
 }
 

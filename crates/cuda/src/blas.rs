@@ -180,9 +180,9 @@ fn typical(p: &Product) -> Product {
 /// Returns the key of a typical product. The alignments of `a` and `c` are those that their strides guarantee to every row.
 fn exact_key(typical: &Product) -> Key {
     let (operand, result) = typical.numbers.bytes();
-    let of_rows = |stride: usize, bytes: usize| alignment((stride * bytes) as u64, EXACT_ALIGNMENT);
-    let (a, c) = (of_rows(typical.a.stride, operand), of_rows(typical.n, result));
-    let b = of_rows(typical.b.stride, operand).min(alignment(typical.b.at.0, EXACT_ALIGNMENT));
+    let row_alignment = |stride: usize, bytes: usize| alignment((stride * bytes) as u64, EXACT_ALIGNMENT);
+    let (a, c) = (row_alignment(typical.a.stride, operand), row_alignment(typical.n, result));
+    let b = row_alignment(typical.b.stride, operand).min(alignment(typical.b.at.0, EXACT_ALIGNMENT));
     Key { alignment: [a, b, c, c], ..Key::new(typical) }
 }
 

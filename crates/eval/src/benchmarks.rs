@@ -60,8 +60,8 @@ impl Averages {
                 match places.len() {
                     1 => {}
                     0 => {
-                        let near = |n: &&&str| strsim::damerau_levenshtein(&canonical(n), member);
-                        let nearest = names.iter().min_by_key(near).copied().unwrap_or_default();
+                        let distance = |n: &&&str| strsim::damerau_levenshtein(&canonical(n), member);
+                        let nearest = names.iter().min_by_key(distance).copied().unwrap_or_default();
                         bad_input!(
                             "average {name}: there is no benchmark {member}; did you mean {nearest}? The benchmarks are {}",
                             names.join(", ")
@@ -230,9 +230,9 @@ mod tests {
     fn no_average_out_of_domain_contains_the_domain() {
         let ood = |domain| paper(domain).pop().unwrap();
         assert!(ood(Domain::Math).members.iter().all(|m| !MATH.contains(&m.as_str())));
-        let of_synlogic = ood(Domain::Synlogic);
-        assert_eq!((of_synlogic.name.as_str(), of_synlogic.members.len()), ("OOD", 6));
-        assert!(!of_synlogic.members.iter().any(|m| m == "synlogic"));
+        let average = ood(Domain::Synlogic);
+        assert_eq!((average.name.as_str(), average.members.len()), ("OOD", 6));
+        assert!(!average.members.iter().any(|m| m == "synlogic"));
         assert_eq!(paper(Domain::Synlogic).len(), 1);
     }
 }

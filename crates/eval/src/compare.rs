@@ -202,8 +202,8 @@ fn sizes(pairs: &[Matched], Settings { ks, cover, m, .. }: &Settings) -> anyhow:
         bad_input!("k: pass@{k} can't be estimated from subsamples of m = {size} samples; choose k <= m");
     }
     let measures = ks.into_iter().map(Measure::PassAtK).chain(cover.iter().copied().map(Measure::Cover));
-    let of_measure = |measure: Measure| Size { measure, m: size.max(measure.fewest_samples()) };
-    let sizes: Vec<Size> = measures.map(of_measure).collect();
+    let subsample = |measure: Measure| Size { measure, m: size.max(measure.fewest_samples()) };
+    let sizes: Vec<Size> = measures.map(subsample).collect();
     let all = |b: &Benchmark| b.problems.iter().all(|p| p.samples == fewest);
     let whole = pairs.iter().all(|p| all(&p.a) && all(&p.b));
     for Size { measure, .. } in sizes.iter().filter(|size| size.m == fewest && whole) {

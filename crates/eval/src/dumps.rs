@@ -362,8 +362,8 @@ fn recorded(row: &Row, truth: &Truth) -> Option<(Verdict, String)> {
 
 /// The question of a row of lm-eval, or else the prompt that contains it.
 fn question(row: &Row) -> Option<String> {
-    let of_doc = |name| row.get("doc")?.get(name);
-    let field = ["question", "problem", "prompt", "Question", "Problem"].into_iter().find_map(of_doc);
+    let doc_field = |name| row.get("doc")?.get(name);
+    let field = ["question", "problem", "prompt", "Question", "Problem"].into_iter().find_map(doc_field);
     let prompt = || row.get("arguments")?.pointer("/gen_args_0/arg_0");
     field.or_else(prompt)?.as_str().map(str::to_owned)
 }

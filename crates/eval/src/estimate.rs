@@ -173,10 +173,10 @@ pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
     if sets.is_empty() || sets.iter().any(Vec::is_empty) {
         return None;
     }
-    let of_set = |(i, set): (usize, &Vec<f64>)| {
+    let measure_set = |(i, set): (usize, &Vec<f64>)| {
         bootstrap(&[vec![set.clone()]], None, RESAMPLES, resamples(0, i as u64)).swap_remove(0)
     };
-    let by_set: Vec<Measured> = sets.iter().enumerate().map(of_set).collect();
+    let by_set: Vec<Measured> = sets.iter().enumerate().map(measure_set).collect();
     Some(Measured::mean(&by_set.iter().collect::<Vec<_>>()))
 }
 
@@ -262,12 +262,12 @@ impl Curve {
     /// # Panics
     /// If there is no seed, if the numbers of problems differ, or if a problem has fewer than k scored samples.
     pub fn over_seeds(name: &str, seeds: &[Vec<&ProblemCounts>], ks: &[u64], draws: u64, key: Key) -> Self {
-        let of_seed = |problems: &Vec<&ProblemCounts>, k| -> Vec<f64> {
+        let seed_values = |problems: &Vec<&ProblemCounts>, k| -> Vec<f64> {
             let values = measure_of_each(problems.iter().copied(), Measure::PassAtK(k)).into_iter();
             values.map(|p| p.expect("every problem has k scored samples")).collect()
         };
-        let of_k = |&k: &u64| seeds.iter().map(|problems| of_seed(problems, k)).collect();
-        let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(of_k).collect();
+        let k_values = |&k: &u64| seeds.iter().map(|problems| seed_values(problems, k)).collect();
+        let quantities: Vec<Vec<Vec<f64>>> = ks.iter().map(k_values).collect();
         let clusters = seeds.first().and_then(|problems| clusters(problems));
         let measured = bootstrap(&quantities, clusters.as_deref(), draws, key);
         Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }
@@ -355,9 +355,10 @@ mod tests {
         means.sort_by(f64::total_cmp);
         means.dedup_by(|a, b| (*a - *b).abs() < 1e-9);
         for w in &means {
-            let near = |v: &f64| (v - w).abs() < 1e-9;
-            let share = measured.draws().iter().filter(|v| near(v)).count() as f64 / 50_000.0;
-            let exact = (0..27).filter(|i| near(&mean_of([i / 9, i / 3 % 3, i % 3]))).count() as f64 / 27.0;
+            let is_close = |v: &f64| (v - w).abs() < 1e-9;
+            let share = measured.draws().iter().filter(|v| is_close(v)).count() as f64 / 50_000.0;
+            let exact =
+                (0..27).filter(|i| is_close(&mean_of([i / 9, i / 3 % 3, i % 3]))).count() as f64 / 27.0;
             assert!((share - exact).abs() < 0.01, "{w}: {share}, not {exact}");
         }
         // Clusters of one problem each give the same resamples as no clusters, to the last bit.

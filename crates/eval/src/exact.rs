@@ -56,20 +56,20 @@ impl Exact {
     ) -> anyhow::Result<Self> {
         let now = solutions(logp)?;
         let start = start.map(solutions).transpose()?;
-        let over = |measure: &dyn Fn(&Solutions) -> f64| mean(now.iter().map(measure));
-        let since = |measure: &dyn Fn(&Solutions, &Solutions) -> f64| {
+        let average = |measure: &dyn Fn(&Solutions) -> f64| mean(now.iter().map(measure));
+        let change = |measure: &dyn Fn(&Solutions, &Solutions) -> f64| {
             start.as_ref().map(|start| mean(now.iter().zip(start).map(|(now, then)| measure(now, then))))
         };
-        let pass_at_k = ks.iter().chain([&LARGEST]).map(|&k| (k, over(&|s| s.pass_at_k(k))));
+        let pass_at_k = ks.iter().chain([&LARGEST]).map(|&k| (k, average(&|s| s.pass_at_k(k))));
         Ok(Self {
-            solutions: over(&|s| s.count() as f64),
-            mass: over(&Solutions::mass),
-            unsampled_mass: over(&|s| s.unsampled_mass(group_size)),
-            tail_miss: over(&|s| s.tail_miss(group_size)),
+            solutions: average(&|s| s.count() as f64),
+            mass: average(&Solutions::mass),
+            unsampled_mass: average(&|s| s.unsampled_mass(group_size)),
+            tail_miss: average(&|s| s.tail_miss(group_size)),
             effective: mean(now.iter().filter_map(Solutions::effective)),
             pass_at_k: pass_at_k.collect(),
-            retained: since(&Solutions::retained),
-            below_a_tenth: since(&|now, then| now.share_below(then, 0.1)),
+            retained: change(&Solutions::retained),
+            below_a_tenth: change(&|now, then| now.share_below(then, 0.1)),
             logp: logp.to_vec(),
         })
     }

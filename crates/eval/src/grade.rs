@@ -166,15 +166,15 @@ mod tests {
     #[test]
     fn one_id_with_another_answer_is_another_problem() {
         let grader = Grader::new(TaskKind::Choice, Settings::default()).unwrap();
-        let with = |gold: &str| {
+        let choice_problem = |gold: &str| {
             problem(Truth::Choice(kind::choice::Truth {
                 gold: gold.to_owned(),
                 options: vec!["x".into(), "y".into()],
                 order: vec![0, 1],
             }))
         };
-        assert!(grader.grade(&with("A"), "\\boxed{A}").verdict == Verdict::Correct);
-        assert!(grader.grade(&with("B"), "\\boxed{A}").verdict == Verdict::Wrong);
+        assert!(grader.grade(&choice_problem("A"), "\\boxed{A}").verdict == Verdict::Correct);
+        assert!(grader.grade(&choice_problem("B"), "\\boxed{A}").verdict == Verdict::Wrong);
     }
 
     #[test]

@@ -129,10 +129,10 @@ pub fn compare(benchmarks: &[Benchmark], group_sizes: &[u64], tail: f64) -> anyh
     }
     note_unscorable(benchmarks);
     for b in benchmarks {
-        let without = b.problems.iter().filter(|p| p.samples == 0).count();
-        if without > 0 {
+        let unscored = b.problems.iter().filter(|p| p.samples == 0).count();
+        if unscored > 0 {
             let all = b.problems.len();
-            tracing::info!("{}: {without} of {all} problems have no scored sample and are left out", b.name);
+            tracing::info!("{}: {unscored} of {all} problems have no scored sample and are left out", b.name);
         }
     }
     let mut sizes = group_sizes.to_vec();

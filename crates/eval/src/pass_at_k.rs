@@ -223,8 +223,8 @@ fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap
     // If no sample has an extracted answer, there is no majority.
     votes.iter().find(|v| v.samples() > v.silent)?;
     let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
-    let of_problem = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));
-    let by_problem: Vec<Vec<f64>> = votes.par_iter().enumerate().map(of_problem).collect();
+    let majority = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));
+    let by_problem: Vec<Vec<f64>> = votes.par_iter().enumerate().map(majority).collect();
     let mean =
         |(j, &k): (usize, &u64)| (k, by_problem.iter().map(|e| e[j]).sum::<f64>() / by_problem.len() as f64);
     Some(ks.iter().enumerate().map(mean).collect())

@@ -53,8 +53,8 @@ impl Plan {
 
     /// Number of samples that are missing from the store.
     pub fn missing(&self, store: &Generations) -> u64 {
-        let of_problem = |p: &Problem| store.missing(&p.id, self.n).len() as u64;
-        self.parts.iter().flat_map(|part| &part.problems).map(of_problem).sum()
+        let missing = |p: &Problem| store.missing(&p.id, self.n).len() as u64;
+        self.parts.iter().flat_map(|part| &part.problems).map(missing).sum()
     }
 
     /// The names of the parts, separated by commas.

@@ -79,20 +79,20 @@ type OfRun = Vec<Vec<f64>>;
 /// # Panics
 /// If the numbers of problems differ, or a problem has fewer than k samples.
 pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
-    let of_run = |run: &TrainedRun| -> OfRun {
+    let summary = |run: &TrainedRun| -> OfRun {
         let counts = run.end.counts();
-        let of_k = |&k: &u64| {
+        let pass_at_k = |&k: &u64| {
             let values = measure_of_each(&counts, Measure::PassAtK(k)).into_iter();
             values.map(|p| p.expect("every problem has k scored samples")).collect()
         };
-        ks.iter().map(of_k).collect()
+        ks.iter().map(pass_at_k).collect()
     };
     // In the order of each method's first run.
     let mut methods: Vec<(&str, BTreeMap<u64, OfRun>)> = Vec::new();
     for run in runs {
         match methods.iter_mut().find(|(name, _)| *name == run.method) {
-            Some((_, seeds)) => drop(seeds.insert(run.seed, of_run(run))),
-            None => methods.push((&run.method, BTreeMap::from([(run.seed, of_run(run))]))),
+            Some((_, seeds)) => drop(seeds.insert(run.seed, summary(run))),
+            None => methods.push((&run.method, BTreeMap::from([(run.seed, summary(run))]))),
         }
     }
     let base = methods.iter().find(|(name, _)| *name == baseline).map(|(_, seeds)| seeds);
@@ -108,8 +108,8 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
                 _ => BTreeMap::new(),
             };
             let mean = |field: fn(&TrainedRun) -> f64| {
-                let of_runs: Vec<f64> = runs.iter().filter(|run| run.method == *name).map(field).collect();
-                of_runs.iter().sum::<f64>() / of_runs.len() as f64
+                let values: Vec<f64> = runs.iter().filter(|run| run.method == *name).map(field).collect();
+                values.iter().sum::<f64>() / values.len() as f64
             };
             Ranked {
                 name: (*name).to_owned(),
@@ -135,11 +135,11 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
     let dominates = |a: &Ranked, b: &Ranked| {
         ks.iter().all(|k| value(a, k) >= value(b, k)) && ks.iter().any(|k| value(a, k) > value(b, k))
     };
-    let by: Vec<Option<String>> = ranked
+    let dominators: Vec<Option<String>> = ranked
         .iter()
         .map(|r| ranked.iter().find(|other| dominates(other, r)).map(|other| other.name.clone()))
         .collect();
-    ranked.iter_mut().zip(by).for_each(|(r, by)| r.dominated_by = by);
+    ranked.iter_mut().zip(dominators).for_each(|(r, dominator)| r.dominated_by = dominator);
     if let Some(k) = ks.iter().max() {
         ranked.sort_by(|a, b| value(b, k).total_cmp(&value(a, k)));
     }
@@ -153,8 +153,9 @@ fn paired(method: &BTreeMap<u64, OfRun>, base: &BTreeMap<u64, OfRun>, ks: &[u64]
         return BTreeMap::new();
     }
     let difference = |j: usize| {
-        let of_seed = |seed: &u64| method[seed][j].iter().zip(&base[seed][j]).map(|(a, b)| a - b).collect();
-        common.iter().map(of_seed).collect::<Vec<Vec<f64>>>()
+        let differences =
+            |seed: &u64| method[seed][j].iter().zip(&base[seed][j]).map(|(a, b)| a - b).collect();
+        common.iter().map(differences).collect::<Vec<Vec<f64>>>()
     };
     let quantities: Vec<Vec<Vec<f64>>> = (0..ks.len()).map(difference).collect();
     let measured = bootstrap(&quantities, None, RESAMPLES, resamples(0, 0));

@@ -207,21 +207,21 @@ impl Evaluation {
 
     /// Counts the samples of a plan's problems. If `mixed`, problems are also counted by part.
     pub fn of(step: u64, plan: &Plan, counted: &[Benchmark], average: Average, mixed: bool) -> Self {
-        let of_part = |name: &str| -> Vec<&ProblemCounts> {
+        let part_problems = |name: &str| -> Vec<&ProblemCounts> {
             counted.iter().filter(|b| b.name == name).flat_map(|b| &b.problems).collect()
         };
-        let parts: Vec<Vec<&ProblemCounts>> = plan.parts.iter().map(|p| of_part(&p.name)).collect();
+        let parts: Vec<Vec<&ProblemCounts>> = plan.parts.iter().map(|p| part_problems(&p.name)).collect();
         let all = parts.concat();
         let curve = |problems: &[&ProblemCounts], key| {
             Curve::of("", problems.iter().copied(), &plan.ks, RESAMPLES, key)
         };
-        let of_parts: Vec<Curve> = if mixed {
+        let part_curves: Vec<Curve> = if mixed {
             parts.iter().enumerate().map(|(i, p)| curve(p, resamples(0, i as u64))).collect()
         } else {
             Vec::new()
         };
         let together = match average {
-            Average::Parts if mixed => Curve::mean("", &of_parts.iter().collect::<Vec<_>>()),
+            Average::Parts if mixed => Curve::mean("", &part_curves.iter().collect::<Vec<_>>()),
             _ if mixed => curve(&all, resamples_of_all(0)),
             _ => curve(&all, resamples(0, 0)),
         };
@@ -237,7 +237,7 @@ impl Evaluation {
             set: USUAL.to_owned(),
             all: Counted::of(&all, plan, &together),
             completion_length_mean: tokens.0 as f64 / (tokens.1 as f64).max(1.0),
-            parts: plan.parts.iter().zip(&parts).zip(&of_parts).map(part).collect(),
+            parts: plan.parts.iter().zip(&parts).zip(&part_curves).map(part).collect(),
             ..Self::planned(plan, average)
         }
     }

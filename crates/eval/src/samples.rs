@@ -188,8 +188,8 @@ impl Benchmark {
 
     /// Returns an error if a problem has no scored sample, because its pass@k can't be estimated.
     pub fn require_scored(&self) -> anyhow::Result<()> {
-        let without: Vec<&ProblemCounts> = self.problems.iter().filter(|p| p.samples == 0).collect();
-        let Some(first) = without.first() else { return Ok(()) };
+        let unscored: Vec<&ProblemCounts> = self.problems.iter().filter(|p| p.samples == 0).collect();
+        let Some(first) = unscored.first() else { return Ok(()) };
         let unscorable = match first.unscorable {
             0 => "it has no samples".to_owned(),
             u => format!("all {u} are unscorable: fix the grader and grade the samples again"),
@@ -197,7 +197,7 @@ impl Benchmark {
         bad_input!(
             "{}: {} of {} problems have no scored sample, such as problem {}: {unscorable}",
             self.path.display(),
-            without.len(),
+            unscored.len(),
             self.problems.len(),
             first.id
         );

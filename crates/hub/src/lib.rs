@@ -85,10 +85,10 @@ impl Hub {
     /// Returns an error if neither `HF_HOME` nor `HOME` is set, or if the token file can't be read.
     pub fn from_environment() -> Result<Self, Error> {
         let home = || -> Option<PathBuf> {
-            let under = |name: &str, rest: &str| variable(name).map(|v| Path::new(&v).join(rest));
-            under("HF_HOME", "")
-                .or_else(|| under("XDG_CACHE_HOME", "huggingface"))
-                .or_else(|| under("HOME", ".cache/huggingface"))
+            let folder = |name: &str, rest: &str| variable(name).map(|v| Path::new(&v).join(rest));
+            folder("HF_HOME", "")
+                .or_else(|| folder("XDG_CACHE_HOME", "huggingface"))
+                .or_else(|| folder("HOME", ".cache/huggingface"))
         };
         let home = home().ok_or_else(|| {
             Error::Refused(

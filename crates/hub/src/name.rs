@@ -88,12 +88,12 @@ impl Name {
             return Ok(Some(Self { revision: revision.map(str::to_owned), ..name }));
         }
         let parts: Vec<&str> = rest.split('/').collect();
-        let of_data = parts.len() == 3 || split.is_some();
+        let is_data = parts.len() == 3 || split.is_some();
         let empty = [split, revision].contains(&Some(""));
         if !(2..=3).contains(&parts.len()) || !parts.iter().all(|p| is_part(p)) || empty {
             return Err(format!("expected hf:ORG/NAME[/SUBSET][@REVISION][:SPLIT], found {text:?}"));
         }
-        if of_data && kind == Kind::Model {
+        if is_data && kind == Kind::Model {
             return Err(format!(
                 "expected hf:ORG/NAME[@REVISION] or hf:ORG/NAME/FILE.gguf[@REVISION], because a model has no subset or split; found {text:?}"
             ));

@@ -314,8 +314,8 @@ impl Layer {
             let shape = vec![outputs, inputs];
             Weight { module, suffix, shape, bias }
         };
-        let of_width = |name: Option<&'static str>| name.map(|module| norm(module, d));
-        let mut weights: Vec<Weight> = of_width(self.attention.before).into_iter().collect();
+        let width_norm = |name: Option<&'static str>| name.map(|module| norm(module, d));
+        let mut weights: Vec<Weight> = width_norm(self.attention.before).into_iter().collect();
         match self.mixer {
             Some(mixer) => {
                 let (heads, channels) = (mixer.linear_num_value_heads, mixer.channels());
@@ -346,13 +346,13 @@ impl Layer {
                 }
             }
         }
-        weights.extend(of_width(self.attention.after).into_iter().chain(of_width(self.mlp.before)));
+        weights.extend(width_norm(self.attention.after).into_iter().chain(width_norm(self.mlp.before)));
         weights.extend([
             matrix("mlp.gate_proj", f, d, false),
             matrix("mlp.up_proj", f, d, false),
             matrix("mlp.down_proj", d, f, false),
         ]);
-        weights.extend(of_width(self.mlp.after));
+        weights.extend(width_norm(self.mlp.after));
         weights
     }
 }

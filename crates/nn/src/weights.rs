@@ -137,8 +137,8 @@ impl Checkpoint {
     /// Number of matrices of the layers, and how many of them are quantized.
     pub(crate) fn layer_matrices(&self) -> (usize, usize) {
         let tensors = self.config.tensors();
-        let in_layers = |(name, shape): &&(String, Vec<usize>)| is_layer_matrix(name, shape);
-        let matrices = tensors.iter().filter(in_layers);
+        let is_matrix = |(name, shape): &&(String, Vec<usize>)| is_layer_matrix(name, shape);
+        let matrices = tensors.iter().filter(is_matrix);
         (matrices.clone().count(), matrices.filter(|(name, _)| self.is_quantized(name)).count())
     }
 

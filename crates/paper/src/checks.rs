@@ -64,8 +64,8 @@ pub(super) fn attenuation() -> anyhow::Result<Findings> {
     }
     let words = format!("a group with 3 of 4 correct keeps {} at \u{3b3} = 0.5, 1, 2", quarters.join(", "));
     let multiplier = advantage::low_lr_multiplier(0.5)?;
-    let near = (multiplier - 0.68).abs() < 0.005;
-    Ok(findings([("gamma-attenuates", words, shrinks), ("low-lr", format!("{multiplier:.4}"), near)]))
+    let agrees = (multiplier - 0.68).abs() < 0.005;
+    Ok(findings([("gamma-attenuates", words, shrinks), ("low-lr", format!("{multiplier:.4}"), agrees)]))
 }
 
 pub(super) fn one_action(mu: f64, tau: f64) -> anyhow::Result<Findings> {
@@ -99,15 +99,15 @@ pub(super) fn simulation(sweep: &Sweep) -> Findings {
     let ((first, end), (small, large)) =
         ((grpo[0], grpo[grpo.len() - 1]), (sizes[0], sizes[sizes.len() - 1]));
     let regimes = format!("{first:.3} at N = {small}, {lowest:.3} at the lowest, {end:.3} at N = {large}");
-    let near = |here: f64, paper: f64, digits: usize| signed(here, digits) == signed(paper, digits);
-    let of_zone = format!("at {better} of the {} group sizes that keep less than half", zone.len());
+    let agrees = |here: f64, paper: f64, digits: usize| signed(here, digits) == signed(paper, digits);
+    let zone_text = format!("at {better} of the {} group sizes that keep less than half", zone.len());
     findings([
-        ("start-q-pos", format!("{q_pos:.4}"), near(q_pos, 0.63, 2)),
-        ("start-anchor", format!("{anchor:.2e}"), near(1e4 * anchor, 4.7, 1)),
-        ("start-leaf", format!("{leaf:.2e}"), near(1e5 * leaf, 6.3, 1)),
+        ("start-q-pos", format!("{q_pos:.4}"), agrees(q_pos, 0.63, 2)),
+        ("start-anchor", format!("{anchor:.2e}"), agrees(1e4 * anchor, 4.7, 1)),
+        ("start-leaf", format!("{leaf:.2e}"), agrees(1e5 * leaf, 6.3, 1)),
         ("q-pos-rises", format!("at {rises} of {} group sizes", sizes.len()), rises == sizes.len()),
         ("three-regimes", regimes, first > 0.9 && lowest < 0.1 && end > 0.9),
         ("largest-keeps", format!("{end:.3}"), end > 0.99),
-        ("gamma-keeps-more", of_zone, better == zone.len() && !zone.is_empty()),
+        ("gamma-keeps-more", zone_text, better == zone.len() && !zone.is_empty()),
     ])
 }

@@ -121,7 +121,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
                 (item.name.clone(), String::new())
             };
             let rewards = rewards(&settings, n, rows, format!("{before}training reward"))?;
-            let of_k = |&k: &u64| {
+            let k_panel = |&k: &u64| {
                 panel(
                     format!("{before}pass@{k}"),
                     &select(&|p| (p.quantity.setting.n, p.quantity.k) == (n, k)),
@@ -130,12 +130,12 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
             };
             figures.push((
                 name,
-                Figure { panels: rewards.into_iter().chain(ks.iter().filter_map(of_k)).collect() },
+                Figure { panels: rewards.into_iter().chain(ks.iter().filter_map(k_panel)).collect() },
             ));
         }
     } else if item.is_maze() {
-        let of_k = |&k: &u64| panel(format!("K = {k}"), &select(&|p| p.quantity.k == k), true);
-        figures.push((item.name.clone(), Figure { panels: ks.iter().filter_map(of_k).collect() }));
+        let k_panel = |&k: &u64| panel(format!("K = {k}"), &select(&|p| p.quantity.k == k), true);
+        figures.push((item.name.clone(), Figure { panels: ks.iter().filter_map(k_panel).collect() }));
     } else {
         let mut panels = theory::tail_miss_panels(&[0.5], &[0.1, 0.01])?.panels;
         panels.extend(item.benchmarks.iter().filter_map(|benchmark| {
@@ -300,14 +300,14 @@ fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
     let ks = distinct(points.iter().map(|p| p.quantity.k));
     let mut curves = Vec::new();
     for (j, &k) in ks.iter().enumerate() {
-        let of_gamma = |gamma: f64| {
+        let gamma_points = |gamma: f64| {
             let points =
                 points.iter().filter(move |p| (p.quantity.k, p.quantity.setting.gamma) == (k, gamma));
             points.map(|p| (p.step.unwrap_or(p.quantity.setting.n) as f64, p))
         };
         for (i, gamma) in gammas.iter().map(|&bits| f64::from_bits(bits)).enumerate() {
             let drawn =
-                of_gamma(gamma).filter_map(|(x, p)| Some((x, scaled(p.here.as_ref().ok()?.percent()))));
+                gamma_points(gamma).filter_map(|(x, p)| Some((x, scaled(p.here.as_ref().ok()?.percent()))));
             let mut drawn: Vec<(f64, Percent)> = drawn.collect();
             drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
             let name = curve_name(&points[0].quantity.setting.method, gamma);
@@ -317,7 +317,7 @@ fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
             let star = curve.points.first().copied().filter(|_| gamma > 0.0 && drawn.len() == 1);
             curves.extend((!drawn.is_empty()).then_some(Curve { star, ..curve }));
         }
-        let papers = of_gamma(0.0).filter_map(|(x, p)| Some((x, scaled((p.paper?, (0.0, 0.0))).0)));
+        let papers = gamma_points(0.0).filter_map(|(x, p)| Some((x, scaled((p.paper?, (0.0, 0.0))).0)));
         let papers: Vec<(f64, f64)> = papers.collect();
         if !papers.is_empty() {
             let name = format!("paper, pass@{k}");
@@ -429,7 +429,7 @@ fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> 
     let solved = |b: &Benchmark| -> BTreeSet<String> {
         b.problems.iter().filter(|p| p.correct > 0).map(|p| p.id.clone()).collect()
     };
-    let in_all = starts.iter().map(solved).reduce(|a, b| &a & &b).filter(|all| !all.is_empty())?;
+    let common = starts.iter().map(solved).reduce(|a, b| &a & &b).filter(|all| !all.is_empty())?;
     let mut push = |on: &str, n: u64, quantity: [String; 3], values: [String; 3]| {
         let head = [on.to_owned(), n.to_string()].into_iter().chain(quantity);
         table.push(head.chain(values).chain([String::new(), String::new()]));
@@ -439,7 +439,7 @@ fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> 
         let mut points = Vec::new();
         for (Setting { n, .. }, seeds) in results.iter().filter(|(s, _)| s.gamma == gamma) {
             let mut ends: Vec<Benchmark> = seeds.iter().filter_map(|f| f.benchmark.clone()).collect();
-            ends.iter_mut().for_each(|end| end.problems.retain(|p| in_all.contains(&p.id)));
+            ends.iter_mut().for_each(|end| end.problems.retain(|p| common.contains(&p.id)));
             let samples = ends.iter().map(Benchmark::fewest).min()?;
             let estimate = pass_at_k(&ends.iter().collect::<Vec<_>>(), samples, 0).ok()?;
             let (value, (low, high)) = estimate.percent();
@@ -465,7 +465,7 @@ fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> 
     }
     curves.push(Curve { dashed: true, dots: true, ..Curve::new("tail miss, theory", PALETTE[6], theory) });
     let y = around("probability, share of problems, %", &curves, 105.0);
-    let title = format!("lost of {} problems solved at the start", in_all.len());
+    let title = format!("lost of {} problems solved at the start", common.len());
     Some(Panel::new(title, horizontal(&curves, false), Axis { range: (0.0, y.range.1), ..y }, curves))
 }
 

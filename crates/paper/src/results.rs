@@ -189,10 +189,10 @@ impl Results {
         }
         let direct = !path.is_dir() || has(samples::SCORED);
         let entries = if path.is_dir() { files::listed(path)? } else { Vec::new() };
-        let of_lines: Vec<&PathBuf> =
+        let line_files: Vec<&PathBuf> =
             entries.iter().filter(|e| e.is_file() && samples::is_lines(e)).collect();
-        if direct || !of_lines.is_empty() {
-            let scored = if direct { dumps::read_each(path, None)? } else { scored(path, &of_lines)? };
+        if direct || !line_files.is_empty() {
+            let scored = if direct { dumps::read_each(path, None)? } else { scored(path, &line_files)? };
             self.notes.extend(scored.left_out.iter().map(|why| format!("left out: {why}")));
             let all = scored.benchmarks.into_iter();
             self.all.extend(all.map(|b| Found { benchmark: Some(b), ..Found::new(name, path) }));
@@ -211,11 +211,11 @@ impl Results {
     fn gather_run(&mut self, name: &str, path: &Path) -> anyhow::Result<()> {
         let read = run::Run::open(path)?;
         let (config, all, metrics) = (read.config()?.clone(), read.evaluations, read.metrics);
-        let of_set = |set: &str| -> Vec<Evaluation> {
+        let select = |set: &str| -> Vec<Evaluation> {
             let some: Vec<Evaluation> = all.iter().filter(|e| e.set == set).cloned().collect();
             if some.is_empty() { all.clone() } else { some }
         };
-        let (evaluations, frequent) = (of_set(config.eval.deciding_set()), of_set(record::USUAL));
+        let (evaluations, frequent) = (select(config.eval.deciding_set()), select(record::USUAL));
         let Some(last) = evaluations.last() else { return Ok(()) };
         // Otherwise an earlier evaluation would be taken for the last one.
         if config.evaluates_at_the_end() && last.step < config.steps {

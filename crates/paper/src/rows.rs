@@ -185,8 +185,8 @@ impl Rows {
             Some(run) => {
                 let mut setting = run.setting.clone();
                 if setting.model.as_deref().is_none_or(|m| paper().model(m).is_none()) {
-                    let of_models = self.settings.first().is_some_and(|s| s.model.is_some());
-                    setting.model = settings::model_of(name, &result.path).filter(|_| of_models).cloned();
+                    let has_models = self.settings.first().is_some_and(|s| s.model.is_some());
+                    setting.model = settings::model_of(name, &result.path).filter(|_| has_models).cloned();
                 }
                 if let ([named], true) = (fits.as_slice(), result.has_name)
                     && *named != setting

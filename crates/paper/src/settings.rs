@@ -70,14 +70,14 @@ pub(super) fn model_of(name: &str, path: &Path) -> Option<&'static String> {
 /// model are returned.
 pub(super) fn named<'a>(name: &str, path: &Path, settings: &'a [Setting]) -> Vec<&'a Setting> {
     let model = model_of(name, path);
-    let of_model = |s: &&Setting| model.is_none() || s.model.is_none() || s.model.as_ref() == model;
+    let same_model = |s: &&Setting| model.is_none() || s.model.is_none() || s.model.as_ref() == model;
     let name = name.strip_suffix(".jsonl").unwrap_or(name);
     let fits = |part: &str| -> Vec<&Setting> {
         let part = plain(part);
         settings.iter().filter(|s| is_spelling(&part, s)).collect()
     };
     let all = name.rsplit('/').map(fits).find(|fits| !fits.is_empty()).unwrap_or_default();
-    all.into_iter().filter(of_model).collect()
+    all.into_iter().filter(same_model).collect()
 }
 
 /// Returns the shortest name that distinguishes a setting from the other `settings`.

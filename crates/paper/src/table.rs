@@ -145,8 +145,8 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
         lines[row].cells[column].push(Cell::new(quantity, text));
     }
     for setting in rows.settings.iter().skip(item.settings().len()).filter(|_| item.heads == ["Method"]) {
-        let as_here = |c: &Cell| Cell::new(Quantity { setting: setting.clone(), ..c.quantity.clone() }, "--");
-        let cells = lines[0].cells.iter().map(|parts| parts.iter().map(as_here).collect()).collect();
+        let blank = |c: &Cell| Cell::new(Quantity { setting: setting.clone(), ..c.quantity.clone() }, "--");
+        let cells = lines[0].cells.iter().map(|parts| parts.iter().map(blank).collect()).collect();
         lines.push(Line { head: vec![rows.name(setting)], source: item.line, cells });
     }
     lines

@@ -76,9 +76,9 @@ fn shaping(shaping: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     let Some((name, numbers)) = shaping else { return Ok(Shaping::None) };
     // The caller decides how the anchor moves.
     let ha_dw = |scale, anchor| Shaping::HaDw { scale, eta: 0.0, window: 1, anchor };
-    let of_kind = serde_json::from_value(serde_json::json!({ "kind": name })).unwrap_or_default();
-    match (of_kind, numbers.as_slice()) {
-        (Shaping::Unlikely { .. } | Shaping::Smoothing { .. }, []) => Ok(of_kind),
+    let preset = serde_json::from_value(serde_json::json!({ "kind": name })).unwrap_or_default();
+    match (preset, numbers.as_slice()) {
+        (Shaping::Unlikely { .. } | Shaping::Smoothing { .. }, []) => Ok(preset),
         (Shaping::HaDw { scale, .. }, []) => Ok(ha_dw(scale, None)),
         (Shaping::Unlikely { .. }, &[beta]) => Ok(Shaping::Unlikely { beta }),
         (Shaping::Smoothing { .. }, &[correct, wrong]) => Ok(Shaping::Smoothing { correct, wrong }),
@@ -151,8 +151,8 @@ pub(crate) fn credit<'py>(
         ("clusters", "cluster", clusters.is_none() && reads.clusters),
     ] {
         if missing {
-            let by = credit.advantage.name();
-            return Err(bad(format!("{name} is required: {by} uses each completion's {what}")));
+            let estimator = credit.advantage.name();
+            return Err(bad(format!("{name} is required: {estimator} uses each completion's {what}")));
         }
     }
     let mut members = vec![Vec::new(); groups];
@@ -203,10 +203,10 @@ fn assign(
         let clusters = of(rows, clusters, 0, |&c| usize::try_from(c).unwrap_or(0));
         columns.push((rewards, of(rows, logp, 0.0, |&l| l), lengths, scored, clusters));
     }
-    let of_part = |rows: &Vec<usize>| -> Vec<Vec<f64>> {
+    let part_values = |rows: &Vec<usize>| -> Vec<Vec<f64>> {
         parts.iter().map(|(part, _)| rows.iter().map(|&i| part[i]).collect()).collect()
     };
-    let values: Vec<Vec<Vec<f64>>> = members.iter().map(of_part).collect();
+    let values: Vec<Vec<Vec<f64>>> = members.iter().map(part_values).collect();
     let weighted: Vec<Vec<Part<'_>>> = values
         .iter()
         .map(|values| {

@@ -83,9 +83,9 @@ fn key_of(headers: &HeaderMap) -> &[u8] {
 async fn check_key(State(server): State<Shared>, request: Request, next: Next) -> Response {
     server.metrics.add(Count::Requests, 1);
     // A browser can't set headers, so the page's address may contain the key.
-    let in_address = request.uri().query().filter(|_| request.uri().path() == "/");
-    let in_address = in_address.and_then(|query| query.strip_prefix("key="));
-    let key = in_address.map_or_else(|| key_of(request.headers()), str::as_bytes);
+    let query_key = request.uri().query().filter(|_| request.uri().path() == "/");
+    let query_key = query_key.and_then(|query| query.strip_prefix("key="));
+    let key = query_key.map_or_else(|| key_of(request.headers()), str::as_bytes);
     let response = if server.key.is(key) {
         next.run(request).await
     } else {

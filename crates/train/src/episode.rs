@@ -286,9 +286,9 @@ impl Game {
             offered.clear();
             let system = |content: &str| json!({"role": "system", "content": content});
             if messages[0]["role"] != "system" {
-                let with: Vec<Value> =
+                let conversation: Vec<Value> =
                     std::iter::once(system(&offer)).chain(messages.iter().cloned()).collect();
-                if rules.render(&with, &[]).is_ok() {
+                if rules.render(&conversation, &[]).is_ok() {
                     messages.insert(0, system(""));
                 }
             }

@@ -458,12 +458,12 @@ fn refused(bytes: &[u8], message: &str) -> anyhow::Error {
             "padding",
         ];
         cause = parts.into_iter().find_map(|part| {
-            let mut without = whole.clone();
-            let value = without.remove(part)?;
+            let mut rest = whole.clone();
+            let value = rest.remove(part)?;
             if part == "added_tokens" {
-                without.insert(part.to_owned(), json!([]));
+                rest.insert(part.to_owned(), json!([]));
             }
-            (!fails(&without)).then_some((part, value))
+            (!fails(&rest)).then_some((part, value))
         });
     }
     match cause {

@@ -118,11 +118,11 @@ impl Flags {
 
     /// Fails for a flag of mode strict if `mode` is parity.
     pub(crate) fn check_mode(&self, mode: Mode) -> anyhow::Result<()> {
-        let of_strict = [
+        let strict_flags = [
             ("--percent-as-number", self.percent_as_number.is_some()),
             ("--accept-unfinished", self.accept_unfinished.is_some()),
         ];
-        match of_strict.into_iter().find(|(_, is_set)| *is_set && mode == Mode::Parity) {
+        match strict_flags.into_iter().find(|(_, is_set)| *is_set && mode == Mode::Parity) {
             Some((flag, _)) => bad_input!("{flag} has no effect in mode parity; add --mode strict"),
             None => Ok(()),
         }

@@ -94,8 +94,8 @@ pub(crate) fn of_task(
     beside: &[TaskKind],
 ) -> anyhow::Result<Vec<Override>> {
     let fits = |flag: &OfTask| {
-        let beside = beside.iter().any(|&kind| flag.has.fits(Kind::Text(kind)));
-        beside || places.iter().any(|place| flag.has.fits(place.kind))
+        let fits_beside = beside.iter().any(|&kind| flag.has.fits(Kind::Text(kind)));
+        fits_beside || places.iter().any(|place| flag.has.fits(place.kind))
     };
     let mut all = Vec::new();
     for flag in flags {

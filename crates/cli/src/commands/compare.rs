@@ -246,7 +246,7 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         let differ = percent(c.a) != percent(c.b);
         let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| p_value(p, 4));
         // Averages don't have these columns.
-        let of_one = |text: String| if solved.is_some() { text } else { String::new() };
+        let single = |text: String| if solved.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
             if c.name.is_empty() { "all".into() } else { c.name.clone().into() },
             c.measure.to_string().into(),
@@ -254,9 +254,9 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
             part(c.b, differ && c.difference > 0.0),
         ];
         let texts = [points(c.difference), c.interval.map_or("-".to_owned(), interval), tested(c.p_value)];
-        let corrected = several.then(|| of_one(tested(c.holm_p_value)));
+        let corrected = several.then(|| single(tested(c.holm_p_value)));
         let bootstrap = [interval(drawn.interval), p_value(drawn.p_value, 4)];
-        let counts = changed.map(|n| of_one(n.to_string()));
+        let counts = changed.map(|n| single(n.to_string()));
         cells.extend(texts.into_iter().chain(corrected).chain(bootstrap).chain(counts).map(Cell::from));
         table.rows.push(cells);
     }
@@ -289,12 +289,13 @@ fn labels(args: &Args) -> [String; 2] {
         name.map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
     };
     // The evaluation of a step is named after its run, if the runs differ.
-    let of_run = |p: &Path| match p.parent().filter(|_| own_name(p).starts_with("step-")) {
+    let run_name = |p: &Path| match p.parent().filter(|_| own_name(p).starts_with("step-")) {
         Some(all) if own_name(all).ends_with("evaluations") => own_name(all.parent().unwrap_or(all)),
         _ => own_name(p),
     };
     let both = |name: &dyn Fn(&Path) -> String| [name(&args.a), name(&args.b)];
-    let names =
-        [both(&of_run), both(&own_name)].into_iter().find(|[a, b]| a != b && !a.is_empty() && !b.is_empty());
+    let names = [both(&run_name), both(&own_name)]
+        .into_iter()
+        .find(|[a, b]| a != b && !a.is_empty() && !b.is_empty());
     names.unwrap_or(["A", "B"].map(str::to_owned))
 }

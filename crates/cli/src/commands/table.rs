@@ -126,22 +126,22 @@ fn same_problems(methods: &[(String, Vec<Benchmark>)]) -> anyhow::Result<()> {
 
 /// Returns a sentence for each method and average whose benchmarks are incomplete.
 fn lacking(methods: &[(String, Vec<Benchmark>)], averages: &[Average]) -> Vec<String> {
-    let of_method = |(method, benchmarks): &(String, Vec<Benchmark>)| {
+    let sentences = |(method, benchmarks): &(String, Vec<Benchmark>)| {
         let names: Vec<&str> = benchmarks.iter().map(|b| b.name.as_str()).collect();
         let sentences = benchmarks::incomplete(averages, &names);
         sentences.into_iter().map(|s| format!("{method}: {s}")).collect::<Vec<_>>()
     };
-    methods.iter().flat_map(of_method).collect()
+    methods.iter().flat_map(sentences).collect()
 }
 
 /// Returns pass@k of a method for each column and k.
 fn values(benchmarks: &[Benchmark], columns: &[Column], ks: &[u64]) -> Vec<Vec<Option<f64>>> {
-    let of_benchmark = |name: &String, k| {
+    let value = |name: &String, k| {
         let benchmark = benchmarks.iter().find(|b| canonical(&b.name) == *name)?;
         mean_pass_at_k(&benchmark.problems, k)
     };
     let value = |column: &Column, k| {
-        let members = column.members.iter().map(|name| of_benchmark(name, k));
+        let members = column.members.iter().map(|name| value(name, k));
         Some(members.sum::<Option<f64>>()? / column.members.len() as f64)
     };
     columns.iter().map(|column| ks.iter().map(|&k| value(column, k)).collect()).collect()

@@ -97,7 +97,7 @@ fn of_group<'a>(runs: &'a Runs, group: &'a Group) -> Option<OfGroup<'a>> {
     let examples = run.examples.iter().filter(|e| maze_of(run, e).is_none());
     // A completion of several kinds is shown once.
     let mut selection: Vec<&RolloutLine> = Vec::new();
-    let mut of_kind = |kind: &Kind| {
+    let mut pick = |kind: &Kind| {
         let rollouts = of_kind(&recent, &selection, kind);
         selection.extend(&rollouts);
         rollouts
@@ -113,7 +113,7 @@ fn of_group<'a>(runs: &'a Runs, group: &'a Group) -> Option<OfGroup<'a>> {
                 title: kind.0,
                 note: kind.1,
                 open: runs.groups.len() <= 2,
-                cards: of_kind(kind).into_iter().map(|r| card(run, group, r)).collect(),
+                cards: pick(kind).into_iter().map(|r| card(run, group, r)).collect(),
             })
             .filter(|kind| !kind.cards.is_empty())
             .collect(),

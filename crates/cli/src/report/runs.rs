@@ -220,18 +220,19 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
                 identity => identity.to_owned(),
             })
         };
-        let of_run: Vec<Option<String>> = runs.iter().map(identity).collect();
-        let kinds: Vec<&String> = distinct(of_run.iter().flatten());
+        let identities: Vec<Option<String>> = runs.iter().map(identity).collect();
+        let kinds: Vec<&String> = distinct(identities.iter().flatten());
         if kinds.len() < 2 {
             continue;
         }
-        let first = |kind: &String| of_run.iter().position(|k| k.as_ref() == Some(kind)).unwrap_or_default();
+        let first =
+            |kind: &String| identities.iter().position(|k| k.as_ref() == Some(kind)).unwrap_or_default();
         let settings: Vec<BTreeMap<&str, &str>> =
             kinds.iter().map(|kind| problem_settings(&runs[first(kind)])).collect();
         let labels: Vec<String> = (0..kinds.len()).map(|i| label(&settings, i)).collect();
-        let of_kind = |kind: &Option<String>| kinds.iter().position(|k| Some(*k) == kind.as_ref());
+        let index = |kind: &Option<String>| kinds.iter().position(|k| Some(*k) == kind.as_ref());
         let renamed: Vec<Option<String>> =
-            of_run.iter().map(|kind| Some(format!("{name}, {}", labels[of_kind(kind)?]))).collect();
+            identities.iter().map(|kind| Some(format!("{name}, {}", labels[index(kind)?]))).collect();
         sentences.push(format!(
             "The runs were evaluated on different problems ({name}: {}), so runs are compared only where their problems are the same.",
             labels.join("; ")

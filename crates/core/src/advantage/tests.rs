@@ -85,8 +85,8 @@ fn group_with_equal_rewards_gets_zero_advantage() {
 fn unscorable_completions_leave_the_statistics_and_get_zero() {
     for estimator in Advantage::ALL {
         let advantages = of(&estimator, &[1.0, f64::NAN, 0.0, 0.0], &[true, false, true, true]);
-        let without = of(&estimator, &[1.0, 0.0, 0.0], &[true; 3]);
-        assert_eq!(advantages, [without[0], 0.0, without[1], without[2]], "{estimator:?}");
+        let scored_only = of(&estimator, &[1.0, 0.0, 0.0], &[true; 3]);
+        assert_eq!(advantages, [scored_only[0], 0.0, scored_only[1], scored_only[2]], "{estimator:?}");
     }
 }
 
@@ -253,13 +253,13 @@ fn power_reproduces_the_named_methods() {
             }
             // MaxRL adds 1e-6 to its denominator.
             let max_rl = of(MaxRl, &r, &s);
-            let without = if c == 0 { 0.0 } else { (p + 1e-6) / p };
-            assert_near(&power(1.0, 0.0), max_rl.into_iter().map(|a| a * without), 1e-13);
+            let factor = if c == 0 { 0.0 } else { (p + 1e-6) / p };
+            assert_near(&power(1.0, 0.0), max_rl.into_iter().map(|a| a * factor), 1e-13);
             // DGPO adds 1e-4 to its denominator, which is 2 n p (1 - p).
             let dgpo = of(Dgpo { temperature: 0.0 }, &r, &s);
             let extent = 2.0 * n as f64 * p * (1.0 - p);
-            let without = if c == 0 || c == n { 0.0 } else { 2.0 * (extent + 1e-4) / extent };
-            assert_near(&power(1.0, 1.0), dgpo.into_iter().map(|a| a * without), 1e-12);
+            let factor = if c == 0 || c == n { 0.0 } else { 2.0 * (extent + 1e-4) / extent };
+            assert_near(&power(1.0, 1.0), dgpo.into_iter().map(|a| a * factor), 1e-12);
         }
     }
 }

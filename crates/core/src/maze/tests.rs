@@ -294,18 +294,18 @@ fn grids_depend_on_their_index_alone_and_are_rarely_equal() {
 
 #[test]
 fn distributions_without_mazes_are_refused_before_one_is_drawn() {
-    let with =
+    let mazes =
         |size, walls, min, max| Mazes { size, seed: 1, solutions: Solutions::Many { walls, min, max } };
     let refused = [
-        with(6, 0.1, 1, 9),
-        with(7, 1.0, 1, 9),
-        with(7, f64::NAN, 1, 9),
-        with(7, -0.1, 1, 9),
-        with(7, 0.1, 0, 9),
-        with(7, 0.1, 9, 6),
+        mazes(6, 0.1, 1, 9),
+        mazes(7, 1.0, 1, 9),
+        mazes(7, f64::NAN, 1, 9),
+        mazes(7, -0.1, 1, 9),
+        mazes(7, 0.1, 0, 9),
+        mazes(7, 0.1, 9, 6),
         // An interior of five by five has at most 70 shortest paths.
-        with(7, 0.1, 71, 90),
-        with(7, 0.9, 6, 40),
+        mazes(7, 0.1, 71, 90),
+        mazes(7, 0.9, 6, 40),
     ];
     for mazes in refused {
         assert!(mazes.check().is_err(), "{mazes:?}");

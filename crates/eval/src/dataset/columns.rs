@@ -167,9 +167,9 @@ pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
         Value::String(text) => !text.is_empty(),
         _ => true,
     };
-    let of_messages = ["tool_calls", "tool_call_id", "function_call", "reasoning_content", "thinking"];
+    let message_keys = ["tool_calls", "tool_call_id", "function_call", "reasoning_content", "thinking"];
     let list = value(row, column)?.as_array()?;
-    let of_row =
+    let row_key =
         ["tools", "chat_template_kwargs"].into_iter().find(|key| value(row, key).is_some_and(filled));
     let has = |key: &&str| list.iter().any(|message| message.get(*key).is_some_and(filled));
     let is_text = |part: &Value| part["type"] == "text" || part.get("type").is_none();
@@ -178,8 +178,8 @@ pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
         let parts = parts.as_array().map_or(std::slice::from_ref(parts), Vec::as_slice);
         parts.iter().any(|part| part.is_object() && !is_text(part))
     };
-    of_row
-        .or_else(|| of_messages.into_iter().find(has))
+    row_key
+        .or_else(|| message_keys.into_iter().find(has))
         .or_else(|| list.iter().any(shows).then_some("parts that aren't text"))
 }
 

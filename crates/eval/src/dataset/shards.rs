@@ -120,9 +120,9 @@ fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
 /// Name of a data set. For files of the hub's cache (`datasets--openai--gsm8k/..`), it is the name in the hub,
 /// otherwise the file or folder name without extension and shard index.
 pub fn name(path: &Path) -> String {
-    let of_hub = |part: &str| Some(part.strip_prefix("datasets--")?.rsplit_once("--")?.1.to_owned());
+    let hub_name = |part: &str| Some(part.strip_prefix("datasets--")?.rsplit_once("--")?.1.to_owned());
     let mut parts = path.iter().filter_map(|part| part.to_str());
-    parts.clone().find_map(of_hub).unwrap_or_else(|| {
+    parts.clone().find_map(hub_name).unwrap_or_else(|| {
         let last = parts.next_back().unwrap_or_default();
         shard(last).map_or_else(|| files::stem(path), |(split, _, _)| split.to_owned())
     })

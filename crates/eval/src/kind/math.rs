@@ -200,10 +200,10 @@ impl Line<'_> {
             }
             options.precision = precision;
         }
-        let of_strict =
+        let strict_settings =
             [("percent_as_number", self.percent_as_number), ("accept_unfinished", self.accept_unfinished)];
         if let Some((key, _)) =
-            of_strict.iter().find(|(_, value)| value.is_some() && options.mode == math::Mode::Parity)
+            strict_settings.iter().find(|(_, value)| value.is_some() && options.mode == math::Mode::Parity)
         {
             return Err(format!("{key}: requires mode strict"));
         }
@@ -263,7 +263,7 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
             Unusable::new("unreadable answer", format!("{}: {why}", column.as_deref().unwrap_or_default()))
         })?;
         let stated = stated.map(whole).filter(|gold| !gold.is_empty());
-        let of_solution = || {
+        let solution_gold = || {
             let boxed = cells.worked.and_then(math::gold::of_solution).map(Cow::into_owned);
             boxed.or_else(|| {
                 cells
@@ -273,7 +273,7 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
                     .map(|text| whole(math::gold::gold(text).into_owned()))
             })
         };
-        let gold = stated.or_else(of_solution).ok_or_else(|| {
+        let gold = stated.or_else(solution_gold).ok_or_else(|| {
             let answer = column.as_ref().map(|name| shown(cells.row, name));
             let solution = cells.worked.map(|text| {
                 format!(

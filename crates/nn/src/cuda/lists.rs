@@ -152,8 +152,8 @@ impl Collected {
             let blind = positions.partition_point(|&position| (position as usize) < start);
             let (mut before, end) = (0, (start + ITEM_KEYS).min(last + 1));
             let ranges = path.iter().map(|keys| {
-                let within = |position: usize| keys.start + position.saturating_sub(before).min(keys.len());
-                let range = within(start)..within(end);
+                let slot = |position: usize| keys.start + position.saturating_sub(before).min(keys.len());
+                let range = slot(start)..slot(end);
                 before += keys.len();
                 range
             });

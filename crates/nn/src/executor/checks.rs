@@ -39,11 +39,11 @@ impl<'a, X: Memory> Checked<'a, X> {
     /// Columns computed from the tensors in these spans, with `note` appended to each name.
     pub(super) fn tensors(&self, spans: impl IntoIterator<Item = Span>, rows: usize, note: &str) -> Columns {
         let all = self.layout.map_or(&[][..], |layout| &layout.tensors);
-        let within = |span: Span| {
+        let tensors = |span: Span| {
             all.iter().filter(move |t| (span.offset..span.offset + span.len).contains(&t.span.offset))
         };
         let name = |name: &str| format!("{}{note}", name.trim_end_matches(".weight"));
-        let names = spans.into_iter().flat_map(within).map(|t| (name(&t.name), t.shape[0])).collect();
+        let names = spans.into_iter().flat_map(tensors).map(|t| (name(&t.name), t.shape[0])).collect();
         Columns { rows, names }
     }
 

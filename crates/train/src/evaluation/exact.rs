@@ -142,7 +142,7 @@ impl MassMetrics {
         let steps = active().map(|(group, _)| group.steps()).collect::<anyhow::Result<Vec<_>>>()?;
         let changes: Vec<_> = active().map(change).zip(&steps).collect();
         let misses = groups.iter().map(Group::tail_miss).collect::<anyhow::Result<Vec<_>>>()?;
-        let over = |value: &dyn Fn(f64, f64, &Step) -> f64| {
+        let average = |value: &dyn Fn(f64, f64, &Step) -> f64| {
             mean(changes.iter().map(|((all, unsampled), [step, _])| value(*all, *unsampled, step)))
         };
         let falls = |all: f64, unsampled: f64| f64::from(all > 0.0 && unsampled < 0.0);
@@ -154,16 +154,16 @@ impl MassMetrics {
             mean(some.map(|change| f64::from(same(change))))
         };
         Ok((!changes.is_empty()).then(|| Self {
-            mass_change: over(&|all, _, _| all),
-            unsampled_mass_change: over(&|_, unsampled, _| unsampled),
-            unsampled_falls: over(&|all, unsampled, _| falls(all, unsampled)),
-            unsampled_falls_predicted: over(&|_, _, step| {
+            mass_change: average(&|all, _, _| all),
+            unsampled_mass_change: average(&|_, unsampled, _| unsampled),
+            unsampled_falls: average(&|all, unsampled, _| falls(all, unsampled)),
+            unsampled_falls_predicted: average(&|_, _, step| {
                 falls(step.mass_balance().total(), step.unsampled_correct().total())
             }),
             unsampled_sign_agrees: agrees(0),
             unsampled_sign_agrees_centred: agrees(1),
-            direct_drift: over(&|_, _, step| step.unsampled_correct().direct_drift),
-            normalization_coupling: over(&|_, _, step| step.unsampled_correct().normalization_coupling()),
+            direct_drift: average(&|_, _, step| step.unsampled_correct().direct_drift),
+            normalization_coupling: average(&|_, _, step| step.unsampled_correct().normalization_coupling()),
             tail_miss_predicted: mean(misses.iter().map(|miss| miss.0)),
             tail_miss_observed: mean(misses.iter().map(|miss| miss.1)),
         }))

@@ -328,12 +328,12 @@ impl<'a> Reader<'a> {
     }
 
     fn tagged(&mut self, tools: &[Value]) -> Result<Call, Wrong> {
-        let without = || (None, "the call has no <function=NAME> or isn't closed by </function>".to_owned());
+        let refusal = || (None, "the call has no <function=NAME> or isn't closed by </function>".to_owned());
         self.space();
         if !self.take("<function=") {
-            return Err(without());
+            return Err(refusal());
         }
-        let name = self.until(&[">"]).ok_or_else(without)?.trim().to_owned();
+        let name = self.until(&[">"]).ok_or_else(refusal)?.trim().to_owned();
         self.take(">");
         let function = tool(tools, Some(&name));
         let mut entries = Vec::new();
@@ -344,9 +344,9 @@ impl<'a> Reader<'a> {
                 return Ok(Call { name: Some(name), arguments, wrong: None });
             }
             if !self.take("<parameter=") {
-                return Err(without());
+                return Err(refusal());
             }
-            let key = self.until(&[">"]).ok_or_else(without)?.trim().to_owned();
+            let key = self.until(&[">"]).ok_or_else(refusal)?.trim().to_owned();
             self.take(">");
             let Some(value) = self.parameter() else {
                 return Err((Some(name), format!("the parameter {key} isn't closed by </parameter>")));

@@ -290,13 +290,13 @@ fn prompts_follow_the_weights_and_each_part_its_own_epochs() {
     ));
     assert_eq!((task.len(Split::Train), task.len(Split::HeldOut)), (60, 18));
     let ids = task.training(Key::new(5), 0..90);
-    let of_a: Vec<u64> = ids.iter().copied().filter(|&id| id < 30).collect();
-    let of_b: Vec<u64> = ids.iter().copied().filter(|&id| id >= 30).collect();
-    assert_eq!((of_a.len(), of_b.len()), (60, 30));
-    for epoch in of_a.chunks(30).chain(of_b.chunks(30)) {
+    let part_a: Vec<u64> = ids.iter().copied().filter(|&id| id < 30).collect();
+    let part_b: Vec<u64> = ids.iter().copied().filter(|&id| id >= 30).collect();
+    assert_eq!((part_a.len(), part_b.len()), (60, 30));
+    for epoch in part_a.chunks(30).chain(part_b.chunks(30)) {
         assert_eq!(epoch.iter().collect::<HashSet<_>>().len(), 30, "a pass shows every problem once");
     }
-    assert_ne!(of_a[..30], of_a[30..], "each pass is an order of its own");
+    assert_ne!(part_a[..30], part_a[30..], "each pass is an order of its own");
     // A slice of the sequence equals the same slice of the whole sequence.
     assert_eq!(task.training(Key::new(5), 37..52), ids[37..52]);
     assert_ne!(task.training(Key::new(6), 0..90), ids);

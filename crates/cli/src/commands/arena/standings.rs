@@ -321,7 +321,7 @@ impl Standings {
                 let [from, to] = row.interval(k);
                 format!("{} ({}, {})", percent(row.pass_at(k)), percent(from), percent(to))
             };
-            let against = |k: u64| match &row.0[format!("pass_at_{k}_difference")] {
+            let difference = |k: u64| match &row.0[format!("pass_at_{k}_difference")] {
                 Value::Null => ["\u{2013}".to_owned(), "\u{2013}".to_owned()],
                 paired => {
                     let number = |key: &str| paired[key].as_f64().unwrap_or(f64::NAN);
@@ -332,7 +332,7 @@ impl Standings {
                     ]
                 }
             };
-            let ([d1, p1], [dk, pk]) = (against(1), against(k));
+            let ([d1, p1], [dk, pk]) = (difference(1), difference(k));
             let cells = [
                 row.name().to_owned(),
                 format!("{}", row.number("seeds")),

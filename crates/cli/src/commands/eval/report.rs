@@ -162,7 +162,7 @@ fn page(
         .enumerate()
         .map(|(i, (b, report))| {
             let part = plan.parts.iter().find(|p| p.name == b.name);
-            let of_this_data = part.map_or(&[][..], |p| &p.problems);
+            let problems = part.map_or(&[][..], |p| &p.problems);
             let mut by_problem = Table::new(["problem", "samples", "correct", "rate %"]);
             for p in &b.problems {
                 let rate = p.correct as f64 / (p.samples as f64).max(1.0);
@@ -180,7 +180,7 @@ fn page(
                 notes: notes(report),
                 table: table(report, Format::Text),
                 by_problem: Some(by_problem),
-                examples: examples::of(evaluated, b, of_this_data)?,
+                examples: examples::of(evaluated, b, problems)?,
             })
         })
         .collect::<anyhow::Result<Vec<_>>>()?;

@@ -314,7 +314,7 @@ impl Flags {
             ks
         };
         let ks = self.ks.clone().or_else(|| self.n.map(fewer));
-        let of_run = [
+        let run_flags = [
             given("-n", "eval.samples", &self.n),
             given("-k", "eval.k", &ks),
             given("--limit", "eval.problems", &self.limit),
@@ -326,8 +326,8 @@ impl Flags {
         if let (Some(stop), false) = (&stop, stops) {
             bad_input!("{} has no effect here; it is for problems from files", stop.source);
         }
-        let mut of_task = self.grading.of_task()?;
-        of_task.extend([
+        let mut task_flags = self.grading.of_task()?;
+        task_flags.extend([
             OfTask::new("--preset", "preset", &self.preset, Has::Text),
             OfTask::new("--system", "system", &self.system, Has::Text),
             OfTask::new("--thinking", "enable_thinking", &self.thinking, Has::Text),
@@ -337,9 +337,9 @@ impl Flags {
             OfTask::new("--maze-problems", "held_out", &self.maze_problems, Has::Maze),
             OfTask::new("--maze-reward", "reward", &self.maze_reward, Has::Maze),
         ]);
-        let of_task = overrides::of_task(&of_task, &Place::all(&base.task), beside)?;
-        let of_run = of_run.into_iter().flatten().chain(self.sampling.overrides()).chain(stop);
-        Ok(of_run.chain(self.compute.overrides()).chain(of_task).collect())
+        let task_overrides = overrides::of_task(&task_flags, &Place::all(&base.task), beside)?;
+        let run_flags = run_flags.into_iter().flatten().chain(self.sampling.overrides()).chain(stop);
+        Ok(run_flags.chain(self.compute.overrides()).chain(task_overrides).collect())
     }
 
     /// Replaces hub names by local paths.
@@ -566,9 +566,9 @@ mod tests {
         }
         let command = Alone::command();
         for flag in command.get_arguments().filter_map(clap::Arg::get_long) {
-            let of_setting = table.iter().any(|(_, name, ..)| *name == flag);
+            let is_setting = table.iter().any(|(_, name, ..)| *name == flag);
             let others = [&OF_COMMAND[..], &OF_REPORT, &["help"]].concat();
-            assert!(of_setting != others.contains(&flag), "--{flag}");
+            assert!(is_setting != others.contains(&flag), "--{flag}");
         }
     }
 }

@@ -105,10 +105,10 @@ impl LinearOps for CudaExecutor {
         let (low, x, y) = (self.low_rank.rows(0, rank), x.rows(0, inputs), y.rows(first, stride));
         let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
         let (numbers, exact) = (self.numbers(), self.exact);
-        let to_low = Product::new([rows, rank, inputs], x, a.transposed(), low, numbers);
-        self.submit(Product { alpha: scale, exact, ..to_low }, Write::Replace);
-        let from_low = Product::new([rows, outputs, rank], low, b.transposed(), y, numbers);
-        self.submit(Product { exact, ..from_low }, Write::Add);
+        let reduction = Product::new([rows, rank, inputs], x, a.transposed(), low, numbers);
+        self.submit(Product { alpha: scale, exact, ..reduction }, Write::Replace);
+        let expansion = Product::new([rows, outputs, rank], low, b.transposed(), y, numbers);
+        self.submit(Product { exact, ..expansion }, Write::Add);
     }
 
     fn low_rank_backward_input(&mut self, update: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {

@@ -244,11 +244,11 @@ impl Gguf {
                 expected,
             ));
         }
-        let near = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs();
+        let is_close = |(a, b): (&f32, &f32)| (a - b).abs() <= 1e-4 * b.abs();
         match self.rope_factors()? {
             Some(factors)
                 if !(factors.len() == config.head_dim / 2
-                    && factors.iter().zip(&rope_factors(config)).all(near)) =>
+                    && factors.iter().zip(&rope_factors(config)).all(is_close)) =>
             {
                 let expected = format!("Llama 3's, {:?}", config.rope_scaling);
                 Err(self.refuse(ROPE, format!("the factors {factors:?}"), expected))

@@ -82,13 +82,13 @@ impl Fit<'_> {
     /// largest micro-batches that fit, with activation checkpointing only if even small micro-batches don't fit
     /// without it.
     pub fn decided(&self, config: &Config) -> Config {
-        let with = |tokens: usize, checkpointing: bool| {
+        let variant = |tokens: usize, checkpointing: bool| {
             let mut decided = config.clone();
             decided.update.micro_batch_tokens.get_or_insert(tokens);
             decided.compute.checkpoint_activations.get_or_insert(checkpointing);
             decided
         };
-        let default = with(UpdateConfig::MICRO_BATCH_TOKENS, false);
+        let default = variant(UpdateConfig::MICRO_BATCH_TOKENS, false);
         let Some(room) = self.room else { return default };
         let minimum = self.lengths.prompt_longest + self.lengths.completion_longest;
         let down_to = |smallest: usize| {
@@ -96,8 +96,8 @@ impl Fit<'_> {
                 std::iter::successors(Some(UpdateConfig::MICRO_BATCH_TOKENS), |tokens| Some(tokens / 2));
             sizes.take_while(move |&tokens| tokens > smallest).chain([smallest])
         };
-        let plain = down_to(minimum.max(SMALL)).map(|tokens| with(tokens, false));
-        let checkpointed = down_to(minimum).map(|tokens| with(tokens, true));
+        let plain = down_to(minimum.max(SMALL)).map(|tokens| variant(tokens, false));
+        let checkpointed = down_to(minimum).map(|tokens| variant(tokens, true));
         plain.chain(checkpointed).find(|decided| self.needed(decided) <= room.memory).unwrap_or(default)
     }
 
@@ -148,7 +148,7 @@ impl Fit<'_> {
             settings.splice(0..0, gpu_settings.map(|set| format!("compute.{set}")));
         }
         let text = config.to_toml();
-        let with = |sets: &[usize]| {
+        let attempt = |sets: &[usize]| {
             let sets: Vec<String> = sets.iter().map(|&i| settings[i].clone()).collect();
             let changed = Config::parse(&text, &sets).ok()?;
             let needed = self.needed(&changed);
@@ -158,7 +158,7 @@ impl Fit<'_> {
         let ones = all.clone().map(|i| vec![i]);
         let twos = all.clone().flat_map(|i| (0..i).map(move |j| vec![j, i]));
         let threes = all.flat_map(|i| (0..i).flat_map(move |j| (0..j).map(move |k| vec![k, j, i])));
-        ones.chain(twos).chain(threes).find_map(|sets| with(&sets))
+        ones.chain(twos).chain(threes).find_map(|sets| attempt(&sets))
     }
 }
 

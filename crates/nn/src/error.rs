@@ -77,7 +77,9 @@ pub enum Error {
         remedy: &'static str,
     },
     /// No BLAS library can be loaded. Contains the loader's messages.
-    #[error("no BLAS library can be loaded: {0}; use products in f32, install OpenBLAS, or set FGRPO_BLAS to the path of a library that has cblas_sgemm")]
+    #[error(
+        "no BLAS library can be loaded: {0}; use products in f32, install OpenBLAS, or set FGRPO_BLAS to the path of a library that has cblas_sgemm"
+    )]
     Blas(String),
     /// An invalid request to the engine.
     #[error("{field}: {}", mismatch(expected, found))]

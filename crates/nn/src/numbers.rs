@@ -67,4 +67,12 @@ pub enum Products {
     Blas,
 }
 
-named!(Products, "products", "f32, bf16x3, bf16 or blas", F32 = "f32", Bf16x3 = "bf16x3", Bf16 = "bf16", Blas = "blas");
+named!(
+    Products,
+    "products",
+    "f32, bf16x3, bf16 or blas",
+    F32 = "f32",
+    Bf16x3 = "bf16x3",
+    Bf16 = "bf16",
+    Blas = "blas"
+);

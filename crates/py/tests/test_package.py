@@ -91,10 +91,11 @@ def python_blocks(path):
     return re.findall(r"^```python\n(.*?)^```", path.read_text(encoding="utf-8"), re.M | re.S)
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/math-verify.md", "crates/py/README.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/python.md", "docs/distillation.md", "docs/math-verify.md", "crates/py/README.md"])
 def test_examples_of_the_pages_run(page, model, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "policy").symlink_to(model)
+    for name in ("policy", "teacher"):
+        (tmp_path / name).symlink_to(model)
     blocks = python_blocks(ROOT / page)
     assert blocks, f"{page} has no example"
     # The blocks of a page build on each other; a comment `# ->` says what a line prints.

@@ -29,6 +29,7 @@ mod schema;
 mod server;
 mod sft;
 mod task;
+mod teacher;
 mod text;
 mod update;
 
@@ -44,6 +45,7 @@ pub use scheduled::{Goal, ScheduledKey};
 pub use server::{LogprobsOf, ServerConfig};
 pub use sft::{Schedule, SftConfig};
 pub use task::{MixConfig, MixPart, TaskConfig};
+pub use teacher::TeacherConfig;
 pub use text::{ArithmeticConfig, PuzzlesConfig, TextConfig};
 pub use update::UpdateConfig;
 
@@ -79,6 +81,9 @@ pub struct Config {
     /// Advantages, focal weight and policy loss.
     #[serde(default)]
     pub algorithm: AlgorithmConfig,
+    /// A teacher that scores the policy's samples; without this table, advantages come from rewards alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub teacher: Option<TeacherConfig>,
     /// Optimizer settings.
     #[serde(default)]
     pub update: UpdateConfig,
@@ -359,6 +364,7 @@ impl Config {
             );
         }
         self.algorithm.check(self.rollout.group_size, &self.task)?;
+        teacher::check(self)?;
         self.update.check(self.rollout.prompts)?;
         whole(
             "",

@@ -353,6 +353,16 @@ impl Language {
         }
     }
 
+    /// The vocabulary: every token with its id.
+    pub fn tokens(&self) -> BTreeMap<String, u32> {
+        match &self.vocabulary {
+            Vocabulary::Tokenizer(tokenizer) => tokenizer.get_vocab(true).into_iter().collect(),
+            Vocabulary::Mazes => {
+                tokens::VOCABULARY.iter().map(|token| (*token).to_owned()).zip(0..).collect()
+            }
+        }
+    }
+
     /// Metadata of a GGUF file with the tokenizer, the template and the special tokens, for a model whose embedding
     /// has `rows` rows. Fails if a GGUF file can't represent the tokenizer.
     pub fn gguf_metadata(&self, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {

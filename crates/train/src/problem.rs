@@ -246,6 +246,19 @@ impl Task {
         self.mixed.then(|| self.parts[prompt.part].set.name.as_str())
     }
 
+    /// Token ids of a problem's prompt with `hint` added to the last user message.
+    ///
+    /// # Errors
+    /// The chat template rejects the conversation.
+    pub fn hinted(&self, prompt: &Prompt, hint: &str) -> anyhow::Result<Vec<u32>> {
+        let preset = &self.set(prompt).prompt;
+        let mut messages = prompt.problem.conversation(preset.system.as_deref());
+        if let Some(message) = messages.iter_mut().rev().find(|message| message.role == "user") {
+            message.content.push_str(hint);
+        }
+        self.language.prompt(&messages, preset.thinking)
+    }
+
     /// The demonstration of a problem, including the end token, or `None` if there is none.
     pub fn demonstration(&self, prompt: &Prompt) -> Option<Vec<u32>> {
         self.language.demonstration(prompt.problem.solution.as_deref()?).ok()

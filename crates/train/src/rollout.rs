@@ -27,6 +27,8 @@ pub struct Rollouts {
     pub sampler_logp: Option<Vec<Vec<f32>>>,
     /// Log-probability of each token under the reference policy, if there is a KL penalty.
     pub ref_logp: Option<Vec<Vec<f32>>>,
+    /// Log-probability of each token under the teacher, if there is one.
+    pub teacher_logp: Option<Vec<Vec<f32>>>,
     /// With an environment, the episode of each completion, with the tokens of its turns.
     pub episodes: Option<Vec<Episode>>,
 }
@@ -34,7 +36,7 @@ pub struct Rollouts {
 impl Rollouts {
     /// A group that the trainer's engine sampled.
     pub fn new(prompt: Prompt, completions: Vec<Completion>) -> Self {
-        Self { prompt, completions, sampler_logp: None, ref_logp: None, episodes: None }
+        Self { prompt, completions, sampler_logp: None, ref_logp: None, teacher_logp: None, episodes: None }
     }
 
     /// The sequences of a sample. The sampled tokens are the targets.

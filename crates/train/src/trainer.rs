@@ -16,17 +16,18 @@ use crate::problem::{Prompt, Split, Task};
 use crate::rollout::{Draws, Rollouts, ServerRollouts, grade, sample};
 use crate::run::checkpoint::{Best, Stage, TrainerState};
 use crate::run::folder::{CONFIGURATION, IfExists, RunDir};
-use crate::run::metrics::{Metrics, SamplerMetrics, Seconds};
+use crate::run::metrics::{Metrics, SamplerMetrics, Seconds, TeacherMetrics};
 use crate::run::needs;
 use crate::run::seeds;
 use crate::session::{Ending, Session};
-use crate::update::{Sums, check_skipped, reference_logp, update};
+use crate::update::{Sums, check_skipped, update};
 use fgrpo_eval::events::Events;
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::record::{self, Evaluation};
 use fgrpo_nn::DeviceName;
 use log::Logs;
 use method::Method;
+use scorer::Scorer;
 use stall::Stall;
 use std::fmt;
 use std::path::Path;
@@ -36,9 +37,11 @@ mod evaluate;
 mod log;
 mod method;
 mod save;
+mod scorer;
 mod setup;
 mod stall;
 
+pub use scorer::check_teacher;
 pub use setup::check_cache;
 
 /// Results of a run: the first and last evaluation that can be compared, or `None` if the run has none. Displayed as
@@ -89,6 +92,7 @@ pub fn train(
     let (decided, warnings) = needs::decided(&resolved, &task, name, recorded.as_ref())?;
     check_held_out(&decided, &task)?;
     check_cache(&decided, &task, name)?;
+    check_teacher(&decided, &task)?;
     let estimator = Estimator::of(&decided)?;
     let session = Session::begin((&decided, &task, Stage::Rl), out, if_exists, (name, device), events)?;
     let memory = |config: &Config| (config.update.micro_batch_tokens(), config.compute.checkpointing());
@@ -112,23 +116,15 @@ pub fn train(
     }
 }
 
-/// The reference policy of the KL penalty, from which RL started.
-enum Reference {
-    /// None, because there is no penalty.
-    None,
-    /// The trained engine without its adapter.
-    Base,
-    /// A separate policy.
-    Policy(Box<Policy>),
-}
-
 struct Trainer<'a> {
     config: &'a Config,
     task: &'a Task,
     run: &'a RunDir,
     events: &'a mut dyn Events,
     policy: Policy,
-    reference: Reference,
+    /// The policy from which RL started, if there is a KL penalty.
+    reference: Option<Scorer>,
+    teacher: Option<Scorer>,
     /// The server that samples instead of the engine, if there is one.
     server: Option<ServerRollouts>,
     state: TrainerState,
@@ -185,6 +181,7 @@ impl Trainer<'_> {
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
             m.sampler = SamplerMetrics::of_step(&credited, self.method.loss.objective.correction);
+            m.teacher = TeacherMetrics::of_step(&credited);
             m.rewards = Metrics::named_rewards(&credited);
             if let Some(before) = before {
                 m.masses = before.changes(&mut self.policy)?;
@@ -267,15 +264,14 @@ impl Trainer<'_> {
         let learned = credited.iter_mut().filter(|group| group.has_mixed_rewards() || !drop_inactive);
         let mut groups: Vec<&mut Credited> = learned.collect();
         let temperature = self.method.loss.temperature;
-        match &mut self.reference {
-            Reference::None => {}
-            Reference::Base => {
-                self.policy.engine_mut().set_adapter_applied(false);
-                let scored = reference_logp(&mut self.policy, &mut groups, temperature);
-                self.policy.engine_mut().set_adapter_applied(true);
-                scored?;
-            }
-            Reference::Policy(reference) => reference_logp(reference, &mut groups, temperature)?,
+        if let Some(reference) = &mut self.reference {
+            let scored = reference.logp(&mut self.policy, (&groups, None), temperature)?;
+            groups.iter_mut().zip(scored).for_each(|(group, logp)| group.rollouts.ref_logp = Some(logp));
+        }
+        if let Some(teacher) = &mut self.teacher {
+            let prompts = scorer::hinted(self.config, self.task, &groups)?;
+            let scored = teacher.logp(&mut self.policy, (&groups, prompts.as_deref()), temperature)?;
+            groups.iter_mut().zip(scored).for_each(|(group, logp)| group.rollouts.teacher_logp = Some(logp));
         }
         let groups: Vec<&Credited> = groups.into_iter().map(|group| &*group).collect();
         update(&mut self.policy, &groups, &self.method.loss, &self.config.update, lr, &mut self.state.update)

@@ -2,7 +2,7 @@
 
 use crate::config::{AlgorithmConfig, Truncated, UpdateConfig};
 use crate::credit::Credited;
-use crate::policy::{AdamW, Datum, Loss, Policy, Sequence, TokenSums, level_tokens};
+use crate::policy::{AdamW, Datum, Loss, Policy, TokenSums, level_tokens};
 use anyhow::bail;
 use fgrpo_core::loss::daro::Daro;
 use fgrpo_core::loss::{Objective, PolicyLoss};
@@ -20,6 +20,8 @@ pub struct LossSettings {
     pub mask_truncated: bool,
     /// Learning rate of DARO's weights, or `None` without DARO.
     pub daro_lr: Option<f64>,
+    /// Coefficient of the teacher's term in the advantage of each token.
+    pub teacher_coef: f64,
 }
 
 impl LossSettings {
@@ -27,7 +29,8 @@ impl LossSettings {
     pub fn of(algorithm: &AlgorithmConfig, max_new_tokens: usize, temperature: f32) -> Self {
         let daro_lr = algorithm.daro.then_some(algorithm.daro_lr);
         let mask_truncated = algorithm.truncated == Truncated::Mask;
-        Self { objective: algorithm.objective(max_new_tokens), temperature, mask_truncated, daro_lr }
+        let (objective, teacher_coef) = (algorithm.objective(max_new_tokens), algorithm.teacher_coef);
+        Self { objective, temperature, mask_truncated, daro_lr, teacher_coef }
     }
 }
 
@@ -150,7 +153,7 @@ fn data(groups: &[&Credited], loss: &LossSettings, daro: Option<&Daro>) -> Vec<D
         let datum = |i: usize| Datum {
             sequences: rollouts.sequences(i),
             logprobs: rollouts.completions[i].logp.clone(),
-            advantages: vec![assigned.advantages[i]; group.length(i)],
+            advantages: advantages(group, i, loss.teacher_coef),
             entropy: rollouts.completions[i].entropy.clone(),
             ref_logprobs: rollouts.ref_logp.as_ref().map(|all| all[i].clone()),
             sampler_logprobs: rollouts.sampler_logp.as_ref().map(|all| all[i].clone()),
@@ -162,25 +165,16 @@ fn data(groups: &[&Credited], loss: &LossSettings, daro: Option<&Daro>) -> Vec<D
     groups.iter().flat_map(group_data).collect()
 }
 
-/// Computes the log-probabilities of every completion under the reference policy, for the KL penalty.
-pub fn reference_logp(
-    reference: &mut Policy,
-    groups: &mut [&mut Credited],
-    temperature: f32,
-) -> anyhow::Result<()> {
-    let group_sequences = |group: &&mut Credited| -> Vec<Vec<Sequence>> {
-        (0..group.rollouts.completions.len()).map(|i| group.rollouts.sequences(i)).collect()
+/// Advantages of a completion's tokens: from its reward, plus `g coef (logp_teacher - logp)` with a teacher, where `g` is
+/// the group's focal weight.
+fn advantages(group: &Credited, completion: usize, teacher_coef: f64) -> Vec<f64> {
+    let advantage = group.assigned.advantages[completion];
+    let Some(teacher) = &group.rollouts.teacher_logp else {
+        return vec![advantage; group.length(completion)];
     };
-    // All groups in one call: the engine distributes them over its threads.
-    let sequences: Vec<Vec<Vec<Sequence>>> = groups.iter().map(group_sequences).collect();
-    let all: Vec<Sequence> = sequences.iter().flatten().flatten().cloned().collect();
-    let mut scores = reference.score(&all, temperature)?.into_iter();
-    for (group, sequences) in groups.iter_mut().zip(sequences) {
-        let mut logp =
-            |parts: Vec<Sequence>| scores.by_ref().take(parts.len()).flat_map(|s| s.logp).collect();
-        group.rollouts.ref_logp = Some(sequences.into_iter().map(&mut logp).collect());
-    }
-    Ok(())
+    let coef = teacher_coef * group.assigned.focal_weight;
+    let logp = teacher[completion].iter().zip(&group.rollouts.completions[completion].logp);
+    logp.map(|(&teacher, &logp)| advantage + coef * (f64::from(teacher) - f64::from(logp))).collect()
 }
 
 /// Fails if `skipped_in_a_row` has reached `limit`.

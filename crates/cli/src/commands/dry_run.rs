@@ -11,7 +11,7 @@ use fgrpo_train::config::Config;
 use fgrpo_train::device;
 use fgrpo_train::problem::{self, Split, Task};
 use fgrpo_train::run::needs::{
-    ACTIVE, Disk, Fit, GPU_KINDS, Lengths, Memory, Room, Time, costly_evaluation, missing, model,
+    ACTIVE, Disk, Fit, GPU_KINDS, Lengths, Memory, Room, Time, costly_evaluation, missing, model, teacher,
     token_bytes, tokens_per_step,
 };
 use std::path::{Path, PathBuf};
@@ -103,7 +103,9 @@ pub(crate) fn run(
     say!("parameters            {:>12}", model.parameters());
     device::check_run(device, &config.compute)?;
     let room = flags.gpu.clone().map_or_else(|| Room::of(device), Ok);
-    let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref().ok() };
+    let teacher = teacher(config)?;
+    let fit =
+        Fit { model: &model, teacher: teacher.as_ref(), lengths: &lengths, device, room: room.as_ref().ok() };
     let config = &fit.decided(config);
     out!("{}", config.to_toml());
     let memory = fit.memory(config);
@@ -188,6 +190,9 @@ fn say_memory(
     }
     if memory.reference > 0 {
         say("reference", memory.reference, "the model that RL starts from, for the KL penalty");
+    }
+    if memory.teacher > 0 {
+        say("teacher", memory.teacher, "the model in teacher.path");
     }
     let checkpointed =
         if config.compute.checkpointing() { "" } else { "; less with compute.checkpoint_activations" };

@@ -19,7 +19,7 @@ use fgrpo_train::run::checkpoint::{self, Stage};
 use fgrpo_train::run::folder::{CONFIGURATION, IfExists, refuse_changes};
 use fgrpo_train::run::metrics;
 use fgrpo_train::session::Ending;
-use fgrpo_train::trainer::{Trained, check_cache, has_steps, train};
+use fgrpo_train::trainer::{Trained, check_cache, check_teacher, has_steps, train};
 use std::fmt::Display;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -68,6 +68,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let check = |config: &Config, task: &Task| {
             check_held_out(config, task)?;
             check_cache(config, task, args.device())?;
+            check_teacher(config, task)?;
             Estimator::of(config)?;
             args.check_folder(&out, config, Stage::Rl)
         };

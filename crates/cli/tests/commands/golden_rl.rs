@@ -1,7 +1,7 @@
 //! One optimizer step of F-GRPO, F-DAPO and F-CISPO against PyTorch, from estimator to updated weights.
 //!
 //! The golden file comes from `crates/nn/tests/golden/make_rl.py`, which implements the published formulas again and leaves
-//! the derivatives to autograd.
+//! the derivatives to autograd; that of a step with a teacher from `make_teacher.py` beside it.
 
 #[path = "../../../nn/tests/golden/mod.rs"]
 mod golden;
@@ -9,11 +9,20 @@ mod golden;
 use std::sync::Mutex;
 
 use fgrpo_core::advantage::Advantage;
+use fgrpo_core::credit::Assigned;
 use fgrpo_core::focal::{focal_weight, success_rate};
 use fgrpo_core::group::{Group, Rewards};
 use fgrpo_core::loss::{Counts, Objective, PolicyLoss, Tokens};
+use fgrpo_eval::graded::Graded;
 use fgrpo_nn::weights::TensorFile;
-use fgrpo_nn::{AdamW, Batch, Device, Engine};
+use fgrpo_nn::{AdamW, Batch, Completion, Device, Engine, Finish};
+use fgrpo_train::config::{Config, UpdateConfig};
+use fgrpo_train::credit::Credited;
+use fgrpo_train::policy::{Policy, Sequence as Scored};
+use fgrpo_train::problem::{Split, Task};
+use fgrpo_train::rollout::Rollouts;
+use fgrpo_train::update::{LossSettings, Sums, UpdateState, update};
+use fgrpo_verify::verdict::Verdict;
 use golden::Sequence;
 
 fn file() -> TensorFile {
@@ -149,4 +158,148 @@ fn one_step_of_each_method_equals_pytorch_in_loss_norm_clipping_and_weights() {
             }
         }
     }
+}
+
+fn teacher_file() -> TensorFile {
+    TensorFile::open(&golden::folder().join("teacher_step.safetensors")).unwrap()
+}
+
+fn policy(case: &str) -> Policy {
+    Policy::of_tokens(Engine::open(&golden::checkpoint(case), &Device::cpu(2)).unwrap())
+}
+
+/// A group of completions, each with its log-probabilities when it was sampled, scored by the teacher of the golden file.
+fn group(prompt: &[u32], completions: Vec<(Vec<u32>, Vec<f32>)>, assigned: Assigned) -> Credited {
+    let all: Vec<Scored> = completions.iter().map(|(c, _)| Scored::completion(prompt, c)).collect();
+    let scores = policy("qwen3_ratio_4").score(&all, 1.0).unwrap();
+    let completion = |(sample, (tokens, logp)): (usize, (Vec<u32>, Vec<f32>))| Completion {
+        prompt: 0,
+        sample,
+        entropy: vec![0.0; tokens.len()],
+        tokens,
+        logp,
+        finish: Finish::Stop,
+        cached: 0,
+    };
+    let config =
+        "steps = 1\ntask = { kind = \"maze\", size = 5, train = 2, held_out = 2 }\nmodel.path = \"m\"";
+    let task = Task::open(&Config::parse(config, &[]).unwrap()).unwrap();
+    let mut any = task.prompt(Split::Train, 0);
+    any.tokens = prompt.to_vec();
+    let n = completions.len();
+    let completions = completions.into_iter().enumerate().map(completion).collect();
+    let teacher_logp = Some(scores.into_iter().map(|s| s.logp).collect());
+    Credited {
+        rollouts: Rollouts { teacher_logp, ..Rollouts::new(any, completions) },
+        grades: vec![Graded::new(Verdict::Wrong, "none"); n],
+        rewards: vec![0.0; n],
+        parts: Vec::new(),
+        assigned,
+    }
+}
+
+/// Updates the policy of the golden file once. Returns sums over the tokens, and the weights.
+fn update_with_teacher(
+    groups: &[Credited],
+    teacher_coef: f64,
+    config: &UpdateConfig,
+) -> (Sums, Vec<(String, Vec<f32>)>) {
+    let settings = LossSettings {
+        objective: Objective::GRPO,
+        temperature: 1.0,
+        mask_truncated: false,
+        daro_lr: None,
+        teacher_coef,
+    };
+    let groups: Vec<&Credited> = groups.iter().collect();
+    let mut policy = policy("qwen2_tied");
+    let sums =
+        update(&mut policy, &groups, &settings, config, config.lr, &mut UpdateState::default()).unwrap();
+    let weights = policy.engine().tensors().map(|(name, _, values)| (name.to_string(), values.into_owned()));
+    (sums, weights.collect())
+}
+
+#[test]
+fn one_step_with_rewards_and_a_teacher_equals_pytorch_in_loss_norm_and_weights() {
+    let file = teacher_file();
+    let field = |name: &str| golden::numbers(&file, name);
+    let sequences = golden::sequences(&file);
+    let mut advantages = advantages(&file, &sequences).into_iter();
+    let mut old = file.tensor("old_logp").unwrap().into_iter();
+    let mut rewards = file.tensor("rewards").unwrap().into_iter();
+    let groups = sequences.chunk_by(|a, b| a.group == b.group).map(|sequences| {
+        let n = sequences.len();
+        let rate = f64::from(rewards.by_ref().take(n).sum::<f32>()) / n as f64;
+        let assigned = Assigned {
+            advantages: advantages.by_ref().take(n).collect(),
+            success_rate: Some(rate),
+            focal_weight: focal_weight(rate, field("gamma")[0]),
+        };
+        let completions = sequences
+            .iter()
+            .map(|s| (s.completion.clone(), old.by_ref().take(s.completion.len()).collect()))
+            .collect();
+        group(&sequences[0].prompt, completions, assigned)
+    });
+    let groups: Vec<Credited> = groups.collect();
+    let teacher: Vec<f32> =
+        groups.iter().flat_map(|g| g.rollouts.teacher_logp.iter().flatten().flatten().copied()).collect();
+    assert!(golden::distance(&teacher, &file.tensor("teacher_logp").unwrap()).0 < 1e-5);
+    let [lr, beta1, beta2, eps, weight_decay] = field("adamw")[..] else { panic!("five settings") };
+    let max_grad_norm = field("max_norm")[0];
+    let config = UpdateConfig {
+        lr,
+        betas: [beta1, beta2],
+        eps,
+        weight_decay,
+        max_grad_norm,
+        ..UpdateConfig::default()
+    };
+    let (sums, weights) = update_with_teacher(&groups, field("teacher_coef")[0], &config);
+    let wanted = |name: &str| f64::from(file.tensor(name).unwrap()[0]);
+    assert!((sums.tokens.loss - wanted("loss")).abs() < 1e-5, "{} {}", sums.tokens.loss, wanted("loss"));
+    assert!((sums.gradient_norm / wanted("grad_norm") - 1.0).abs() < 1e-4, "{}", sums.gradient_norm);
+    for (name, after) in weights {
+        let (worst, at) = golden::distance(&after, &file.tensor(&format!("final.{name}")).unwrap());
+        // A hundredth of one learning rate.
+        assert!(worst < 1e-5, "{name}[{at}]: {}", after[at]);
+    }
+}
+
+#[test]
+fn the_expected_gradient_of_the_teachers_term_is_autograds_gradient_of_the_reverse_kl() {
+    let file = teacher_file();
+    let prompt: Vec<u32> = file.integers("prompt").unwrap().into_iter().map(|t| t as u32).collect();
+    let mut start = policy("qwen2_tied");
+    let tokens = start.engine().config().vocab_size as u32;
+    let mut kl = 0.0;
+    // A group of one completion for each token. The loss is a mean over all tokens; the weight of each is its probability.
+    let groups: Vec<Credited> = (0..tokens)
+        .map(|token| {
+            let logp =
+                start.score(&[Scored::completion(&prompt, &[token])], 1.0).unwrap().swap_remove(0).logp;
+            let p = f64::from(logp[0]).exp();
+            let focal_weight = p * f64::from(tokens);
+            let assigned = Assigned { advantages: vec![0.0], success_rate: None, focal_weight };
+            let group = group(&prompt, vec![(vec![token], logp.clone())], assigned);
+            kl += p * f64::from(logp[0] - group.rollouts.teacher_logp.as_ref().unwrap()[0][0]);
+            group
+        })
+        .collect();
+    let wanted = f64::from(file.tensor("kl").unwrap()[0]);
+    assert!((kl - wanted).abs() < 1e-5 * wanted, "{kl} {wanted}");
+    // With so large an eps, AdamW's first step is -lr / eps times the gradient.
+    let (lr, eps) = (50.0, 1e5);
+    let config = UpdateConfig { lr, eps, weight_decay: 0.0, max_grad_norm: 1e9, ..UpdateConfig::default() };
+    let (_, weights) = update_with_teacher(&groups, 1.0, &config);
+    let mut largest = 0f32;
+    for ((name, _, before), (_, after)) in start.engine().tensors().zip(weights) {
+        let step = before.iter().zip(&after).map(|(before, after)| (before - after) * (eps / lr) as f32);
+        let gradient = file.tensor(&format!("kl_gradient.{name}")).unwrap();
+        let (worst, at) = golden::distance(&step.collect::<Vec<_>>(), &gradient);
+        // The rounding of weights in f32 by the step.
+        assert!(worst < 2e-3, "{name}[{at}]: the gradient is {}", gradient[at]);
+        largest = gradient.iter().fold(largest, |largest, g| largest.max(g.abs()));
+    }
+    assert!(largest > 0.5, "{largest}");
 }

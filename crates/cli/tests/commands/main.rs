@@ -38,6 +38,7 @@ mod sft;
 mod simulation_commands;
 mod statistics;
 mod suite;
+mod teacher;
 mod train;
 mod usage;
 mod verify;

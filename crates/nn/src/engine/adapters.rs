@@ -198,6 +198,23 @@ impl Engine {
         Ok(())
     }
 
+    /// Exchanges the values of LoRA's factors with `factors`, in the order of [`Engine::adapter_tensors`], so that one
+    /// base computes with two adapters.
+    ///
+    /// # Panics
+    /// If the engine has no adapters, or the factors have other lengths.
+    pub fn exchange_factors(&mut self, factors: &mut [Vec<f32>]) {
+        self.device.forget_prompts();
+        let tensors = &self.adapters.as_ref().expect("an engine with adapters").layout.tensors;
+        assert_eq!(tensors.len(), factors.len(), "number of factors");
+        for (tensor, values) in tensors.iter().zip(factors) {
+            let previous = self.device.backend().read(Store::Factors, tensor.span).into_owned();
+            self.device.backend_mut().write(Store::Factors, tensor.span, values);
+            *values = previous;
+        }
+        self.merge();
+    }
+
     /// LoRA's factors under PEFT's names, `A` before `B`, in the checkpoint's order; empty without adapters.
     pub fn adapter_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = if self.lora().is_some() { self.trained() } else { &[] };

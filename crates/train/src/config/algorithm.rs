@@ -53,6 +53,10 @@ pub struct AlgorithmConfig {
     /// because the gradient of `k1` has mean 0.
     #[schemars(schema_with = "schema::word::<Kl>")]
     pub kl: Kl,
+    /// Coefficient of the teacher's term in the advantage of each token: `logp_teacher - logp`, an estimate of the
+    /// negative reverse KL divergence from the teacher. The focal weight applies to the sum of this term and the
+    /// advantage from rewards. Requires `[teacher]`.
+    pub teacher_coef: f64,
     /// Drop groups whose rewards are all equal before the loss counts tokens, even if the estimator or shaping gives
     /// them advantages (DAPO's dynamic sampling, without drawing replacements).
     pub drop_inactive_groups: bool,
@@ -122,6 +126,7 @@ impl Default for AlgorithmConfig {
             entropy_coef: 0.0,
             kl_coef: 0.0,
             kl: Kl::K3,
+            teacher_coef: 0.0,
             drop_inactive_groups: false,
             shaping: Shaping::None,
             truncated: Truncated::Grade,
@@ -184,6 +189,11 @@ impl AlgorithmConfig {
         self.kl_coef != 0.0 || self.schedule.iter().any(|s| s.leaves_zero("kl_coef"))
     }
 
+    /// Whether advantages have a teacher's term at any step.
+    pub fn follows_teacher(&self) -> bool {
+        self.teacher_coef != 0.0 || self.schedule.iter().any(|s| s.leaves_zero("teacher_coef"))
+    }
+
     pub(super) fn check(&self, group_size: usize, task: &TaskConfig) -> anyhow::Result<()> {
         self.check_values(group_size, task)?;
         scheduled::check(self)?;
@@ -244,6 +254,7 @@ impl AlgorithmConfig {
         }
         coefficient("algorithm.entropy_coef", self.entropy_coef)?;
         coefficient("algorithm.kl_coef", self.kl_coef)?;
+        coefficient("algorithm.teacher_coef", self.teacher_coef)?;
         coefficient("algorithm.daro_lr", self.daro_lr)?;
         if let Shaping::Smoothing { correct, wrong } = self.shaping {
             reward("algorithm.shaping.correct", correct)?;

@@ -13,7 +13,7 @@ macro_rules! configs {
 }
 
 configs! {
-    "arena-arithmetic" "arena-maze" "arena-puzzles" "arithmetic-quick" "grids-quick" "llama-3.2-3b-math" "maze-17" "maze-compare" "maze-long" "maze-quick" "qwen2.5-7b-math"
+    "arena-arithmetic" "arena-maze" "arena-puzzles" "arithmetic-quick" "distill-quick" "grids-quick" "llama-3.2-3b-math" "maze-17" "maze-compare" "maze-long" "maze-quick" "qwen2.5-7b-math"
     "qwen3-1.7b-synlogic" "qwen3-4b-base-math" "simulation" "simulation-long" "smollm2-words"
 }
 

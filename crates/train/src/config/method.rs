@@ -25,6 +25,9 @@ impl AlgorithmConfig {
         if self.kl_coef != 0.0 {
             parts.push(format!("KL penalty {}", self.kl_coef));
         }
+        if self.teacher_coef != 0.0 {
+            parts.push(format!("teacher {}", self.teacher_coef));
+        }
         parts.join(", ")
     }
 

@@ -95,6 +95,7 @@ fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
         entropy_coef,
         kl_coef,
         kl: _,
+        teacher_coef,
         drop_inactive_groups: _,
         shaping,
         truncated,
@@ -158,8 +159,8 @@ fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
     };
     let overlong = overlong.as_mut().map(|Overlong { length, cache }| fields![length, cache]);
     let weights = reward_weights.iter_mut().map(|(name, weight)| (name.as_str(), Number::from(weight)));
-    let required =
-        fields![reward_correct, reward_wrong, entropy_coef, kl_coef, daro_lr, top_entropy_quantile];
+    let coefficients = fields![entropy_coef, kl_coef, teacher_coef];
+    let required = fields![reward_correct, reward_wrong, daro_lr, top_entropy_quantile];
     let optional = [("focal_gamma", focal_gamma), ("correct_threshold", correct_threshold)];
     let optional = optional.into_iter().filter_map(|(key, number)| Some((key, number.as_mut()?.into())));
     let tables = [
@@ -174,7 +175,8 @@ fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
     let tables = tables.into_iter().flat_map(|(table, numbers)| {
         numbers.into_iter().map(move |(key, number)| (format!("{table}.{key}"), number))
     });
-    required.into_iter().chain(optional).map(|(key, number)| (key.to_owned(), number)).chain(tables).collect()
+    let single = required.into_iter().chain(coefficients).chain(optional);
+    single.map(|(key, number)| (key.to_owned(), number)).chain(tables).collect()
 }
 
 impl ScheduledKey {

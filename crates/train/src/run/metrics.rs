@@ -46,7 +46,7 @@ pub struct StepMetrics<N> {
     pub success_rate_histogram: Vec<u64>,
     /// Mean focal weight of the active groups.
     pub focal_weight_mean: N,
-    /// Mean absolute advantage of the scored completions.
+    /// Mean absolute advantage of the scored completions, without a teacher's term.
     pub advantage_abs_mean: N,
     /// Mean entropy of the distributions of the sampled tokens, in nats.
     pub entropy: N,
@@ -108,6 +108,9 @@ pub struct StepMetrics<N> {
     /// If a server samples: differences between its log-probabilities and the trainer's.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics<N>>,
+    /// If there is a teacher: how it scores the policy's samples.
+    #[serde(flatten)]
+    pub teacher: Option<TeacherMetrics<N>>,
     /// With `eval.exact`, at the steps of an evaluation: changes by the update of the mass on correct completions.
     #[serde(flatten)]
     pub masses: Option<MassMetrics<N>>,
@@ -162,6 +165,32 @@ impl SamplerMetrics {
         m.correction_mean /= n;
         m.correction_bounded_fraction /= n;
         (tokens > 0).then_some(m)
+    }
+}
+
+/// How a teacher scores the samples of the groups in the update.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct TeacherMetrics<N = f64> {
+    /// Mean over tokens of the policy's log-probability minus the teacher's, which estimates the reverse KL divergence
+    /// of a token.
+    pub teacher_kl: N,
+    /// Fraction of tokens to which the teacher gives less than half of the policy's probability.
+    pub teacher_disagreement: N,
+}
+
+impl TeacherMetrics {
+    /// Averages over the tokens of a step's groups. Returns `None` if the teacher scored none.
+    pub fn of_step(groups: &[Credited]) -> Option<Self> {
+        let groups =
+            groups.iter().filter_map(|g| Some((&g.rollouts.completions, g.rollouts.teacher_logp.as_ref()?)));
+        let completions = groups.flat_map(|(completions, teacher)| completions.iter().zip(teacher));
+        let tokens = completions.flat_map(|(completion, teacher)| completion.logp.iter().zip(teacher));
+        let gaps: Vec<f64> = tokens.map(|(logp, teacher)| f64::from(*logp) - f64::from(*teacher)).collect();
+        let disagrees = |gap: &f64| f64::from(u8::from(*gap > std::f64::consts::LN_2));
+        (!gaps.is_empty()).then(|| Self {
+            teacher_kl: mean(gaps.iter().copied()),
+            teacher_disagreement: mean(gaps.iter().map(disagrees)),
+        })
     }
 }
 

@@ -38,9 +38,20 @@ pub fn model(config: &Config, task: Option<&Task>) -> anyhow::Result<Option<Mode
     }
 }
 
+/// Sizes of a teacher that is a separate model, or `None` if there is none or it doesn't exist yet.
+pub fn teacher(config: &Config) -> anyhow::Result<Option<ModelConfig>> {
+    let Some(teacher) = config.teacher.as_ref().filter(|teacher| !teacher.shares_base(config)) else {
+        return Ok(None);
+    };
+    let path = if teacher.is_adapter() { config.model.path.as_ref() } else { teacher.path.as_ref() };
+    let Some(path) = path.filter(|path| path.exists()) else { return Ok(None) };
+    Ok(Some(Checkpoint::open(path).or_bad_input()?.config().clone()))
+}
+
 /// Files and folders that the configuration names, but that don't exist.
 pub fn missing(config: &Config) -> Vec<PathBuf> {
     let mut paths: Vec<&PathBuf> = config.model.path.iter().collect();
+    paths.extend(config.teacher.iter().filter_map(|teacher| teacher.path.as_ref()));
     paths.extend(config.task.paths());
     paths.into_iter().filter(|p| !dataset::exists(p)).cloned().collect()
 }
@@ -219,7 +230,8 @@ mod tests {
         let device = "cuda".parse().unwrap();
         let shortage = |gigabytes: u64, config: &Config| {
             let room = Room { memory: gigabytes * 1_000_000_000, name: "it".to_owned() };
-            Fit { model: &model, lengths: &lengths, device, room: Some(&room) }.shortage(config)
+            Fit { model: &model, teacher: None, lengths: &lengths, device, room: Some(&room) }
+                .shortage(config)
         };
         assert_eq!(shortage(2000, &config), None);
         assert!(shortage(1, &config).unwrap().contains("no three settings make it fit"));
@@ -287,7 +299,13 @@ mod tests {
         let lengths = Lengths { measured: false, ..lengths };
         let decided = |config: &Config, memory: u64| {
             let room = Room { memory, name: "a test".to_owned() };
-            let fit = Fit { model: &model, lengths: &lengths, device: DeviceName::Cpu, room: Some(&room) };
+            let fit = Fit {
+                model: &model,
+                teacher: None,
+                lengths: &lengths,
+                device: DeviceName::Cpu,
+                room: Some(&room),
+            };
             let decided = fit.decided(config);
             let (tokens, checkpointing) =
                 (decided.update.micro_batch_tokens(), decided.compute.checkpointing());

@@ -65,6 +65,9 @@ pub struct Inputs {
     /// reference of the KL penalty. Otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
+    /// Identifies the teacher's weights. Empty without a teacher.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub teacher: String,
 }
 
 impl Inputs {
@@ -74,11 +77,18 @@ impl Inputs {
         let path = config.model.path.as_deref();
         let read = path.filter(|_| config.lora.is_some() || (rl && config.algorithm.penalises_kl()));
         let beside = read.map(fingerprint::of_checkpoint).transpose()?;
+        let teacher = config.teacher.as_ref().filter(|_| rl);
+        let teacher = teacher.and_then(|teacher| Some((teacher.path.as_ref()?, teacher.is_adapter())));
+        let teacher = teacher.map(|(path, is_adapter)| match is_adapter {
+            true => fingerprint::of_adapter(path),
+            false => fingerprint::of_checkpoint(path),
+        });
         Ok(Self {
             graders: if rl { task.graders() } else { Vec::new() },
             estimator: if rl { estimator(config) } else { String::new() },
             problems: task.problem_set(),
             beside: beside.unwrap_or_default(),
+            teacher: teacher.transpose()?.unwrap_or_default(),
         })
     }
 }
@@ -118,7 +128,7 @@ fn differs(before: &[Session], field: impl Fn(&Inputs) -> &String, now: &str) ->
     !now.is_empty() && last.is_some_and(|last| last != now)
 }
 
-/// Adds a session to the run. Fails if the problems, the graders or the estimator have changed since the last
+/// Adds a session to the run. Fails if the problems, the graders, the estimator or the teacher have changed since the last
 /// session, unless changes are accepted; always if the adapter's base or the reference has changed; and with an I/O
 /// error if the file can't be read or written.
 pub fn begin(
@@ -135,6 +145,13 @@ pub fn begin(
     if differs(&before, |inputs| &inputs.beside, &inputs.beside) {
         bad_input!(
             "{}: the weights in model.path have changed since the run's last session, but they are the base of its adapter or the reference of its KL penalty. Restore the old ones, or start a new run in another folder",
+            folder.display()
+        );
+    }
+    if differs(&before, |inputs| &inputs.teacher, &inputs.teacher) && !accept_changes {
+        bad_input!(
+            [AcceptChanges],
+            "{}: the weights in teacher.path have changed since the run's last session. Restore the old ones",
             folder.display()
         );
     }

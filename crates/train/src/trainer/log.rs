@@ -129,7 +129,8 @@ impl Trainer<'_> {
         for warning in self.stall.warnings(m) {
             self.events.say(&warning);
         }
-        let constant = m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;
+        let constant =
+            m.teacher.is_none() && m.distinct_fraction <= 1.0 / self.config.rollout.group_size as f64 + 1e-9;
         self.collapsed = if constant && m.reward_mean < 0.99 * self.method.credit.rewards.correct {
             self.collapsed + 1
         } else {

@@ -13,6 +13,8 @@ pub(super) struct Method {
     pub(super) credit: Credit,
     /// A custom estimator.
     estimator: Option<Estimator>,
+    /// Whether advantages come from rewards.
+    rewards: bool,
     /// Settings of the step.
     algorithm: AlgorithmConfig,
     pub(super) loss: LossSettings,
@@ -31,6 +33,7 @@ impl Method {
         Self {
             credit: config.algorithm.credit(&config.task),
             estimator,
+            rewards: config.teacher.as_ref().is_none_or(|teacher| teacher.rewards),
             algorithm: config.algorithm.clone(),
             loss: LossSettings::of(&config.algorithm, max_new_tokens, config.rollout.temperature),
             anchor,
@@ -57,7 +60,12 @@ impl Method {
         grades: Vec<Vec<Graded>>,
     ) -> anyhow::Result<Option<Vec<Credited>>> {
         let AlgorithmConfig { truncated, reward_weights, .. } = &self.algorithm;
-        credit(&self.credit, *truncated, reward_weights, self.estimator.as_ref(), rollouts, grades)
+        let (how, estimator) = (&self.credit, self.estimator.as_ref());
+        let mut credited = credit(how, *truncated, reward_weights, estimator, rollouts, grades)?;
+        if !self.rewards {
+            credited.iter_mut().flatten().for_each(|group| group.assigned.advantages.fill(0.0));
+        }
+        Ok(credited)
     }
 
     /// Updates HA-DW's estimate by the success rate of a step, if HA-DW is configured, and returns the estimate.

@@ -1,10 +1,11 @@
 //! Starts training from scratch, or from the run's last checkpoint.
 
+use super::Trainer;
 use super::evaluate::best;
 use super::log::{Logs, write_scalars};
 use super::method::Method;
+use super::scorer::Scorer;
 use super::stall::Stall;
-use super::{Reference, Trainer};
 use crate::config::{Config, RolloutConfig};
 use crate::estimator::Estimator;
 use crate::evaluation::in_training::Series;
@@ -23,7 +24,7 @@ use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::lines;
 use fgrpo_eval::record::Evaluation;
-use fgrpo_nn::{DeviceName, Engine, least_cached_tokens};
+use fgrpo_nn::{DeviceName, least_cached_tokens};
 use serde_json::Value;
 use std::sync::Arc;
 
@@ -69,14 +70,20 @@ impl<'a> Trainer<'a> {
         });
         let resumed = resumed.transpose()?;
         run.adopt(config)?;
-        let (engine, mut state) = match resumed {
+        let (mut engine, mut state) = match resumed {
             Some(resumed) => resumed,
             None => match starting()? {
                 Some(engine) => (engine, TrainerState::default()),
                 None => return Ok(None),
             },
         };
-        let Some(reference) = reference(config, task, &mut starting)? else { return Ok(None) };
+        let reference = if config.algorithm.penalises_kl() {
+            let Some(reference) = Scorer::reference(config, task, &mut starting)? else { return Ok(None) };
+            Some(reference)
+        } else {
+            None
+        };
+        let teacher = Scorer::teacher(config, task, &mut engine, device)?;
         let logged = run.logged()?;
         // Nothing is removed before the checkpoint has loaded without error.
         let damage = run.rewind(latest.as_ref().map(|(step, _)| *step))?;
@@ -128,6 +135,7 @@ impl<'a> Trainer<'a> {
             events,
             policy: Policy::new(engine, Arc::clone(&task.language)),
             reference,
+            teacher,
             state,
         };
         if trainer.saved.is_some() {
@@ -135,23 +143,6 @@ impl<'a> Trainer<'a> {
         }
         Ok(Some(trainer))
     }
-}
-
-/// Makes the reference policy of the KL penalty. Returns `None` if interrupted.
-fn reference(
-    config: &Config,
-    task: &Task,
-    starting: &mut dyn FnMut() -> anyhow::Result<Option<Engine>>,
-) -> anyhow::Result<Option<Reference>> {
-    if !config.algorithm.penalises_kl() {
-        return Ok(Some(Reference::None));
-    }
-    // The base model is already in the engine: its weights without the adapter.
-    if config.lora.is_some() && config.sft.is_none() {
-        return Ok(Some(Reference::Base));
-    }
-    let policy = |engine| Policy::new(engine, Arc::clone(&task.language));
-    Ok(starting()?.map(|engine| Reference::Policy(Box::new(policy(engine)))))
 }
 
 fn draws(config: &Config, max_new_tokens: usize) -> Draws {
@@ -196,6 +187,7 @@ fn replay(
 mod tests {
     use super::*;
     use crate::policy::{Request, Sampling};
+    use fgrpo_nn::Engine;
     use fgrpo_nn::weights::Checkpoint;
 
     #[test]

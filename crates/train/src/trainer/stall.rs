@@ -22,6 +22,10 @@ enum Uniform {
 
 impl Uniform {
     fn of(m: &Metrics) -> Option<Self> {
+        // A teacher's advantages differ even if rewards are equal.
+        if m.teacher.is_some() {
+            return None;
+        }
         match (m.count("correct"), m.count("wrong") + m.count("unparsed")) {
             (0, 1..) if m.active_fraction == 0.0 => Some(Self::Wrong),
             (0, 1..) => Some(Self::BelowThreshold),

@@ -2,6 +2,7 @@
 //! restriction of the policy loss to some tokens.
 
 use super::*;
+use crate::policy::Sequence;
 use crate::problem::Prompt;
 use crate::rollout::Rollouts;
 use fgrpo_core::credit::Assigned;
@@ -79,7 +80,13 @@ fn tokens(group: &Credited) -> f64 {
 }
 
 fn loss(objective: &Objective) -> LossSettings {
-    LossSettings { objective: *objective, temperature: 1.0, mask_truncated: false, daro_lr: None }
+    LossSettings {
+        objective: *objective,
+        temperature: 1.0,
+        mask_truncated: false,
+        daro_lr: None,
+        teacher_coef: 0.0,
+    }
 }
 
 fn gradient(groups: &[Credited], daro: Option<&Daro>) -> Vec<f32> {

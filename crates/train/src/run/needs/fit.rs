@@ -1,6 +1,6 @@
 //! Checks whether a run fits into the available memory, and finds settings that make it fit.
 
-use super::{Lengths, Memory};
+use super::{Lengths, Memory, memory};
 use crate::config::{ComputeConfig, Config, EvalConfig, Every, UpdateConfig};
 use crate::problem::Task;
 use fgrpo_eval::amounts::bytes;
@@ -51,6 +51,8 @@ impl Room {
 pub struct Fit<'a> {
     /// Sizes of the model.
     pub model: &'a ModelConfig,
+    /// Sizes of a teacher that is a separate model.
+    pub teacher: Option<&'a ModelConfig>,
     /// Lengths of prompts and completions.
     pub lengths: &'a Lengths,
     /// Device on which the model is trained.
@@ -62,7 +64,11 @@ pub struct Fit<'a> {
 impl Fit<'_> {
     /// The memory that a configuration needs.
     pub fn memory(&self, config: &Config) -> Memory {
-        Memory::of(config, self.model, self.lengths, self.gpu(config))
+        let gpu = self.gpu(config);
+        let teacher = self.teacher.map_or(0, |model| memory::weights(config, model, self.lengths, gpu));
+        let left = |memory: u64| memory.saturating_sub(teacher);
+        let gpu = gpu.map(|gpu| GpuSettings { memory: gpu.memory.map(left), ..gpu });
+        Memory { teacher, ..Memory::of(config, self.model, self.lengths, gpu) }
     }
 
     /// Settings of the GPU, or `None` on a CPU.
@@ -202,7 +208,9 @@ pub fn decided(
     let room = Room::of(device).ok();
     let mut shortage = None;
     if let Some(model) = super::model(&config, Some(task))? {
-        let fit = Fit { model: &model, lengths: &lengths, device, room: room.as_ref() };
+        let teacher = super::teacher(&config)?;
+        let fit =
+            Fit { model: &model, teacher: teacher.as_ref(), lengths: &lengths, device, room: room.as_ref() };
         config = fit.decided(&config);
         shortage = fit.shortage(&config);
     }

@@ -19,6 +19,8 @@ pub struct Memory {
     pub engine: Needs,
     /// The reference model, if the KL penalty needs a separate one.
     pub reference: u64,
+    /// The teacher, if it is a separate model.
+    pub teacher: u64,
     /// Completions that wait for grading and the update, or an evaluation's scores.
     pub batch: u64,
     /// Program, tokenizer and data: the current memory of this process, or 0 if the data doesn't exist.
@@ -47,16 +49,12 @@ pub fn refuse_uncountable(config: &Config, model: &ModelConfig, lengths: &Length
 }
 
 impl Memory {
-    /// Estimates the memory for a configuration and a model, on the CPU or on a GPU.
+    /// Estimates the memory for a configuration and a model, without a teacher, on the CPU or on a GPU.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, gpu: Option<GpuSettings>) -> Self {
         // With an adapter on the model that RL starts from, the reference model is already in the engine.
         let reference = match (!config.algorithm.penalises_kl(), &config.lora, &config.sft) {
             (true, ..) | (_, Some(_), None) => 0,
-            _ => {
-                let [rollout, _] = workloads(config, lengths, gpu);
-                let needs = Needs::of(model, &rollout);
-                needs.weights + needs.base_weights
-            }
+            _ => weights(config, model, lengths, gpu),
         };
         let remaining = |memory: u64| memory.saturating_sub(reference);
         let gpu = gpu.map(|gpu| GpuSettings { memory: gpu.memory.map(remaining), ..gpu });
@@ -75,6 +73,7 @@ impl Memory {
         };
         Self {
             reference,
+            teacher: 0,
             batch: (BATCH_TOKEN * super::tokens_per_step(config, lengths))
                 .max(SCORED_SAMPLE * evaluation.samples as u64),
             program: if lengths.measured { resident().unwrap_or(0) } else { 0 },
@@ -89,13 +88,25 @@ impl Memory {
 
     /// Memory of the models.
     pub fn on_device(&self) -> u64 {
-        self.engine.total() + self.reference
+        self.engine.total() + self.reference + self.teacher
     }
 
     /// Memory besides the models, including what a GPU offloads to the host.
     pub fn on_host(&self) -> u64 {
         self.batch + self.program + self.engine.offloaded
     }
+}
+
+/// Bytes of a separate model that only scores, at most with the adapter of the configuration.
+pub(super) fn weights(
+    config: &Config,
+    model: &ModelConfig,
+    lengths: &Lengths,
+    gpu: Option<GpuSettings>,
+) -> u64 {
+    let [rollout, _] = workloads(config, lengths, gpu);
+    let needs = Needs::of(model, &rollout);
+    needs.weights + needs.base_weights
 }
 
 /// The engine's work in a step and in an evaluation.

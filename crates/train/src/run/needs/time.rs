@@ -98,11 +98,12 @@ impl Costs {
         self.scored(samples) + self.backward(self.group(samples))
     }
 
-    /// Operations for one prompt in all updates of a step, including the reference model's log-probabilities if
-    /// needed.
+    /// Operations for one prompt in all updates of a step, including the log-probabilities of the reference model and
+    /// of the teacher, which is counted as if it had the policy's size.
     fn update(&self, config: &Config) -> f64 {
         let samples = config.rollout.group_size;
-        let reference = if config.algorithm.penalises_kl() { self.scored(samples) } else { 0.0 };
+        let scorers = u8::from(config.algorithm.penalises_kl()) + u8::from(config.teacher.is_some());
+        let reference = f64::from(scorers) * self.scored(samples);
         config.update.epochs as f64 * ACTIVE * self.trained(samples) + reference
     }
 }

@@ -38,6 +38,8 @@ pub enum Architecture {
     /// `Qwen3_5ForCausalLM`: gated DeltaNet in most layers; attention with an output gate and norms of each head in the others.
     #[serde(rename = "qwen3_5_text")]
     Qwen3_5Text,
+    /// `GraniteForCausalLM`: Llama with [`Multipliers`].
+    Granite,
 }
 
 /// How a layer mixes tokens.
@@ -97,6 +99,29 @@ impl GatedDeltaNet {
         let inputs = (self.linear_conv_kernel_dim - 1) * self.channels();
         self.linear_num_value_heads * self.head_state() + inputs
     }
+}
+
+/// Granite's factors, under transformers' names.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Multipliers {
+    /// Factor of the embedding.
+    pub embedding_multiplier: f64,
+    /// Factor of the attention scores, in place of `1 / sqrt(head_dim)`.
+    pub attention_multiplier: f64,
+    /// Factor of the results of attention and of the MLP before they are added to the residual.
+    pub residual_multiplier: f64,
+    /// Divisor of the logits.
+    pub logits_scaling: f64,
+}
+
+impl Multipliers {
+    /// transformers' defaults.
+    pub(crate) const NONE: Multipliers = Multipliers {
+        embedding_multiplier: 1.0,
+        attention_multiplier: 1.0,
+        residual_multiplier: 1.0,
+        logits_scaling: 1.0,
+    };
 }
 
 /// Scaling of the rotary frequencies.
@@ -184,6 +209,9 @@ pub struct Config {
     /// Attention scores are divided by the square root of this, or of `head_dim` if `None`.
     #[serde(skip)]
     pub query_pre_attn_scalar: Option<usize>,
+    /// Factors of the Granite family, or `None` in other families.
+    #[serde(skip)]
+    pub multipliers: Option<Multipliers>,
     /// Fraction of each head that the rotary embedding rotates, or `None` if it rotates all of it.
     #[serde(skip)]
     pub partial_rotary_factor: Option<f64>,
@@ -207,7 +235,7 @@ pub struct Config {
 
 impl Architecture {
     /// All families, in the order in which messages list them.
-    pub const ALL: [Architecture; 10] = [
+    pub const ALL: [Architecture; 11] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Llama,
@@ -218,6 +246,7 @@ impl Architecture {
         Architecture::Gemma3Text,
         Architecture::Olmo3,
         Architecture::Qwen3_5Text,
+        Architecture::Granite,
     ];
 }
 
@@ -347,11 +376,16 @@ impl Config {
             _ => {}
         }
         let positive = |value: f64| value.is_finite() && value > 0.0;
+        let multipliers = self.multipliers.unwrap_or(Multipliers::NONE);
         for (field, value) in [
             ("rms_norm_eps", self.rms_norm_eps),
             ("rope_theta", self.rope_theta),
             ("rope_local_base_freq", self.rope_local_base_freq.unwrap_or(1.0)),
             ("query_pre_attn_scalar", self.query_pre_attn_scalar.unwrap_or(1) as f64),
+            ("embedding_multiplier", multipliers.embedding_multiplier),
+            ("attention_multiplier", multipliers.attention_multiplier),
+            ("residual_multiplier", multipliers.residual_multiplier),
+            ("logits_scaling", multipliers.logits_scaling),
         ] {
             if !positive(value) {
                 return refuse(field, value.to_string(), "a positive number".into());

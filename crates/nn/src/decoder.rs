@@ -130,6 +130,10 @@ pub(crate) struct Decoder {
     pub(crate) check_layers: bool,
     pub(crate) heads: Heads,
     embedding_scale: f32,
+    /// Factor of the results of attention and of the MLP.
+    residual_scale: f32,
+    /// Factor of the logits.
+    logits_scale: f32,
 }
 
 /// A batch prepared for the layers.
@@ -184,12 +188,15 @@ impl Decoder {
                 queries: config.num_attention_heads,
                 keys: config.num_key_value_heads,
                 size: config.head_dim,
-                scale: match config.query_pre_attn_scalar {
-                    Some(scalar) => 1.0 / (scalar as f32).sqrt(),
-                    None => 1.0 / (config.head_dim as f32).sqrt(),
+                scale: match (config.multipliers, config.query_pre_attn_scalar) {
+                    (Some(multipliers), _) => multipliers.attention_multiplier as f32,
+                    (None, Some(scalar)) => 1.0 / (scalar as f32).sqrt(),
+                    (None, None) => 1.0 / (config.head_dim as f32).sqrt(),
                 },
             },
             embedding_scale: (config.architecture.family().embedding_scale)(config),
+            residual_scale: config.multipliers.map_or(1.0, |m| m.residual_multiplier as f32),
+            logits_scale: config.multipliers.map_or(1.0, |m| 1.0 / m.logits_scaling as f32),
         }
     }
 
@@ -212,7 +219,7 @@ impl Decoder {
         Head { weight: self.layout.head, vocabulary: self.config.vocab_size, width: self.config.hidden_size }
     }
 
-    /// Computes the final norm of the predicting rows, in `w.hidden`, from the tokens.
+    /// Computes the final norm of the predicting rows times the factor of the logits, in `w.hidden`, from the tokens.
     pub(crate) fn forward<X: Executor>(
         &self,
         e: &mut X,
@@ -248,6 +255,9 @@ impl Decoder {
         w.hidden_scale.reserve_statistics(e, needed, 1);
         let norm = pass.p.norm(self.layout.norm, needed.count);
         e.rms_norm(norm, &w.inputs[last], &mut w.hidden, &mut w.hidden_scale);
+        if self.logits_scale != 1.0 {
+            e.scale(needed.count * d, self.logits_scale, &mut w.hidden);
+        }
     }
 
     /// Index into [`Buffers::saved`] of a layer's activations: its own index if everything is kept, otherwise the index of the first layer of its kind.
@@ -294,6 +304,7 @@ impl Decoder {
             p: pass.p,
             layer,
             heads: self.heads,
+            residual_scale: self.residual_scale,
             lists: pass.lists,
             all,
             needed,
@@ -354,6 +365,9 @@ impl Decoder {
         let inputs: HeadInputs<'_, X::Buffer> =
             HeadInputs { x: &w.hidden, saved: &w.head_saved, derivatives: &w.scores };
         e.head_backward(head, gradients.all(), inputs, &mut w.logits, &mut w.dnormed);
+        if self.logits_scale != 1.0 {
+            e.scale(rows * d, self.logits_scale, &mut w.dnormed);
+        }
         e.zero(rows * d, &mut w.dx);
         let (x, norm) = (&w.inputs[layers], pass.p.norm(self.layout.norm, rows));
         e.rms_norm_backward(norm, gradients.all(), x, &w.hidden_scale, &w.dnormed, &mut w.dx);

@@ -1,6 +1,7 @@
 //! Model families, one file each: how to read a `config.json`, and the structure of a layer. No other code depends on a model's family.
 
 mod gemma3_text;
+mod granite;
 mod llama;
 mod ministral3;
 mod mistral;
@@ -209,6 +210,7 @@ impl Architecture {
             Architecture::Gemma3Text => &gemma3_text::FAMILY,
             Architecture::Olmo3 => &olmo3::FAMILY,
             Architecture::Qwen3_5Text => &qwen3_5_text::FAMILY,
+            Architecture::Granite => &granite::FAMILY,
         }
     }
 

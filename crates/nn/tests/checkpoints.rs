@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use device::device;
-use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, Multipliers, RopeScaling};
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, TensorWriter, write_checkpoint};
 use fgrpo_nn::{Engine, Error, LoraConfig};
 use proptest::prelude::*;
@@ -32,6 +32,12 @@ fn config(architecture: Architecture, tied: bool) -> Config {
         partial_rotary_factor: recurrent.then_some(0.75),
         rope_local_base_freq: windows.then_some(1e3),
         query_pre_attn_scalar: gemma.then_some(5),
+        multipliers: (architecture == Architecture::Granite).then_some(Multipliers {
+            embedding_multiplier: 12.0,
+            attention_multiplier: 0.25,
+            residual_multiplier: 0.22,
+            logits_scaling: 8.0,
+        }),
         architecture,
         vocab_size: 11,
         hidden_size: 12,

@@ -18,8 +18,9 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
         let config = checkpoint.config();
         let model_type = config.architecture.model_type();
         assert!(case.starts_with(model_type), "{case}: {model_type}");
-        let tied = ["qwen2_tied", "qwen3_tied_bf16", "llama3_scaled", "qwen3_yarn", "smollm3", "gemma3_text"];
-        assert_eq!(config.tie_word_embeddings, tied.contains(&case), "{case}");
+        let tied =
+            "qwen2_tied qwen3_tied_bf16 llama3_scaled qwen3_yarn smollm3 gemma3_text granite".split(' ');
+        assert_eq!(config.tie_word_embeddings, tied.clone().any(|name| name == case), "{case}");
         assert_eq!(checkpoint.dtype(), if case.ends_with("bf16") { Dtype::BF16 } else { Dtype::F32 });
         let values: usize =
             checkpoint.names().iter().map(|name| checkpoint.tensor(name).unwrap().len()).sum();
@@ -51,6 +52,9 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
         (sizes.linear_key_head_dim, sizes.linear_value_head_dim, sizes.linear_conv_kernel_dim),
         (8, 8, 4)
     );
+    let granite = golden::checkpoint("granite").config().multipliers.unwrap();
+    assert_eq!((granite.embedding_multiplier, granite.attention_multiplier), (3.0, 0.3));
+    assert_eq!((granite.residual_multiplier, granite.logits_scaling), (0.6, 1.7));
     // As transformers 5.24 infers it from the factor, and from mscale.
     for (case, wanted) in [("qwen3_yarn", 0.1 * 4f64.ln() + 1.0), ("ministral3", 1.0)] {
         let RopeScaling::Yarn { attention_factor, .. } = golden::checkpoint(case).config().rope_scaling

@@ -26,6 +26,8 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) p: Parameters<'a, X>,
     pub(super) layer: &'a LayerLayout,
     pub(super) heads: Heads,
+    /// Factor of the results of attention and of the MLP. It is 1 if a norm follows them.
+    pub(super) residual_scale: f32,
     pub(super) lists: &'a X::Lists,
     /// All rows, which have keys.
     pub(super) all: RowSet,
@@ -101,7 +103,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
-    /// `y = residual + after(linear(x))`, the end of attention and of the MLP.
+    /// `y = residual + after(linear(x))`, or `y = residual + residual_scale * linear(x)`: the end of attention and of the MLP.
     fn add_to_residual(
         &mut self,
         linear: Linear,
@@ -113,7 +115,12 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     ) {
         let (rows, d) = (self.needed, linear.outputs);
         let Some(norm) = after else {
-            return self.p.linear(self.e, &[linear], rows.count, x, Some(residual), y);
+            if self.residual_scale == 1.0 {
+                return self.p.linear(self.e, &[linear], rows.count, x, Some(residual), y);
+            }
+            self.p.linear(self.e, &[linear], rows.count, x, None, y);
+            self.e.scale(rows.count * d, self.residual_scale, y);
+            return self.e.add(rows.count * d, residual, y);
         };
         keep.raw.reserve(self.e, rows, d);
         keep.scale.reserve_statistics(self.e, rows, 1);
@@ -329,7 +336,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         // The MLP.
         self.e.reserve(&mut w.act, Holds::Activations, m * f);
         let dy =
-            self.through_norm_after(gradients, layer.mlp.after, &saved.transformed, &w.dx, &mut w.dnormed);
+            self.derivative_of_result(gradients, layer.mlp.after, &saved.transformed, &w.dx, &mut w.dnormed);
         p.linear_backward_input(self.e, layer.down, m, dy, Write::Replace, &mut w.act);
         self.e.gated_backward(layer.spec.activation, m, f, &mut saved.gate_up, &mut w.act);
         gradients.linear(self.e, layer.down, m, dy, &w.act);
@@ -351,7 +358,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         // Attention, or the mixer.
         self.e.reserve(&mut w.dout, Holds::Activations, m * width);
         let after = layer.attention.after;
-        let dy = self.through_norm_after(gradients, after, &saved.attended, &w.dx, &mut w.dnormed);
+        let dy = self.derivative_of_result(gradients, after, &saved.attended, &w.dx, &mut w.dnormed);
         p.linear_backward_input(self.e, layer.o, m, dy, Write::Replace, &mut w.dout);
         match self.gate() {
             None => gradients.linear(self.e, layer.o, m, dy, &saved.result),
@@ -468,8 +475,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Derivative of the input of a norm after attention or the MLP, stored in `to`, or `dx` itself without a norm.
-    fn through_norm_after<'b>(
+    /// Derivative of the result of attention or of the MLP, before its norm or factor. Stored in `to`; `dx` itself if there is neither.
+    fn derivative_of_result<'b>(
         &mut self,
         gradients: &mut Gradients<'_, X>,
         norm: Option<Span>,
@@ -477,9 +484,16 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         dx: &'b X::Buffer,
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
-        let Some(weight) = norm else { return dx };
-        let m = self.needed.count;
-        self.e.zero(m * weight.len, to);
+        let (m, d) = (self.needed.count, self.hidden);
+        if norm.is_none() && self.residual_scale == 1.0 {
+            return dx;
+        }
+        self.e.zero(m * d, to);
+        let Some(weight) = norm else {
+            self.e.add(m * d, dx, to);
+            self.e.scale(m * d, self.residual_scale, to);
+            return to;
+        };
         self.e.rms_norm_backward(self.p.norm(weight, m), gradients.all(), raw, scale, dx, to);
         to
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, Multipliers, RopeScaling};
 use fgrpo_nn::{BaseFormat, Batch, Device, Engine};
 
 use crate::device::device;
@@ -103,6 +103,15 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
             Config { architecture: Architecture::Olmo2, tie_word_embeddings: false, ..base.clone() },
         ),
     ];
+    let multipliers = Multipliers {
+        embedding_multiplier: 3.0,
+        attention_multiplier: 0.3,
+        residual_multiplier: 0.6,
+        logits_scaling: 1.7,
+    };
+    let granite =
+        Config { architecture: Architecture::Granite, multipliers: Some(multipliers), ..base.clone() };
+    configs.push(("granite, four factors", granite));
     let window = Config { sliding_window: Some(5), ..base };
     let mistral = Config { architecture: Architecture::Mistral, ..window.clone() };
     configs.push(("mistral, a window of five tokens", mistral));
@@ -365,7 +374,10 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
     let (d, e) = (config.hidden_size, config.head_dim);
     let table = &weights["model.embed_tokens.weight"];
     let gemma = config.architecture == Architecture::Gemma3Text;
-    let scale = if gemma { (d as f64).sqrt() } else { 1.0 };
+    let factor =
+        |value: fn(&Multipliers) -> f64, default: f64| config.multipliers.as_ref().map_or(default, value);
+    let scale = factor(|m| m.embedding_multiplier, if gemma { (d as f64).sqrt() } else { 1.0 });
+    let residual = factor(|m| m.residual_multiplier, 1.0);
     let row = |&token: &u32| table[token as usize * d..][..d].iter().map(|x| x * scale).collect();
     let mut x: Vec<Vec<f64>> = tokens.iter().map(row).collect();
     for layer in 0..config.num_hidden_layers {
@@ -440,8 +452,9 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
                 let kv = head * config.num_key_value_heads / config.num_attention_heads;
                 let from = (t + 1).saturating_sub(window);
                 let root = (config.query_pre_attn_scalar.unwrap_or(e) as f64).sqrt();
+                let scale = factor(|m| m.attention_multiplier, 1.0 / root);
                 let scores: Vec<f64> = (from..=t)
-                    .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() / root)
+                    .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() * scale)
                     .collect();
                 let max = scores.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 let mass: Vec<f64> = scores.iter().map(|s| (s - max).exp()).collect();
@@ -455,7 +468,7 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             }
             let added = norm_if(&linear(&out, get(last_map), None), after);
             for (x, a) in x[t].iter_mut().zip(added) {
-                *x += a;
+                *x += residual * a;
             }
             let normed = norm_if(&x[t], before_mlp);
             let gate = linear(&normed, get("mlp.gate_proj.weight"), None);
@@ -467,13 +480,14 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
                 gate.iter().zip(up).map(|(&g, u)| if gemma { gelu(g) } else { silu(g) } * u).collect();
             let added = norm_if(&linear(&act, get("mlp.down_proj.weight"), None), after_mlp);
             for (x, a) in x[t].iter_mut().zip(added) {
-                *x += a;
+                *x += residual * a;
             }
         }
     }
     let head = weights.get("lm_head.weight").unwrap_or(table);
     let last = norm(&x[x.len() - 1], &weights["model.norm.weight"], config);
-    linear(&last, head, None)
+    let divisor = factor(|m| m.logits_scaling, 1.0);
+    linear(&last, head, None).into_iter().map(|logit| logit / divisor).collect()
 }
 
 /// The sequence that ends with row `row` of the batch.

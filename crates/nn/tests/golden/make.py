@@ -21,7 +21,7 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import Gemma3TextConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
+from transformers import Gemma3TextConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -100,8 +100,13 @@ CASES = {
         layer_types=["full_attention", "linear_attention"], linear_num_key_heads=3, linear_num_value_heads=6,
         linear_key_head_dim=8, linear_value_head_dim=8, rms_norm_eps=1e-3, rope_parameters=dict(
             rope_type="default", rope_theta=1e4, partial_rotary_factor=0.25), **COMMON),
+    # Factors of the embedding, the scores, the residual and the logits; ratio 2, tied.
+    "granite": GraniteConfig(
+        hidden_size=24, intermediate_size=18, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=1.7,
+        tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
 }
-OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0, "granite": 2.0}
 
 
 def metadata(**more):

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fgrpo_nn::weights::{Checkpoint, TensorFile};
 
 /// The cases' folder names.
-pub(crate) const CASES: [&str; 14] = [
+pub(crate) const CASES: [&str; 15] = [
     "qwen2_tied",
     "qwen2_odd_heads_sharded",
     "qwen3_ratio_4",
@@ -22,6 +22,7 @@ pub(crate) const CASES: [&str; 14] = [
     "gemma3_text",
     "olmo3",
     "qwen3_5_text",
+    "granite",
 ];
 
 /// The folder of the golden files.

@@ -40,6 +40,8 @@ pub enum Architecture {
     Qwen3_5Text,
     /// `GraniteForCausalLM`: Llama with [`Multipliers`].
     Granite,
+    /// `Phi3ForCausalLM`: Mistral with one matrix for queries, keys and values, and another for gate and up.
+    Phi3,
 }
 
 /// How a layer mixes tokens.
@@ -125,7 +127,7 @@ impl Multipliers {
 }
 
 /// Scaling of the rotary frequencies.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
 pub enum RopeScaling {
     /// Unscaled frequencies.
@@ -164,6 +166,18 @@ pub enum RopeScaling {
         /// Ministral 3: queries at position `p` are multiplied by `1 + beta ln(1 + ⌊p / original length⌋)`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         llama_4_scaling_beta: Option<f64>,
+    },
+    /// LongRoPE: each frequency is divided by a factor of its own, from one of two lists. The engine uses the short list alone, up to the original
+    /// context length.
+    LongRope {
+        /// Divisors for sequences up to the original context length, one for each frequency.
+        short_factor: Vec<f64>,
+        /// Divisors for longer sequences.
+        long_factor: Vec<f64>,
+        /// Context length before scaling.
+        original_max_position_embeddings: usize,
+        /// Factor that multiplies cosines and sines.
+        attention_factor: f64,
     },
 }
 
@@ -235,7 +249,7 @@ pub struct Config {
 
 impl Architecture {
     /// All families, in the order in which messages list them.
-    pub const ALL: [Architecture; 11] = [
+    pub const ALL: [Architecture; 12] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Llama,
@@ -247,6 +261,7 @@ impl Architecture {
         Architecture::Olmo3,
         Architecture::Qwen3_5Text,
         Architecture::Granite,
+        Architecture::Phi3,
     ];
 }
 
@@ -282,7 +297,10 @@ impl Config {
                 llama_4_scaling_beta: Some(_),
                 original_max_position_embeddings: length,
                 ..
-            } => Some((length, "rope_parameters.original_max_position_embeddings")),
+            }
+            | RopeScaling::LongRope { original_max_position_embeddings: length, .. } => {
+                Some((length, "rope_parameters.original_max_position_embeddings"))
+            }
             _ => None,
         }
     }
@@ -392,15 +410,24 @@ impl Config {
             }
         }
         // The scaling's settings by name. A number that isn't finite becomes null in JSON. The scale of queries has no bound.
-        let scaling = serde_json::to_value(self.rope_scaling).expect("numbers");
+        let scaling = serde_json::to_value(&self.rope_scaling).expect("numbers");
         let yarn = matches!(self.rope_scaling, RopeScaling::Yarn { .. });
         for (field, value) in
             fields::object(scaling).iter().filter(|(field, _)| *field != "llama_4_scaling_beta")
         {
-            let (least, expected) = match (field.as_str(), self.rope_scaling) {
+            let (least, expected) = match (field.as_str(), &self.rope_scaling) {
                 ("rope_type" | "truncate", _) => continue,
+                (_, RopeScaling::LongRope { .. }) if let Some(list) = value.as_array() => {
+                    let pairs = self.rotary_dim() / 2;
+                    let fits = list.len() == pairs && list.iter().all(|x| x.as_f64().is_some_and(positive));
+                    if fits {
+                        continue;
+                    }
+                    let wanted = format!("{pairs} positive numbers, one for each rotated pair");
+                    return refuse(&format!("rope_scaling.{field}"), value.to_string(), wanted);
+                }
                 ("factor", _) if !yarn => (1.0f64.next_down(), "at least 1".into()),
-                ("high_freq_factor", RopeScaling::Llama3 { low_freq_factor: low, .. }) => {
+                ("high_freq_factor", &RopeScaling::Llama3 { low_freq_factor: low, .. }) => {
                     (low, format!("more than low_freq_factor, {low}"))
                 }
                 _ => (0.0, "a positive number".into()),

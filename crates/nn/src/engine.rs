@@ -360,7 +360,11 @@ impl Engine {
     pub fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
         self.device.forget_prompts();
         let &TensorLayout { span, ref shape, .. } = find(&self.decoder.layout.tensors, name, values.len())?;
-        if self.adapters.as_ref().is_some_and(|a| a.layout.adapted.iter().any(|part| part.weight == span)) {
+        if self
+            .adapters
+            .as_ref()
+            .is_some_and(|a| a.layout.adapted.iter().any(|part| part.weight.intersection(span).is_some()))
+        {
             return Err(Error::request(
                 "tensor",
                 format!("{name}, which has adapters"),

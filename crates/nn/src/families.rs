@@ -7,6 +7,7 @@ mod ministral3;
 mod mistral;
 mod olmo2;
 mod olmo3;
+mod phi3;
 mod qwen2;
 mod qwen3;
 mod qwen3_5_text;
@@ -80,6 +81,8 @@ pub(crate) struct Layer {
     pub(crate) mixer: Option<GatedDeltaNet>,
     pub(crate) attention: Norms<&'static str>,
     pub(crate) mlp: Norms<&'static str>,
+    /// Whether queries, keys and values are computed by one matrix, `qkv_proj`, and gate and up by another, `gate_up_proj`.
+    pub(crate) fused: bool,
     /// Whether the projections to queries, keys and values have a bias.
     pub(crate) qkv_bias: bool,
     /// Whether the attention output is multiplied by the sigmoid of a gate. `q_proj` then outputs each head's query followed by its gate.
@@ -211,6 +214,7 @@ impl Architecture {
             Architecture::Olmo3 => &olmo3::FAMILY,
             Architecture::Qwen3_5Text => &qwen3_5_text::FAMILY,
             Architecture::Granite => &granite::FAMILY,
+            Architecture::Phi3 => &phi3::FAMILY,
         }
     }
 
@@ -335,6 +339,10 @@ impl Layer {
                     matrix("linear_attn.in_proj_a", heads, d, false),
                 ]);
             }
+            None if self.fused => weights.extend([
+                matrix("self_attn.qkv_proj", q + 2 * kv, d, bias),
+                matrix("self_attn.o_proj", d, q, false),
+            ]),
             None => {
                 weights.extend([
                     matrix("self_attn.q_proj", if self.output_gate { 2 * q } else { q }, d, bias),
@@ -349,11 +357,12 @@ impl Layer {
             }
         }
         weights.extend(width_norm(self.attention.after).into_iter().chain(width_norm(self.mlp.before)));
-        weights.extend([
-            matrix("mlp.gate_proj", f, d, false),
-            matrix("mlp.up_proj", f, d, false),
-            matrix("mlp.down_proj", d, f, false),
-        ]);
+        if self.fused {
+            weights.push(matrix("mlp.gate_up_proj", 2 * f, d, false));
+        } else {
+            weights.extend(["mlp.gate_proj", "mlp.up_proj"].map(|name| matrix(name, f, d, false)));
+        }
+        weights.push(matrix("mlp.down_proj", d, f, false));
         weights.extend(width_norm(self.mlp.after));
         weights
     }

@@ -2,7 +2,7 @@
 //!
 //! Weights, gradients and both AdamW moments share one layout, so operations on all parameters (norm, update, reduction over threads) are a
 //! loop over one slice. Matrices with the same input are adjacent, so one product computes them together: k and v, gate and up, and in
-//! decoding q, k and v.
+//! decoding q, k and v. Some families store them as one matrix; then the maps of q and of k and v are parts of it.
 //!
 //! If the layers' matrices are quantized (`quantized.rs`), they aren't in this store. Their spans then start past the end of any store, and
 //! serve only as keys.
@@ -25,6 +25,13 @@ impl Span {
     pub(crate) fn is_separate(self) -> bool {
         self.offset >= SEPARATE
     }
+
+    /// The common part of two spans, or `None` if there is none.
+    pub(crate) fn intersection(self, other: Span) -> Option<Span> {
+        let offset = self.offset.max(other.offset);
+        let end = (self.offset + self.len).min(other.offset + other.len);
+        (offset < end).then(|| Span { offset, len: end - offset })
+    }
 }
 
 /// Whether a result replaces the destination's values or is added to them.
@@ -41,6 +48,18 @@ pub(crate) struct Linear {
     pub(crate) bias: Option<Span>,
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
+}
+
+impl Linear {
+    /// The maps to the first `outputs` outputs and to the others, for a map without a bias.
+    fn split_at(self, outputs: usize) -> [Linear; 2] {
+        let Linear { weight, inputs, .. } = self;
+        let part = |rows: std::ops::Range<usize>| {
+            let weight = Span { offset: weight.offset + rows.start * inputs, len: rows.len() * inputs };
+            Linear { weight, bias: None, outputs: rows.len(), inputs }
+        };
+        [part(0..outputs), part(outputs..self.outputs)]
+    }
 }
 
 #[derive(Debug, Clone)]
@@ -254,9 +273,14 @@ impl Layout {
                         (Mixing::Recurrent(mixer), "linear_attn.out_proj")
                     }
                     None => {
-                        let [q, k, v] =
-                            ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
-                        let [queries, keys_values] = b.linears(index, [&[q], &[k, v]]);
+                        let [queries, keys_values] = if spec.fused {
+                            let qkv = b.linear(index, &[linear("self_attn.qkv_proj")]);
+                            qkv.split_at(config.num_attention_heads * config.head_dim)
+                        } else {
+                            let [q, k, v] =
+                                ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
+                            b.linears(index, [&[q], &[k, v]])
+                        };
                         let q_norm = norm(&mut b, Some("self_attn.q_norm"));
                         let k_norm = norm(&mut b, Some("self_attn.k_norm"));
                         let attention = AttentionLayout { queries, keys_values, q_norm, k_norm };
@@ -272,7 +296,11 @@ impl Layout {
                     o: b.linear(index, &[linear(o)]),
                     attention: Norms { before, after: norm(&mut b, spec.attention.after) },
                     mlp: Norms { before: norm(&mut b, spec.mlp.before), after: norm(&mut b, spec.mlp.after) },
-                    gate_up: b.linear(index, &["mlp.gate_proj", "mlp.up_proj"].map(linear)),
+                    gate_up: if spec.fused {
+                        b.linear(index, &[linear("mlp.gate_up_proj")])
+                    } else {
+                        b.linear(index, &["mlp.gate_proj", "mlp.up_proj"].map(linear))
+                    },
                     down: b.linear(index, &[linear("mlp.down_proj")]),
                 }
             })

@@ -68,10 +68,11 @@ impl Default for LoraConfig {
 
 impl LoraConfig {
     /// Matrices that can be adapted: those of attention, recurrent mixers and the MLP. A model need not have all of them.
-    pub const TARGETS: [&str; 12] = [
+    pub const TARGETS: [&str; 14] = [
         "q_proj",
         "k_proj",
         "v_proj",
+        "qkv_proj",
         "o_proj",
         "in_proj_qkv",
         "in_proj_z",
@@ -80,11 +81,12 @@ impl LoraConfig {
         "out_proj",
         "gate_proj",
         "up_proj",
+        "gate_up_proj",
         "down_proj",
     ];
 
     /// Range of the recurrent mixers' matrices in [`LoraConfig::TARGETS`]; attention's precede them, and the MLP's follow.
-    pub const MIXER: std::ops::Range<usize> = 4..9;
+    pub const MIXER: std::ops::Range<usize> = 5..10;
 
     /// Checks the settings. The error names the field if the rank is 0, alpha isn't a positive number, or the targets are empty, repeated or
     /// unknown.
@@ -475,7 +477,7 @@ fn module(target: &str) -> String {
     }
 }
 
-/// An adapted matrix, which is a range of the outputs of a linear map.
+/// An adapted matrix, which is a range of the outputs of a linear map, or the part of a matrix that belongs to one map. Parts share `a`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Adapted {
     /// Span in the weight store.
@@ -504,7 +506,7 @@ impl Adapted {
 /// Layout of a model's adapters in a separate store.
 #[derive(Debug, Clone)]
 pub(crate) struct AdapterLayout {
-    /// In the order of the weight store.
+    /// In the order of the weight store. A matrix whose outputs belong to two linear maps has an entry for each.
     pub(crate) adapted: Vec<Adapted>,
     /// The factors under PEFT's names, `A` before `B`.
     pub(crate) tensors: Vec<TensorLayout>,
@@ -520,8 +522,6 @@ impl AdapterLayout {
         linears.sort_unstable_by_key(|linear| linear.weight.offset);
         let (mut adapted, mut tensors, mut len) = (Vec::new(), Vec::new(), 0usize);
         for tensor in layout.tensors.iter().filter(|tensor| lora.adapts(&tensor.name)) {
-            let place = linears.partition_point(|linear| linear.weight.offset <= tensor.span.offset);
-            let linear = linears[place - 1];
             let (outputs, inputs, rank) = (tensor.shape[0], tensor.shape[1], lora.rank);
             let module = tensor.name.strip_suffix(".weight").expect("a matrix's name");
             let mut put = |factor: &str, shape: [usize; 2]| {
@@ -534,17 +534,21 @@ impl AdapterLayout {
                 span
             };
             let (a, b) = (put("A", [rank, inputs]), put("B", [outputs, rank]));
-            adapted.push(Adapted {
-                weight: tensor.span,
-                linear: linear.weight.offset,
-                stride: linear.outputs,
-                first: (tensor.span.offset - linear.weight.offset) / inputs,
-                outputs,
-                inputs,
-                rank,
-                a,
-                b,
-            });
+            for linear in &linears {
+                let Some(weight) = linear.weight.intersection(tensor.span) else { continue };
+                let (outputs, row) = (weight.len / inputs, (weight.offset - tensor.span.offset) / inputs);
+                adapted.push(Adapted {
+                    weight,
+                    linear: linear.weight.offset,
+                    stride: linear.outputs,
+                    first: (weight.offset - linear.weight.offset) / inputs,
+                    outputs,
+                    inputs,
+                    rank,
+                    a,
+                    b: Span { offset: b.offset + row * rank, len: outputs * rank },
+                });
+            }
         }
         AdapterLayout {
             adapted,

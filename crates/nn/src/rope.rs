@@ -17,14 +17,14 @@ pub(crate) struct Rope {
 
 /// Frequency of each rotated pair of a head, in radians per token.
 pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
-    frequencies_of(config, config.rope_theta, config.rope_scaling)
+    frequencies_of(config, config.rope_theta, &config.rope_scaling)
 }
 
-fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32> {
+fn frequencies_of(config: &Config, theta: f64, scaling: &RopeScaling) -> Vec<f32> {
     let size = config.rotary_dim() as f64;
     let frequency = |pair: usize| {
         let plain = 1.0 / theta.powf(2.0 * pair as f64 / size);
-        match scaling {
+        match *scaling {
             RopeScaling::Default => plain,
             RopeScaling::Linear { factor } => plain / factor,
             RopeScaling::Llama3 {
@@ -63,6 +63,7 @@ fn frequencies_of(config: &Config, theta: f64, scaling: RopeScaling) -> Vec<f32>
                 let divided = ((pair as f64 - first) / width).clamp(0.0, 1.0);
                 plain / factor * divided + plain * (1.0 - divided)
             }
+            RopeScaling::LongRope { ref short_factor, .. } => plain / short_factor[pair],
         }
     };
     (0..config.rotary_dim() / 2).map(|pair| frequency(pair) as f32).collect()
@@ -73,10 +74,12 @@ impl Rope {
     pub(crate) fn new(config: &Config, positions: usize) -> Rope {
         let mut all = vec![frequencies(config)];
         all.extend(
-            config.rope_local_base_freq.map(|theta| frequencies_of(config, theta, RopeScaling::Default)),
+            config.rope_local_base_freq.map(|theta| frequencies_of(config, theta, &RopeScaling::Default)),
         );
         let factor = match config.rope_scaling {
-            RopeScaling::Yarn { attention_factor, .. } => attention_factor as f32,
+            RopeScaling::Yarn { attention_factor, .. } | RopeScaling::LongRope { attention_factor, .. } => {
+                attention_factor as f32
+            }
             _ => 1.0,
         };
         let table = |(frequencies, factor): (&Vec<f32>, f32)| -> Table {

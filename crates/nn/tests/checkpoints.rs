@@ -29,7 +29,7 @@ fn config(architecture: Architecture, tied: bool) -> Config {
             linear_num_key_heads: 2,
             linear_num_value_heads: 6,
         }),
-        partial_rotary_factor: recurrent.then_some(0.75),
+        partial_rotary_factor: (recurrent || architecture == Architecture::Phi3).then_some(0.75),
         rope_local_base_freq: windows.then_some(1e3),
         query_pre_attn_scalar: gemma.then_some(5),
         multipliers: (architecture == Architecture::Granite).then_some(Multipliers {

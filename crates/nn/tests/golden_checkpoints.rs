@@ -55,6 +55,8 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     let granite = golden::checkpoint("granite").config().multipliers.unwrap();
     assert_eq!((granite.embedding_multiplier, granite.attention_multiplier), (3.0, 0.3));
     assert_eq!((granite.residual_multiplier, granite.logits_scaling), (0.6, 1.7));
+    let phi3 = golden::checkpoint("phi3");
+    assert_eq!((phi3.config().partial_rotary_factor, phi3.config().context()), (Some(0.5), 128));
     // As transformers 5.24 infers it from the factor, and from mscale.
     for (case, wanted) in [("qwen3_yarn", 0.1 * 4f64.ln() + 1.0), ("ministral3", 1.0)] {
         let RopeScaling::Yarn { attention_factor, .. } = golden::checkpoint(case).config().rope_scaling
@@ -134,7 +136,7 @@ fn with(mut value: Value, field: &str, to: Value) -> Value {
 }
 
 /// Keys of transformers' classes that change no result: types of models ("*" for all), keys, and the reason.
-const WITHOUT_EFFECT: [(&str, &str, &str); 11] = [
+const WITHOUT_EFFECT: [(&str, &str, &str); 13] = [
     (
         "*",
         "_name_or_path dtype finetuning_task prefix task_specific_params tokenizer_class transformers_version \
@@ -172,6 +174,8 @@ const WITHOUT_EFFECT: [(&str, &str, &str); 11] = [
     ("gemma3 mistral3 qwen3_5", "architectures", "the types of the whole and of its text part decide"),
     ("qwen2 qwen3 smollm3", "sliding_window max_window_layers", "a layer that has a window is refused"),
     ("qwen2 qwen3", "use_sliding_window", "`layer_types` lists the layers"),
+    ("phi3", "original_max_position_embeddings", "only scaled rotary frequencies depend on it"),
+    ("phi3", "partial_rotary_factor", "`rope_parameters` has it"),
     ("smollm3", "no_rope_layer_interval", "`no_rope_layers` lists the layers"),
     (
         "gemma3_text",
@@ -193,6 +197,7 @@ fn other(value: &Value) -> Value {
         Value::Array(list) => {
             let first = match list[0].as_i64() {
                 Some(number) => json!(1 - number),
+                None if list[0].is_f64() => json!(list[0].as_f64().unwrap() * 2.0 + 1.0),
                 None if list[0] == "full_attention" => json!("sliding_attention"),
                 None => json!("full_attention"),
             };

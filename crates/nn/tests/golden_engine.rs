@@ -158,7 +158,8 @@ fn gradients_equal_pytorchs_tensor_by_tensor_packed_either_way() {
 
 #[test]
 fn four_clipped_adamw_steps_follow_pytorchs_losses_norms_and_weights() {
-    let optimized = ["qwen2_tied", "qwen3_ratio_4", "olmo2", "gemma3_text", "qwen3_5_text", "granite"];
+    let optimized =
+        ["qwen2_tied", "qwen3_ratio_4", "olmo2", "gemma3_text", "qwen3_5_text", "granite", "phi3"];
     for case in golden::CASES.into_iter().filter(|case| optimized.contains(case)) {
         let expected = golden::expected(case);
         let mut engine = Engine::open(&golden::checkpoint(case), &device(2)).unwrap();

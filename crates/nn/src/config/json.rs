@@ -43,6 +43,8 @@ struct Rope {
     mscale: Option<f64>,
     mscale_all_dim: Option<f64>,
     truncate: Option<bool>,
+    short_factor: Option<Vec<f64>>,
+    long_factor: Option<Vec<f64>>,
     attention_factor: Option<f64>,
     llama_4_scaling_beta: Option<f64>,
 }
@@ -103,7 +105,7 @@ impl Config {
     pub fn to_json(&self, dtype: Dtype) -> Map<String, Value> {
         let family = self.architecture.family();
         let scaling = (self.rope_scaling != RopeScaling::Default)
-            .then(|| serde_json::to_value(self.rope_scaling).expect("numbers"));
+            .then(|| serde_json::to_value(&self.rope_scaling).expect("numbers"));
         let mut parameters = scaling.clone().unwrap_or_else(|| json!({"rope_type": "default"}));
         parameters["rope_theta"] = json!(self.rope_theta);
         let rotated = self.partial_rotary_factor.map(|fraction| (PARTIAL.to_string(), json!(fraction)));
@@ -270,7 +272,7 @@ fn rope(
             return inner.refuse("rope_theta", format!("{outer}, as elsewhere in the file"));
         }
         theta = theta.or(rope.rope_theta);
-        let this = scaling_of(&inner, &rope, file)?;
+        let this = scaling_of(&inner, rope, file)?;
         if scaling.is_some_and(|other| other != this) {
             return inner.refuse("rope_type", "the scaling that rope_parameters names");
         }
@@ -279,7 +281,7 @@ fn rope(
     Ok((theta, scaling.unwrap_or(RopeScaling::Default), rotated.or(file.partial_rotary_factor)))
 }
 
-fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScaling, Error> {
+fn scaling_of(inner: &Fields<'_>, rope: Rope, file: &File) -> Result<RopeScaling, Error> {
     let needed = |field: &str, value: Option<f64>| match value {
         Some(x) => Ok(x),
         None => inner.refuse(field, "a number"),
@@ -318,7 +320,24 @@ fn scaling_of(inner: &Fields<'_>, rope: &Rope, file: &File) -> Result<RopeScalin
                 llama_4_scaling_beta: rope.llama_4_scaling_beta,
             })
         }
-        Some(_) => inner.refuse(name, "default, linear, llama3 or yarn (others are not supported)"),
+        // Microsoft's first checkpoints have the older name.
+        Some("longrope" | "su") => {
+            let context = original.unwrap_or(file.max_position_embeddings);
+            let factor = rope.factor.unwrap_or(file.max_position_embeddings as f64 / context as f64);
+            let inferred =
+                if factor <= 1.0 { 1.0 } else { (1.0 + factor.ln() / (context as f64).ln()).sqrt() };
+            let list = |field: &str, value: Option<Vec<f64>>| match value {
+                Some(list) => Ok(list),
+                None => inner.refuse(field, "a list of numbers"),
+            };
+            Ok(RopeScaling::LongRope {
+                short_factor: list("short_factor", rope.short_factor)?,
+                long_factor: list("long_factor", rope.long_factor)?,
+                original_max_position_embeddings: context,
+                attention_factor: rope.attention_factor.unwrap_or(inferred),
+            })
+        }
+        Some(_) => inner.refuse(name, "default, linear, llama3, yarn or longrope (others are not supported)"),
     }
 }
 
@@ -447,7 +466,7 @@ mod tests {
             ["qwen3", {"attention_bias": true}, "attention_bias, true, false"],
             ["llama", {"mlp_bias": true}, "mlp_bias, true, false"],
             ["qwen2", {"is_causal": false}, "is_causal, false, true"],
-            ["qwen2", {"rope_scaling": {"type": "longrope", "factor": 4.0}}, "rope_scaling, type, longrope, yarn"],
+            ["qwen2", {"rope_scaling": {"type": "longrope", "factor": 4.0}}, "rope_scaling, short_factor, nothing, list"],
             ["qwen2", {"rope_scaling": {"rope_type": "dynamic", "factor": 4.0}}, "rope_type, dynamic"],
             ["qwen2", {"rope_scaling": {"rope_type": "linear"}}, "factor, nothing, a number"],
             ["qwen2", {"rope_parameters": {"rope_type": "default", "rope_theta": 5e5}}, "rope_theta, 500000, 1000000"],

@@ -45,7 +45,8 @@ impl Engine {
         let config = lora.of_model(&self.decoder.layout)?;
         let layout = AdapterLayout::new(&self.decoder.layout, &config);
         self.device.backend_mut().adapt(&layout);
-        for adapted in &layout.adapted {
+        for parts in layout.adapted.chunk_by(|part, next| part.a == next.a) {
+            let adapted = parts[0];
             let bound = 1.0 / (adapted.inputs as f64).sqrt();
             self.device.backend_mut().fill(Store::Factors, adapted.a, &mut |out| {
                 out.fill_with(|| ((2.0 * uniform() - 1.0) * bound) as f32);

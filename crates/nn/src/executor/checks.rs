@@ -39,11 +39,14 @@ impl<'a, X: Memory> Checked<'a, X> {
     /// Columns computed from the tensors in these spans, with `note` appended to each name.
     pub(super) fn tensors(&self, spans: impl IntoIterator<Item = Span>, rows: usize, note: &str) -> Columns {
         let all = self.layout.map_or(&[][..], |layout| &layout.tensors);
-        let tensors = |span: Span| {
-            all.iter().filter(move |t| (span.offset..span.offset + span.len).contains(&t.span.offset))
-        };
         let name = |name: &str| format!("{}{note}", name.trim_end_matches(".weight"));
-        let names = spans.into_iter().flat_map(tensors).map(|t| (name(&t.name), t.shape[0])).collect();
+        let within = |span: Span| {
+            all.iter().filter_map(move |t| {
+                let len = t.span.intersection(span)?.len;
+                Some((name(&t.name), t.shape[0] * len / t.span.len))
+            })
+        };
+        let names = spans.into_iter().flat_map(within).collect();
         Columns { rows, names }
     }
 

@@ -97,7 +97,7 @@ pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(
 
 /// Writes the settings that [`read_windows`] reads.
 pub(super) fn windows(config: &Config) -> Value {
-    let mut full = serde_json::to_value(config.rope_scaling).expect("numbers");
+    let mut full = serde_json::to_value(&config.rope_scaling).expect("numbers");
     full["rope_theta"] = json!(config.rope_theta);
     let local = config.rope_local_base_freq.unwrap_or(config.rope_theta);
     let sliding = json!({"rope_type": "default", "rope_theta": local});

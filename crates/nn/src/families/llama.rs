@@ -39,6 +39,7 @@ pub(super) const FAMILY: Family = Family {
         mixer: None,
         attention: Norms { before: Some("input_layernorm"), after: None },
         mlp: Norms { before: Some("post_attention_layernorm"), after: None },
+        fused: false,
         qkv_bias: false,
         output_gate: false,
         qk_norm: None,

@@ -218,7 +218,7 @@ fn checks_change_no_bit() {
             let norm = engine.update(&AdamW { lr: 0.01, ..AdamW::default() }, Some(1.0)).unwrap();
             let logp = engine.score(&batch, 1.0).unwrap().logp;
             let samples = generate(&mut engine, &[3, 1, 4]).unwrap();
-            (norm, logp, samples, tensor(&engine, "model.layers.0.mlp.up_proj.weight"))
+            (norm, logp, samples, tensor(&engine, "model.layers.0.mlp.down_proj.weight"))
         };
         for adapters in [false, true] {
             assert_eq!(run(true, adapters), run(false, adapters), "{name}, adapters: {adapters}");

@@ -112,6 +112,20 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     let granite =
         Config { architecture: Architecture::Granite, multipliers: Some(multipliers), ..base.clone() };
     configs.push(("granite, four factors", granite));
+    let scaling = RopeScaling::LongRope {
+        short_factor: vec![1.0, 1.7],
+        long_factor: vec![1.0, 9.0],
+        original_max_position_embeddings: 64,
+        attention_factor: 1.2,
+    };
+    let phi3 = Config {
+        architecture: Architecture::Phi3,
+        rope_scaling: scaling,
+        head_dim: 8,
+        partial_rotary_factor: Some(0.5),
+        ..base.clone()
+    };
+    configs.push(("phi3, fused matrices, longrope, a part of each head", phi3));
     let window = Config { sliding_window: Some(5), ..base };
     let mistral = Config { architecture: Architecture::Mistral, ..window.clone() };
     configs.push(("mistral, a window of five tokens", mistral));
@@ -194,6 +208,11 @@ pub(crate) fn engine(config: &Config, seed: u64, threads: usize) -> Engine {
 /// No format of the base, and each format.
 pub(crate) const BASES: [Option<BaseFormat>; 4] =
     [None, Some(BaseFormat::Nf4), Some(BaseFormat::Int8), Some(BaseFormat::Bf16)];
+
+/// The format of the base, or `None` for fused matrices, which can't be quantized.
+pub(crate) fn supported(config: &Config, base: Option<BaseFormat>) -> Option<BaseFormat> {
+    base.filter(|_| config.architecture != Architecture::Phi3)
+}
 
 /// The same engine on a given device.
 pub(crate) fn engine_on(config: &Config, seed: u64, device: &Device) -> Engine {
@@ -287,6 +306,7 @@ fn frequency(config: &Config, pair: usize) -> f64 {
                 plain * (smooth + (1.0 - smooth) / factor)
             }
         }
+        RopeScaling::LongRope { ref short_factor, .. } => plain / short_factor[pair],
         RopeScaling::Yarn { .. } => unreachable!("the golden files have it"),
     }
 }
@@ -300,8 +320,12 @@ fn rotate(config: &Config, theta: Option<f64>, x: &mut [f64], position: usize) {
         };
         let (sin, cos) = (position as f64 * frequency).sin_cos();
         let (a, b) = (x[pair], x[pair + half]);
-        x[pair] = a * cos - b * sin;
-        x[pair + half] = b * cos + a * sin;
+        let factor = match config.rope_scaling {
+            RopeScaling::LongRope { attention_factor, .. } => attention_factor,
+            _ => 1.0,
+        };
+        x[pair] = (a * cos - b * sin) * factor;
+        x[pair + half] = (b * cos + a * sin) * factor;
     }
 }
 
@@ -369,8 +393,38 @@ fn mix(
         .collect()
 }
 
+/// The weights with a matrix for each of queries, keys, values, gate and up.
+fn unfused(config: &Config, weights: &Weights) -> Weights {
+    let (e, f) = (config.head_dim, config.intermediate_size);
+    let kv = ("k_proj", config.num_key_value_heads * e);
+    let qkv = vec![("q_proj", config.num_attention_heads * e), kv, ("v_proj", kv.1)];
+    let fused = [("qkv_proj", qkv), ("gate_up_proj", vec![("gate_proj", f), ("up_proj", f)])];
+    let mut all = Weights::new();
+    for (name, values) in weights {
+        let parts = fused.iter().find(|(fused, _)| name.contains(fused));
+        let Some((fused, parts)) = parts else {
+            all.insert(name.clone(), values.clone());
+            continue;
+        };
+        let mut rest = &values[..];
+        for (part, rows) in parts {
+            let (values, others) = rest.split_at(rows * config.hidden_size);
+            all.insert(name.replace(fused, part), values.to_vec());
+            rest = others;
+        }
+    }
+    all
+}
+
 /// Logits after the last of `tokens`.
 pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<f64> {
+    let separate;
+    let weights = if config.architecture == Architecture::Phi3 {
+        separate = unfused(config, weights);
+        &separate
+    } else {
+        weights
+    };
     let (d, e) = (config.hidden_size, config.head_dim);
     let table = &weights["model.embed_tokens.weight"];
     let gemma = config.architecture == Architecture::Gemma3Text;

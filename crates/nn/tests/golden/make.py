@@ -21,7 +21,7 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import Gemma3TextConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
+from transformers import Gemma3TextConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -105,8 +105,14 @@ CASES = {
         hidden_size=24, intermediate_size=18, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=1.7,
         tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
+    # Fused matrices, LongRoPE on half of each head, within the original length; ratio 2, untied.
+    "phi3": Phi3Config(
+        hidden_size=32, intermediate_size=18, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        original_max_position_embeddings=128, pad_token_id=None, tie_word_embeddings=False, rope_parameters=dict(
+            rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.5, short_factor=[1.0, 1.7],
+            long_factor=[1.0, 9.0], original_max_position_embeddings=128), **COMMON),
 }
-OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0, "granite": 2.0}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0, "granite": 2.0, "phi3": 2.0}
 
 
 def metadata(**more):

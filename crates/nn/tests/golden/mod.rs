@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fgrpo_nn::weights::{Checkpoint, TensorFile};
 
 /// The cases' folder names.
-pub(crate) const CASES: [&str; 15] = [
+pub(crate) const CASES: [&str; 16] = [
     "qwen2_tied",
     "qwen2_odd_heads_sharded",
     "qwen3_ratio_4",
@@ -23,6 +23,7 @@ pub(crate) const CASES: [&str; 15] = [
     "olmo3",
     "qwen3_5_text",
     "granite",
+    "phi3",
 ];
 
 /// The folder of the golden files.

@@ -139,7 +139,7 @@ fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
         RopeScaling::Llama3 { original_max_position_embeddings: context, .. } => {
             put("rope.scaling.original_context_length", Item::Number(context as u32));
         }
-        RopeScaling::Default | RopeScaling::Yarn { .. } => {}
+        RopeScaling::Default | RopeScaling::Yarn { .. } | RopeScaling::LongRope { .. } => {}
     }
     items
 }
@@ -166,8 +166,8 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     if !families().contains(&family) {
         return Err(refuse("model_type", family.to_owned(), families().join(", ")));
     }
-    if matches!(config.rope_scaling, RopeScaling::Yarn { .. }) {
-        return Err(refuse("rope_type", "yarn".to_owned(), "default, linear or llama3".to_owned()));
+    if let Some(kind @ ("yarn" | "longrope")) = serde_json::json!(config.rope_scaling)["rope_type"].as_str() {
+        return Err(refuse("rope_type", kind.to_owned(), "default, linear or llama3".to_owned()));
     }
     let items = [metadata(config, kind), about].concat();
     let mut declared = config.tensors();

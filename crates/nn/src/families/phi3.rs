@@ -1,0 +1,70 @@
+//! Phi-3 and Phi-4-mini: Mistral with one matrix for queries, keys and values, and another for gate and up.
+
+use serde_json::json;
+
+use super::{Family, Layer, mistral};
+use crate::config::RopeScaling;
+
+pub(super) const FAMILY: Family = Family {
+    class_name: "Phi3ForCausalLM",
+    model_type: "phi3",
+    defaults: || {
+        json!({
+            "vocab_size": 32_064, "hidden_size": 3072, "intermediate_size": 8192, "num_hidden_layers": 32,
+            "num_attention_heads": 32, "num_key_value_heads": null, "max_position_embeddings": 4096,
+            "original_max_position_embeddings": 4096, "rms_norm_eps": 1e-5, "tie_word_embeddings": false,
+            "bos_token_id": 1, "eos_token_id": 32_000, "pad_token_id": 32_000, "sliding_window": null,
+            "partial_rotary_factor": 1.0,
+        })
+    },
+    supported: || json!({"embd_pdrop": 0.0, "resid_pdrop": 0.0}),
+    write: |config| {
+        let original = match config.rope_scaling {
+            RopeScaling::LongRope { original_max_position_embeddings: context, .. } => context,
+            _ => config.max_position_embeddings,
+        };
+        json!({"sliding_window": config.sliding_window, "original_max_position_embeddings": original})
+    },
+    // transformers takes it for an old name of LongRoPE.
+    refused: |config| {
+        let is_yarn = matches!(config.rope_scaling, RopeScaling::Yarn { .. });
+        is_yarn.then(|| ("rope_type", "yarn".into(), "default or longrope".into()))
+    },
+    whole: None,
+    layer: |config, layer| Layer { fused: true, ..(mistral::FAMILY.layer)(config, layer) },
+    ..mistral::FAMILY
+};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::config::fields::object;
+    use serde_json::Value;
+
+    #[test]
+    fn longrope_is_read_as_transformers_reads_it() {
+        let read = |kind: &str, short: Value| {
+            let scaling =
+                json!({"type": kind, "factor": null, "short_factor": short, "long_factor": vec![2.0; 48]});
+            let model =
+                json!({"model_type": "phi3", "max_position_embeddings": 131_072, "rope_scaling": scaling});
+            Config::from_json(&object(model), "config.json")
+        };
+        for kind in ["longrope", "su"] {
+            let config = read(kind, json!(vec![1.5; 48])).unwrap();
+            // sqrt(1 + ln(131072 / 4096) / ln(4096))
+            let RopeScaling::LongRope { attention_factor, .. } = config.rope_scaling else { panic!() };
+            assert!((attention_factor - 1.190_238).abs() < 1e-6);
+            assert_eq!(config.context(), 4096);
+        }
+        for (kind, short, part) in [
+            ("longrope", json!([1.5]), "short_factor"),
+            ("longrope", json!(null), "short_factor"),
+            ("yarn", json!(null), "factor"),
+        ] {
+            let message = read(kind, short).unwrap_err().to_string();
+            assert!(message.contains(part), "{message:?} lacks {part:?}");
+        }
+    }
+}

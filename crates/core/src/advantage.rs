@@ -523,8 +523,9 @@ impl Advantage {
             Self::GrpoLead { alpha } => {
                 let (correct, c) = judged()?;
                 let lengths: Vec<f64> = (0..group.len()).map(|i| length(group, i)).collect();
-                let solved = Group { rewards: &lengths, scored: &correct, ..*group };
-                let (centre, width) = (mean(&solved), if c > 1 { deviation(&solved, 1) } else { 1.0 });
+                let lengths_group = Group { rewards: &lengths, scored: &correct, ..*group };
+                let (centre, width) =
+                    (mean(&lengths_group), if c > 1 { deviation(&lengths_group, 1) } else { 1.0 });
                 let brevity = |i: usize| (-alpha * (lengths[i] - centre) / (width + 1e-6)).exp();
                 let shaped = spread(group, |i| if correct[i] { brevity(i) } else { -1.0 });
                 let shaped = Group { rewards: &shaped, ..*group };

@@ -192,16 +192,16 @@ impl Credit {
         require(holds, "focal_gamma", self.focal_gamma, "a finite number of at least 0")?;
         self.overlong.map_or(Ok(()), |overlong| overlong.check())?;
         if self.shapes_rewards() {
-            let refused = |expected| Err(Error::setting("advantage", self.advantage.name(), expected));
+            let refuse = |expected| Err(Error::setting("advantage", self.advantage.name(), expected));
             match &self.advantage {
-                a if !a.reads().rewards => refused(
+                a if !a.reads().rewards => refuse(
                     "an estimator that reads the values of rewards, such as grpo, dr_grpo or rloo, because rewards are shaped",
                 )?,
-                a if a.reads().correct => refused(
+                a if a.reads().correct => refuse(
                     "an estimator that doesn't depend on which completions are correct, because rewards are shaped",
                 )?,
                 a if a.reads().parts => {
-                    refused("an estimator of a single reward, because rewards are shaped")?
+                    refuse("an estimator of a single reward, because rewards are shaped")?
                 }
                 _ => {}
             }
@@ -482,18 +482,18 @@ mod tests {
 
     #[test]
     fn overlong_punishment_is_refused_where_it_would_be_lost_or_has_no_meaning() {
-        let refused = |advantage, overlong| {
+        let refusal = |advantage, overlong| {
             Credit { advantage, overlong: Some(overlong), ..PLAIN }.check(4).unwrap_err().to_string()
         };
         for cache in [0, 21] {
-            let message = refused(Advantage::GRPO, Overlong { cache, ..OVERLONG });
+            let message = refusal(Advantage::GRPO, Overlong { cache, ..OVERLONG });
             assert!(
                 message.starts_with("overlong.cache: ") && message.ends_with(&format!("found {cache}")),
                 "{message}"
             );
         }
         for advantage in [MaxRl, Pkpo { k: 2 }, Avspo { eps: 1e-4 }, Gdpo { eps: 1e-4 }] {
-            let message = refused(advantage, OVERLONG);
+            let message = refusal(advantage, OVERLONG);
             assert!(message.starts_with("advantage: "), "{message}");
         }
     }

@@ -337,7 +337,7 @@ impl Blas {
         chosen: &mut HashMap<Key, sys::cublasLtMatmulAlgo_t>,
     ) -> Result<Plan, Error> {
         use sys::cublasLtMatmulAlgoConfigAttributes_t as Config;
-        let refused = |why: String| {
+        let refusal = |why: String| {
             let call = format!("cuBLASLt: exact product of {} x {} x {} ({:?})", p.m, p.n, p.k, p.numbers);
             Error::Failed { call, why: format!("{why}; without compute.exact another algorithm is chosen") }
         };
@@ -345,7 +345,7 @@ impl Blas {
         let exact_key = exact_key(&typical);
         let mut alignments = exact_key.alignment.into_iter().zip(key.alignment);
         if let Some((required, actual)) = alignments.find(|(required, actual)| actual < required) {
-            return Err(refused(format!(
+            return Err(refusal(format!(
                 "an operand is aligned to {actual} bytes, but the algorithm needs {required}"
             )));
         }
@@ -372,7 +372,7 @@ impl Blas {
                     .map_err(|e| failed("reading an algorithm's attributes", e))?;
                     // 0 and 1 both mean that k is not split.
                     if value > u32::from(attribute == Config::CUBLASLT_ALGO_CONFIG_SPLITK_NUM) {
-                        return Err(refused("the library only has algorithms with split-k".to_owned()));
+                        return Err(refusal("the library only has algorithms with split-k".to_owned()));
                     }
                 }
                 *chosen.entry(exact_key).or_insert(algorithm)
@@ -397,13 +397,13 @@ impl Blas {
             )
             .result()
             .map_err(|e| {
-                refused(format!("the algorithm for {EXACT_ROWS} rows doesn't support these sizes: {e}"))
+                refusal(format!("the algorithm for {EXACT_ROWS} rows doesn't support these sizes: {e}"))
             })?;
             checked.assume_init()
         };
         match checked.workspaceSize {
             0 => Ok(plan),
-            bytes => Err(refused(format!(
+            bytes => Err(refusal(format!(
                 "the algorithm for {EXACT_ROWS} rows needs a workspace of {bytes} bytes here"
             ))),
         }

@@ -370,14 +370,14 @@ impl Driver for Emulated {
     }
 
     fn replay(&self, graph: u64) -> Result<(), Error> {
-        let refused = |why: String| Err(Error::Failed { call: "launching a graph".to_owned(), why });
+        let refuse = |why: String| Err(Error::Failed { call: "launching a graph".to_owned(), why });
         let mut pending = self.work();
         let Some(work) = pending.graphs.get(&graph).cloned() else {
-            return refused(format!("there is no graph {graph}"));
+            return refuse(format!("there is no graph {graph}"));
         };
         for (index, node) in work.iter().enumerate() {
             if let Some(at) = addresses(node).into_iter().find(|&at| !self.owns(at)) {
-                return refused(format!("node {index} uses memory at {:#x}, which was freed", at.0));
+                return refuse(format!("node {index} uses memory at {:#x}, which was freed", at.0));
             }
         }
         work.into_iter().for_each(|node| pending.submit(Queue::Compute, Work::Node(node)));

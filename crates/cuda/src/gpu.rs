@@ -134,11 +134,11 @@ fn load(ptx: &CStr) -> Result<sys::CUmodule, Error> {
     let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(LOG - 1)];
     let mut module = std::ptr::null_mut();
     // SAFETY: the log is longer than the size passed for it, and both arrays have two elements.
-    let loaded = unsafe {
+    let result = unsafe {
         let (options, values) = (options.as_mut_ptr(), values.as_mut_ptr());
         sys::cuModuleLoadDataEx(&raw mut module, ptx.as_ptr().cast(), 2, options, values)
     };
-    loaded.result().map(|()| module).map_err(|e| {
+    result.result().map(|()| module).map_err(|e| {
         let log =
             String::from_utf8_lossy(log.split(|&byte| byte == 0).next().unwrap_or_default()).into_owned();
         let why = if log.is_empty() { words(e) } else { format!("{}: {}", words(e), log.trim()) };

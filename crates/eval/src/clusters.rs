@@ -32,15 +32,15 @@ pub fn assign(benchmarks: &mut [Benchmark], paths: &[PathBuf], field: &str) -> a
         let file_stem = stem(&file);
         let mut lines = Lines::open(&file)?;
         while let Some(line) = lines.next_line()? {
-            let read: Line<'_> = line.parse()?;
-            let cluster = match read.others.get(field) {
+            let entry: Line<'_> = line.parse()?;
+            let cluster = match entry.others.get(field) {
                 None | Some(Value::Null) => continue,
                 Some(Value::String(text)) => text.clone(),
                 Some(Value::Number(number)) => number.to_string(),
                 Some(other) => bad_input!("{line}: {field}: expected a string or a number, found {other}"),
             };
-            let benchmark = read.benchmark.map_or_else(|| file_stem.clone(), Cow::into_owned);
-            let key = (benchmark, read.problem.to_string());
+            let benchmark = entry.benchmark.map_or_else(|| file_stem.clone(), Cow::into_owned);
+            let key = (benchmark, entry.problem.to_string());
             match clusters.get(&key) {
                 Some(before) if *before != cluster => bad_input!(
                     "{line}: {field}: problem {} is in two clusters, {before:?} and {cluster:?}",

@@ -242,8 +242,8 @@ pub fn compare(
             pairs.iter().enumerate().map(|(i, pair)| of_pair(pair, size, settings, i as u64)).collect();
         // Comparisons that aren't tested don't count in Holm's correction.
         let adjusted = holm(&results.iter().filter_map(|r| r.comparison.p_value).collect::<Vec<_>>());
-        let tested = results.iter_mut().map(|r| &mut r.comparison).filter(|c| c.p_value.is_some());
-        tested.zip(adjusted).for_each(|(c, p)| c.holm_p_value = Some(p));
+        let comparisons = results.iter_mut().map(|r| &mut r.comparison).filter(|c| c.p_value.is_some());
+        comparisons.zip(adjusted).for_each(|(c, p)| c.holm_p_value = Some(p));
         let averaged: Vec<Comparison> = averages
             .iter()
             .filter_map(|a| {

@@ -287,8 +287,8 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
                 let recorded = truth.as_ref().and_then(|truth| recorded(&row, truth));
                 let question = word("input");
                 // verl draws a new uid in each run, but the prompt is the same for every model.
-                let named = recorded.as_ref().and_then(|_| word("problem")).or_else(|| question.clone());
-                let problem = match named {
+                let name = recorded.as_ref().and_then(|_| word("problem")).or_else(|| question.clone());
+                let problem = match name {
                     Some(name) => name,
                     None => uid(&texts("uid")?).to_owned(),
                 };

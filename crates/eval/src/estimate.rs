@@ -82,9 +82,9 @@ impl Measured {
     /// Two-sided p-value of the hypothesis that the mean is 0. It is at least `2 / resamples`, their resolution, and at
     /// least `2^(1 - units)`, the probability that all units have the same sign.
     pub fn p_value(&self) -> f64 {
-        let drawn = Simulated::new(self.draws.clone()).two_sided_p();
+        let p_value = Simulated::new(self.draws.clone()).two_sided_p();
         let signs = 0.5f64.powf(self.units as f64 - 1.0);
-        drawn.max(2.0 / self.draws.len() as f64).max(signs).min(1.0)
+        p_value.max(2.0 / self.draws.len() as f64).max(signs).min(1.0)
     }
 
     /// Percentile interval that contains the middle `level` of the resampled means.
@@ -102,11 +102,11 @@ impl Measured {
 /// without a cluster forms one alone. `None` if no problem has a cluster.
 pub fn clusters(problems: &[&ProblemCounts]) -> Option<Vec<usize>> {
     problems.iter().find(|p| p.cluster.is_some())?;
-    let mut named: HashMap<&str, usize> = HashMap::new();
+    let mut by_name: HashMap<&str, usize> = HashMap::new();
     let mut indices: Vec<usize> = Vec::new();
     let mut count = 0;
     for problem in problems {
-        let index = problem.cluster.as_deref().map_or(count, |name| *named.entry(name).or_insert(count));
+        let index = problem.cluster.as_deref().map_or(count, |name| *by_name.entry(name).or_insert(count));
         count = count.max(index + 1);
         indices.push(index);
     }
@@ -136,7 +136,7 @@ pub fn bootstrap(
     let units = clusters.map_or(problems, |c| c.iter().max().map_or(0, |last| last + 1));
     // All sets of problems are measured on the same models, so every set draws the same seeds.
     let seed_key = Key::new(0).with(u64::MAX).with(0);
-    let drawn = |seeds: &Vec<Vec<f64>>, times: &[u32], i: u64| {
+    let draw = |seeds: &Vec<Vec<f64>>, times: &[u32], i: u64| {
         let times = || (0..problems).map(|p| times[clusters.map_or(p, |c| c[p])]);
         let count = if clusters.is_some() { times().sum::<u32>() } else { problems as u32 };
         let count = f64::from(count);
@@ -155,7 +155,7 @@ pub fn bootstrap(
             || vec![0u32; units],
             |times, i| {
                 resample(key, i, times);
-                quantities.iter().map(|seeds| drawn(seeds, times, i)).collect()
+                quantities.iter().map(|seeds| draw(seeds, times, i)).collect()
             },
         )
         .collect();

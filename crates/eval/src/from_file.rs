@@ -145,7 +145,7 @@ fn each(
 ) -> anyhow::Result<Imported> {
     let mut counts = Imported::default();
     let mut line_of: HashMap<(usize, u64), usize> = HashMap::new();
-    let mut called: HashMap<usize, (String, usize)> = HashMap::new();
+    let mut names_of: HashMap<usize, (String, usize)> = HashMap::new();
     let mut next: HashMap<usize, u64> = HashMap::new();
     let mut add = |file: &Path,
                    number: usize,
@@ -167,7 +167,7 @@ fn each(
                 return Ok(());
             }
         };
-        let (first, before) = called.entry(at).or_insert_with(|| (name.clone(), number));
+        let (first, before) = names_of.entry(at).or_insert_with(|| (name.clone(), number));
         if *first != name {
             bad_input!(
                 "{}: problem {} is called {} in line {before}; use one name for each problem",
@@ -234,9 +234,9 @@ fn each(
         let Some(name) = PROBLEM.iter().find_map(|key| row.get(*key).and_then(plain_text)) else {
             bad_input!("{}: \"problem\" is missing", at_line());
         };
-        let listed = TEXTS.iter().find_map(|key| row.get(*key).and_then(Value::as_array));
+        let list = TEXTS.iter().find_map(|key| row.get(*key).and_then(Value::as_array));
         let single = TEXT.iter().find_map(|key| row.get(*key).and_then(Value::as_str));
-        let texts: Option<Vec<&str>> = match (listed, single) {
+        let texts: Option<Vec<&str>> = match (list, single) {
             (Some(list), _) => list.iter().map(Value::as_str).collect(),
             (None, Some(text)) => Some(vec![text]),
             (None, None) => bad_input!(
@@ -301,13 +301,17 @@ impl Names {
 
     /// Index of the problem that a dump's response answers; the inner `None` if several have its name.
     fn of_response(&self, response: &Response, problems: &[&Problem]) -> Option<Option<usize>> {
-        let named = || self.by_name.get(&response.problem).copied();
+        let by_name = || self.by_name.get(&response.problem).copied();
         let by_question = || {
             let questions = problems.iter().map(|p| p.question()).enumerate();
             asked(response.question.as_deref()?, questions).map(Some)
         };
         // An index in another program's data set says less than the question.
-        if response.recorded.is_some() { named().or_else(by_question) } else { by_question().or_else(named) }
+        if response.recorded.is_some() {
+            by_name().or_else(by_question)
+        } else {
+            by_question().or_else(by_name)
+        }
     }
 }
 

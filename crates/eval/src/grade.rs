@@ -26,15 +26,15 @@ impl Grader {
     /// Returns an error if the settings don't suit the kind of task, such as `command` without a command, or if the
     /// program can't be started.
     pub fn new(kind: TaskKind, settings: Settings) -> anyhow::Result<Self> {
-        let written = match kind {
+        let text = match kind {
             TaskKind::Maze => format!("{:?}", settings.maze),
             TaskKind::Environment => format!("{:?} {}", settings.command, settings.max_turns),
             _ => serde_json::to_string(&settings).expect("settings are JSON"),
         };
-        let written = written + &kind::python::file_hash(&settings).unwrap_or_default();
-        let written = format!("{written}{:?}", settings.thoughts());
+        let text = text + &kind::python::file_hash(&settings).unwrap_or_default();
+        let text = format!("{text}{:?}", settings.thoughts());
         let grading = kind.grading(settings)?;
-        Ok(Self { kind, grading, settings: short_hash(&written), prepared: RwLock::default() })
+        Ok(Self { kind, grading, settings: short_hash(&text), prepared: RwLock::default() })
     }
 
     /// The kind of task.

@@ -43,8 +43,8 @@ pub fn outlook(problems: &[&ProblemCounts], group_size: u64, tail: f64) -> anyho
             tail_miss += missing / tail_miss::active_probability(mu, group_size)?;
             continue;
         }
-        let drawn = subsample_distribution(Counts { samples: n, correct: c }, group_size);
-        for (x, chance) in (drawn.first..).zip(&drawn.mass) {
+        let law = subsample_distribution(Counts { samples: n, correct: c }, group_size);
+        for (x, chance) in (law.first..).zip(&law.mass) {
             if x > 0 && x < group_size as i64 {
                 active += chance;
                 tail_miss += chance * (1.0 - tail).powi(x as i32);
@@ -79,13 +79,13 @@ pub fn suggest(outlooks: &[Outlook]) -> Option<Suggested> {
     if highest <= 0.0 {
         return None;
     }
-    let chosen = outlooks.iter().filter(|o| o.active >= 0.9 * highest).min_by_key(|o| o.group_size)?;
-    let focal_gamma = match chosen.missing_share {
+    let choice = outlooks.iter().filter(|o| o.active >= 0.9 * highest).min_by_key(|o| o.group_size)?;
+    let focal_gamma = match choice.missing_share {
         share if share > 0.5 => 1.0,
         share if share < 0.05 => 0.0,
         _ => 0.5,
     };
-    Some(Suggested { group_size: chosen.group_size, focal_gamma })
+    Some(Suggested { group_size: choice.group_size, focal_gamma })
 }
 
 /// Comparison of group sizes on a set of problems.

@@ -100,13 +100,13 @@ mod tests {
         let mut large = Vec::new();
         (0..repeats).for_each(|_| large.extend(pilot.problems.iter().map(|p| (p.samples, p.correct))));
         let difference = power(&[benchmark(&large)], 0.01, &[n]).unwrap().needs[0].detectable;
-        let drawn = |p: f64, key: Key| (0..n).filter(|&i| key.uniform(i) < p).count() as f64 / n as f64;
+        let share = |p: f64, key: Key| (0..n).filter(|&i| key.uniform(i) < p).count() as f64 / n as f64;
         let mut detected = 0;
         for trial in 0..2_000 {
             let (mut sum, mut variance) = (0.0, 0.0);
             for (i, &(_, c)) in large.iter().enumerate() {
                 let (p, key) = (c as f64 / 1e6, Key::new(trial).with(i as u64));
-                let (a, b) = (drawn(p, key.with(1)), drawn(p + difference, key.with(2)));
+                let (a, b) = (share(p, key.with(1)), share(p + difference, key.with(2)));
                 sum += b - a;
                 variance += (a * (1.0 - a) + b * (1.0 - b)) / (n - 1) as f64;
             }

@@ -78,9 +78,9 @@ pub fn problem_key(seed: u64, problem: &str) -> Key {
 pub fn of_maze(maze: Maze) -> Problem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
     let solutions = maze.solutions();
-    let drawn = problem_key(0, &prompt).below(0, solutions.len() as u64);
+    let index = problem_key(0, &prompt).below(0, solutions.len() as u64);
     // The end token isn't part of the demonstration; it is appended for every kind of problem.
-    let path: Vec<u32> = solutions[drawn as usize].iter().map(|&m| tokens::Token::from(m) as u32).collect();
+    let path: Vec<u32> = solutions[index as usize].iter().map(|&m| tokens::Token::from(m) as u32).collect();
     let (id, messages) = (short_hash(&prompt), vec![Message::new("user", prompt)]);
     let truth = Truth::Maze(kind::maze::Truth { maze });
     Problem { solution: Some(tokens::spell(&path)), ..Problem::new(id, messages, truth) }

@@ -335,15 +335,15 @@ mod tests {
 
     #[test]
     fn a_function_of_the_process_answers_for_its_own_settings_alone() {
-        let named = |score: Option<&'static str>| Settings {
+        let settings = |score: Option<&'static str>| Settings {
             in_process: Some("reward".into()),
             answerer: score.map(|score| Answerer::new(move |_| format!("{{\"score\": {score}}}"))),
             ..Settings::default()
         };
-        let verifiers = ["1", "0", "\"much\""].map(|score| Program::new(named(Some(score))).unwrap());
+        let verifiers = ["1", "0", "\"much\""].map(|score| Program::new(settings(Some(score))).unwrap());
         let rewards = verifiers.each_ref().map(|verifier| verifier.grade(&Value::Null, "x").reward);
         assert_eq!(rewards, [Some(1.0), Some(0.0), None]);
-        let error = Program::new(named(None)).unwrap_err();
+        let error = Program::new(settings(None)).unwrap_err();
         assert!(crate::failure::exit_code(&error) == 2 && error.to_string().contains("reward"), "{error:#}");
     }
 

@@ -199,8 +199,8 @@ mod tests {
             method("wide", &[(2, &[2, 2, 1, 1]), (3, &[4, 4, 4, 4])]),
         ]
         .concat();
-        let ranked = rank(&methods, "base", &[1, 4]);
-        let (base, wide) = (place(&ranked, "base"), place(&ranked, "wide"));
+        let ranking = rank(&methods, "base", &[1, 4]);
+        let (base, wide) = (place(&ranking, "base"), place(&ranking, "wide"));
         assert!((base.pass_at_k[&1].value - 0.375).abs() < 1e-15);
         assert!((wide.pass_at_k[&1].value - (0.375 + 1.0) / 2.0).abs() < 1e-15);
         assert_eq!((base.lost, wide.lost), (1.5, 0.0));
@@ -209,7 +209,7 @@ mod tests {
         assert!((wide.paired[&1].difference.value - 0.125).abs() < 1e-15);
         assert!((wide.paired[&4].difference.value - 0.75).abs() < 1e-15);
         assert!(base.paired.is_empty());
-        assert_eq!(ranked[0].name, "wide");
+        assert_eq!(ranking[0].name, "wide");
         assert_eq!(base.dominated_by.as_deref(), Some("wide"));
         assert_eq!(wide.dominated_by, None);
     }
@@ -225,22 +225,22 @@ mod tests {
             method("same", &[(1, &flat)]),
         ]
         .concat();
-        let ranked = rank(&methods, "base", &[1]);
-        let raw: Vec<f64> = ["a", "b", "same"].map(|n| place(&ranked, n).paired[&1].p_value).to_vec();
+        let ranking = rank(&methods, "base", &[1]);
+        let raw: Vec<f64> = ["a", "b", "same"].map(|n| place(&ranking, n).paired[&1].p_value).to_vec();
         let adjusted: Vec<f64> =
-            ["a", "b", "same"].map(|n| place(&ranked, n).paired[&1].holm_p_value).to_vec();
+            ["a", "b", "same"].map(|n| place(&ranking, n).paired[&1].holm_p_value).to_vec();
         assert_eq!(adjusted, holm(&raw));
         // Four problems are all better by chance once in eight times.
         assert_eq!((raw[0], raw[2]), (0.125, 1.0));
-        assert!(place(&ranked, "a").dominated_by.is_none(), "an equal method dominates nothing");
+        assert!(place(&ranking, "a").dominated_by.is_none(), "an equal method dominates nothing");
     }
 
     #[test]
     fn a_trade_of_pass_at_1_for_pass_at_k_dominates_nothing() {
         let methods =
             [method("sharp", &[(1, &[4, 4, 0, 0])]), method("wide", &[(1, &[1, 1, 1, 1])])].concat();
-        let ranked = rank(&methods, "sharp", &[1, 4]);
-        assert!(ranked.iter().all(|r| r.dominated_by.is_none()));
-        assert_eq!(ranked[0].name, "wide");
+        let ranking = rank(&methods, "sharp", &[1, 4]);
+        assert!(ranking.iter().all(|r| r.dominated_by.is_none()));
+        assert_eq!(ranking[0].name, "wide");
     }
 }

@@ -218,8 +218,8 @@ impl Benchmark {
 
     /// Number of clusters, if the problems have them.
     pub fn clusters(&self) -> Option<usize> {
-        let named: BTreeSet<&str> = self.problems.iter().filter_map(|p| p.cluster.as_deref()).collect();
-        (!named.is_empty()).then_some(named.len())
+        let clusters: BTreeSet<&str> = self.problems.iter().filter_map(|p| p.cluster.as_deref()).collect();
+        (!clusters.is_empty()).then_some(clusters.len())
     }
 
     /// Fraction of unscorable samples; see [`MOST_UNSCORABLE`].
@@ -613,21 +613,21 @@ pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchma
 /// Reads several paths as parts of the same benchmarks. Returns an error if their benchmarks have no common name.
 pub fn merged(paths: &[PathBuf]) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
-    let mut read = 0;
+    let mut count = 0;
     for path in paths {
         for file in files(path)? {
             gathering.read(&file)?;
-            read += 1;
+            count += 1;
         }
     }
     let benchmarks = gathering.finish();
     // Benchmarks named only by their files can't be joined: the parts of one benchmark need the same name.
     if benchmarks.len() > 1
-        && benchmarks.len() == read
+        && benchmarks.len() == count
         && benchmarks.iter().all(|b| b.name == files::stem(&b.path))
     {
         bad_input!(
-            "a merge joins lines of the same \"benchmark\", but these files don't name one and would stay {read} benchmarks ({})",
+            "a merge joins lines of the same \"benchmark\", but these files don't name one and would stay {count} benchmarks ({})",
             benchmarks.iter().map(|b| b.name.as_str()).collect::<Vec<_>>().join(", ")
         );
     }

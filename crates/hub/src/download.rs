@@ -238,7 +238,7 @@ impl Hub {
         let mut done = std::io::copy(part, &mut hash).map_err(failed(&incomplete))?;
         let mut tries = 1;
         watch.begin(file, done, size);
-        let ended = loop {
+        let result = loop {
             if done >= size {
                 break Ok(());
             }
@@ -298,7 +298,7 @@ impl Hub {
             }
         };
         watch.end();
-        ended?;
+        result?;
         part.sync_all().map_err(failed(&incomplete))?;
         let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
         // The ETag of a file outside of large-file storage is a git hash, not a SHA-256. For such a file only the size is checked.

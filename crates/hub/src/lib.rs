@@ -144,8 +144,8 @@ impl Hub {
         let folder = self.folder(name);
         let revision = name.revision.as_deref().unwrap_or("main");
         let local = self.offline || cached;
-        let listed = if local { None } else { self.list(name, revision, watch)? };
-        let Some((commit, all)) = listed else {
+        let list = if local { None } else { self.list(name, revision, watch)? };
+        let Some((commit, all)) = list else {
             let (commit, all) = self.in_cache(name, &folder, revision)?;
             return self.chosen(name, &folder, commit, &all, (usual, or_only), None);
         };
@@ -159,8 +159,8 @@ impl Hub {
     /// Commit of a name's revision as of the last download, from the cache. A commit hash is returned as it is.
     pub fn commit_in_cache(&self, name: &Name) -> Option<String> {
         let revision = name.revision.as_deref().unwrap_or("main");
-        let heard = std::fs::read_to_string(self.folder(name).join("refs").join(revision)).ok();
-        heard.map(|text| text.trim().to_owned()).or(name::is_commit(revision).then(|| revision.to_owned()))
+        let commit = std::fs::read_to_string(self.folder(name).join("refs").join(revision)).ok();
+        commit.map(|text| text.trim().to_owned()).or(name::is_commit(revision).then(|| revision.to_owned()))
     }
 
     /// Commit of a revision and its list of files, from the cache alone.
@@ -202,11 +202,11 @@ impl Hub {
         mut watch: Option<&mut dyn Watch>,
     ) -> Result<Taken, Error> {
         let snapshot = folder.join("snapshots").join(&commit);
-        let refused = |what: String| Error::Refused(format!("{}: {what}", name.repository));
+        let refuse = |what: String| Error::Refused(format!("{}: {what}", name.repository));
         let local = watch.is_none();
         // An interrupted download leaves some of a split's files.
         let whole = |files: &[String], what: &str| match split::incomplete(files).filter(|_| local) {
-            Some(count) => Err(refused(format!(
+            Some(count) => Err(refuse(format!(
                 "the cache has {} of {count} files of {what}; download the rest with a network",
                 files.len()
             ))),
@@ -219,7 +219,7 @@ impl Hub {
         if name.kind == Kind::Model {
             if let Some(file) = name.files.as_ref().filter(|file| file.ends_with(name::GGUF)) {
                 if !all.contains(file) {
-                    return Err(refused(format!("commit {commit} has no file {file}{}", gguf_files(all))));
+                    return Err(refuse(format!("commit {commit} has no file {file}{}", gguf_files(all))));
                 }
                 load(std::slice::from_ref(file))?;
                 return Ok(Taken { path: snapshot.join(file), commit, part: None });
@@ -229,7 +229,7 @@ impl Hub {
             files.sort_by_key(|f| f.ends_with(".safetensors"));
             let weights = files.iter().any(|f| f.ends_with(".safetensors"));
             if !(weights && files.iter().any(|f| f == "config.json")) {
-                return Err(refused(format!(
+                return Err(refuse(format!(
                     "expected config.json and weights in .safetensors, found {}{}",
                     files.join(", "),
                     gguf_files(all)
@@ -241,7 +241,7 @@ impl Hub {
         if let Some(pattern) = &name.files {
             let files: Vec<String> = all.iter().filter(|f| split::matches(pattern, f)).cloned().collect();
             if files.is_empty() {
-                return Err(refused(format!("commit {commit} has no file that matches {pattern}")));
+                return Err(refuse(format!("commit {commit} has no file that matches {pattern}")));
             }
             whole(&files, pattern)?;
             load(&files)?;
@@ -253,9 +253,9 @@ impl Hub {
         let subsets = split::subsets(all, &card);
         let (subset, split, files) =
             split::choose(&subsets, name.subset.as_deref(), name.split.as_deref(), usual, or_only)
-                .map_err(refused)?;
+                .map_err(refuse)?;
         let Some(pattern) = split::pattern(files, all) else {
-            return Err(refused(format!(
+            return Err(refuse(format!(
                 "the files of split {split} are {}; expected one file, or files in one folder whose names differ in a number",
                 files.join(", ")
             )));

@@ -64,14 +64,16 @@ impl Name {
         if let Some(name) = Self::of_snapshot(text, kind) {
             return Ok(Some(name));
         }
-        let named = |repository: &str| Self::of(kind, repository.to_owned());
+        let repository_name = |repository: &str| Self::of(kind, repository.to_owned());
         // In ORG/NAME/FILE.gguf, FILE may contain folders.
         let one_file = |text: &str| {
             let mut parts = text.splitn(3, '/');
             let (organisation, name, file) = (parts.next()?, parts.next()?, parts.next()?);
             let good = [organisation, name].into_iter().chain(file.split('/')).all(is_part);
-            (kind == Kind::Model && good && file.ends_with(GGUF))
-                .then(|| Self { files: Some(file.to_owned()), ..named(&format!("{organisation}/{name}")) })
+            (kind == Kind::Model && good && file.ends_with(GGUF)).then(|| Self {
+                files: Some(file.to_owned()),
+                ..repository_name(&format!("{organisation}/{name}"))
+            })
         };
         let Some(rest) = text.strip_prefix("hf:") else {
             let Some((organisation, name)) = text.split_once('/') else { return Ok(None) };
@@ -79,7 +81,7 @@ impl Name {
                 return Ok(None);
             }
             let local = FILES.iter().any(|end| name.ends_with(end));
-            let whole = (is_part(organisation) && is_part(name) && !local).then(|| named(text));
+            let whole = (is_part(organisation) && is_part(name) && !local).then(|| repository_name(text));
             return Ok(whole.or(one_file(text)));
         };
         let (rest, split) = rest.split_once(':').map_or((rest, None), |(a, b)| (a, Some(b)));
@@ -102,7 +104,7 @@ impl Name {
             revision: revision.map(str::to_owned),
             subset: parts.get(2).map(|&s| s.to_owned()),
             split: split.map(str::to_owned),
-            ..named(&parts[..2].join("/"))
+            ..repository_name(&parts[..2].join("/"))
         }))
     }
 
@@ -110,10 +112,10 @@ impl Name {
     pub fn suggestion(text: &str) -> Option<String> {
         let parts: Vec<&str> = text.split('/').collect();
         let file = FILES.iter().any(|end| text.ends_with(end)) || Path::new(parts[0]).exists();
-        let named = parts.iter().all(|part| is_part(part)) && !file;
+        let has_parts = parts.iter().all(|part| is_part(part)) && !file;
         match parts[..] {
-            [organisation, name, split] if named => Some(format!("hf:{organisation}/{name}:{split}")),
-            [organisation, name, subset, split] if named => {
+            [organisation, name, split] if has_parts => Some(format!("hf:{organisation}/{name}:{split}")),
+            [organisation, name, subset, split] if has_parts => {
                 Some(format!("hf:{organisation}/{name}/{subset}:{split}"))
             }
             _ => None,

@@ -187,10 +187,10 @@ impl Engine {
         store: Store,
         tensors: &'a [TensorLayout],
     ) -> impl Iterator<Item = NamedTensor<'a>> {
-        let named = move |t: &'a TensorLayout| {
+        let read = move |t: &'a TensorLayout| {
             (t.name.as_str(), t.shape.as_slice(), self.device.backend().read(store, t.span))
         };
-        tensors.iter().map(named)
+        tensors.iter().map(read)
     }
 
     /// Initialises matrices with `std` times normal numbers, biases with 0, and norms with 1.

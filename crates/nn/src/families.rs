@@ -188,8 +188,8 @@ fn alternating_types(
 ) -> Result<Vec<LayerType>, Error> {
     let full = last_of(fields, interval)?;
     let kind = |layer| if full(layer) { LayerType::FullAttention } else { other };
-    let listed = listed_types(fields, config, &[LayerType::FullAttention, other])?;
-    Ok(listed.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect()))
+    let types = listed_types(fields, config, &[LayerType::FullAttention, other])?;
+    Ok(types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect()))
 }
 
 /// Whether a layer is the last of as many as the field says. Returns an error if the field isn't a positive number.
@@ -255,8 +255,9 @@ impl Config {
                 ("linear_conv_kernel_dim", mixer.linear_conv_kernel_dim, 1, LARGEST_CONVOLUTION),
             ]);
         }
-        let refused = |&&(_, size, unit, limit): &&(_, usize, usize, usize)| size > limit || size % unit != 0;
-        let Some((name, size, unit, limit)) = sizes.iter().find(refused) else { return Ok(()) };
+        let is_refused =
+            |&&(_, size, unit, limit): &&(_, usize, usize, usize)| size > limit || size % unit != 0;
+        let Some((name, size, unit, limit)) = sizes.iter().find(is_refused) else { return Ok(()) };
         let found = format!("a GPU for {}", self.architecture.model_type());
         let multiple = if *unit > 1 { format!(", and only multiples of {unit}") } else { String::new() };
         let expected =

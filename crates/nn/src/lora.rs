@@ -250,15 +250,15 @@ impl Adapter {
     }
 
     fn saves(&self, module: &str, tied: bool) -> bool {
-        let named = |module: &str| self.saved.iter().any(|end| module.ends_with(end.as_str()));
-        named(module) || (tied && self.ties && twin(module).is_some_and(named))
+        let lists = |module: &str| self.saved.iter().any(|end| module.ends_with(end.as_str()));
+        lists(module) || (tied && self.ties && twin(module).is_some_and(lists))
     }
 
     fn has_factors(&self, module: &str, tied: bool) -> bool {
-        let named = |module: &str| {
+        let lists = |module: &str| {
             twin(module).is_some() && self.outside.iter().any(|end| module.ends_with(end.as_str()))
         };
-        named(module) || (tied && self.ties && twin(module).is_some_and(named))
+        lists(module) || (tied && self.ties && twin(module).is_some_and(lists))
     }
 
     /// Reads a tensor outside of the layers' factors as the adapter trains it, or returns `None` if the adapter doesn't train it.
@@ -285,8 +285,8 @@ impl Adapter {
         } else if !saved {
             return Ok(None);
         }
-        let stored: Vec<String> = places.into_iter().filter(|place| file.shape(place).is_some()).collect();
-        let values = match stored.first() {
+        let present: Vec<String> = places.into_iter().filter(|place| file.shape(place).is_some()).collect();
+        let values = match present.first() {
             Some(place) => {
                 file.check(place, shape)?;
                 file.tensor(place)?
@@ -298,7 +298,7 @@ impl Adapter {
             None if !factors => return Ok(None),
             None => base()?,
         };
-        used.extend(stored);
+        used.extend(present);
         if !factors {
             return Ok(Some(Trained { values, update: None }));
         }

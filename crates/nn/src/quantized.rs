@@ -202,8 +202,8 @@ fn nf4_block(w: &[f32], codes: &mut [u8]) -> f32 {
     let whole = w.len() == BLOCK;
     let inverse = 1.0 / largest.max(1e-38);
     // bitsandbytes divides an incomplete block by its scale, and never uses a scale of 0.
-    let scaled = |x: f32| if whole { x * inverse } else { x / largest.max(1e-38) };
-    let code = |x: Option<&f32>| nf4_code(x.map_or(0.0, |&x| scaled(x).clamp(-1.0, 1.0)));
+    let scale = |x: f32| if whole { x * inverse } else { x / largest.max(1e-38) };
+    let code = |x: Option<&f32>| nf4_code(x.map_or(0.0, |&x| scale(x).clamp(-1.0, 1.0)));
     for (pair, byte) in w.chunks(2).zip(codes) {
         *byte = code(pair.first()) << 4 | code(pair.get(1));
     }

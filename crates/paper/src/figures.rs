@@ -292,7 +292,7 @@ fn distinct<T: Ord>(all: impl Iterator<Item = T>) -> Vec<T> {
 
 /// Returns a panel with a curve for each k and focal exponent, or `None` without a measured point. `log` draws -log pass@k.
 fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
-    let scaled = |(value, (low, high)): Percent| {
+    let scale = |(value, (low, high)): Percent| {
         if log { (minus_log(value), (minus_log(high), minus_log(low))) } else { (value, (low, high)) }
     };
     let here = points.iter().filter(|p| p.here.is_ok());
@@ -306,18 +306,18 @@ fn panel(title: String, points: &[&Point], log: bool) -> Option<Panel> {
             points.map(|p| (p.step.unwrap_or(p.quantity.setting.n) as f64, p))
         };
         for (i, gamma) in gammas.iter().map(|&bits| f64::from_bits(bits)).enumerate() {
-            let drawn =
-                gamma_points(gamma).filter_map(|(x, p)| Some((x, scaled(p.here.as_ref().ok()?.percent()))));
-            let mut drawn: Vec<(f64, Percent)> = drawn.collect();
-            drawn.sort_by(|a, b| a.0.total_cmp(&b.0));
+            let values =
+                gamma_points(gamma).filter_map(|(x, p)| Some((x, scale(p.here.as_ref().ok()?.percent()))));
+            let mut values: Vec<(f64, Percent)> = values.collect();
+            values.sort_by(|a, b| a.0.total_cmp(&b.0));
             let name = curve_name(&points[0].quantity.setting.method, gamma);
             let name = if ks.len() == 1 { name } else { format!("{name} pass@{k}") };
-            let curve = banded(name, colour(i * ks.len() + j, gammas.len() * ks.len()), &drawn);
+            let curve = banded(name, colour(i * ks.len() + j, gammas.len() * ks.len()), &values);
             // As in the paper, a single point of a focal setting is drawn as a star.
-            let star = curve.points.first().copied().filter(|_| gamma > 0.0 && drawn.len() == 1);
-            curves.extend((!drawn.is_empty()).then_some(Curve { star, ..curve }));
+            let star = curve.points.first().copied().filter(|_| gamma > 0.0 && values.len() == 1);
+            curves.extend((!values.is_empty()).then_some(Curve { star, ..curve }));
         }
-        let papers = gamma_points(0.0).filter_map(|(x, p)| Some((x, scaled((p.paper?, (0.0, 0.0))).0)));
+        let papers = gamma_points(0.0).filter_map(|(x, p)| Some((x, scale((p.paper?, (0.0, 0.0))).0)));
         let papers: Vec<(f64, f64)> = papers.collect();
         if !papers.is_empty() {
             let name = format!("paper, pass@{k}");

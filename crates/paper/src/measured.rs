@@ -37,13 +37,13 @@ impl Estimate {
     /// Subtracts another estimate resample by resample, or returns the reason if the problems differ.
     pub(super) fn minus(&self, other: &Self) -> Result<Self, String> {
         let differing = self.problems.iter().zip(&other.problems).filter(|((_, a), (_, b))| a != b);
-        let unlike = differing.map(|((benchmark, a), (_, b))| {
+        let differences = differing.map(|((benchmark, a), (_, b))| {
             let both = a.intersection(b).count();
             format!("{benchmark} ({} and {} problems, {both} in both)", a.len(), b.len())
         });
-        let unlike: Vec<String> = unlike.collect();
-        if !unlike.is_empty() {
-            return Err(format!("different problems: {}", unlike.join(", ")));
+        let differences: Vec<String> = differences.collect();
+        if !differences.is_empty() {
+            return Err(format!("different problems: {}", differences.join(", ")));
         }
         Ok(Self { measured: self.measured.minus(&other.measured), problems: self.problems.clone() })
     }

@@ -92,9 +92,9 @@ impl Found {
     /// Whether this is a duplicate of `other`: the same samples, or a copy of the same run.
     fn repeats(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (&self.benchmark, &other.benchmark) else { return false };
-        let copied = self.run.as_ref().zip(other.run.as_ref());
+        let runs = self.run.as_ref().zip(other.run.as_ref());
         (a.name == b.name && real(&a.path) == real(&b.path))
-            || copied.is_some_and(|(a, b)| a.config == b.config && a.evaluations == b.evaluations)
+            || runs.is_some_and(|(a, b)| a.config == b.config && a.evaluations == b.evaluations)
     }
 
     /// The counts of a run's evaluation before its first step, if it has one.

@@ -306,22 +306,22 @@ impl Rows {
     /// same problems, one model on each side, and twice as many samples as k; values that can't be computed are left out.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
         let all = self.results(a).iter().filter_map(|f| Some(canonical(&f.benchmark.as_ref()?.name)));
-        let paired = |name: String| match (self.seeds(a, &name).as_slice(), self.seeds(b, &name).as_slice()) {
+        let pair = |name: String| match (self.seeds(a, &name).as_slice(), self.seeds(b, &name).as_slice()) {
             (&[a], &[b]) => compare::align(name.clone(), Benchmark { name, ..a.clone() }, b).ok(),
             _ => None,
         };
-        let pairs: Vec<_> = all.collect::<BTreeSet<_>>().into_iter().filter_map(paired).collect();
+        let pairs: Vec<_> = all.collect::<BTreeSet<_>>().into_iter().filter_map(pair).collect();
         let fewest = pairs.iter().map(|p| p.a.fewest().min(p.b.fewest())).min().unwrap_or(0);
         let ks: Vec<u64> = ks.iter().copied().filter(|k| 2 * k <= fewest).collect();
         if ks.is_empty() {
             return BTreeMap::new();
         }
-        let tested = compare::compare(&pairs, &Settings::test_alone(ks, None), &self.averages);
+        let comparisons = compare::compare(&pairs, &Settings::test_alone(ks, None), &self.averages);
         let entry = |c: compare::Comparison| {
             let measure::Measure::PassAtK(k) = c.measure else { return None };
             Some(((canonical(&c.name), k), c.p_value?))
         };
-        tested.unwrap_or_default().into_iter().filter_map(entry).collect()
+        comparisons.unwrap_or_default().into_iter().filter_map(entry).collect()
     }
 }
 

@@ -77,8 +77,8 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
             }
         }
     }
-    let joined = |names: BTreeSet<String>| Vec::from_iter(names).join(", ");
-    let details = rows_by_note.into_iter().map(|(what, rows)| format!("{what}: {}", joined(rows)));
+    let join = |names: BTreeSet<String>| Vec::from_iter(names).join(", ");
+    let details = rows_by_note.into_iter().map(|(what, rows)| format!("{what}: {}", join(rows)));
     let reasons: Vec<String> = rows.notes.iter().cloned().chain(details).collect();
     if cells(&mut lines).all(|c| c.here.is_none()) {
         let names: Vec<String> = item.settings().iter().map(|s| rows.name(s)).collect();
@@ -184,8 +184,8 @@ fn effects(
             let p_value =
                 |quantity: &Quantity| p_values.get(&(canonical(&quantity.benchmark), quantity.k)).copied();
             for cell in cells(lines).filter(|c| c.quantity.setting == *focal && *other == baseline) {
-                let tested = cell.here.is_some() && cell.quantity.measure == Measure::Pass;
-                cell.p_value = p_value(&cell.quantity).filter(|_| tested);
+                let has_test = cell.here.is_some() && cell.quantity.measure == Measure::Pass;
+                cell.p_value = p_value(&cell.quantity).filter(|_| has_test);
             }
             let column_cells = || columns.iter().flat_map(|&c| lines.iter().flat_map(move |l| &l.cells[c]));
             let estimate = |quantity: &Quantity| {

@@ -104,6 +104,6 @@ pub fn advantage_magnitude(gammas: &[f64], group_size: Option<u64>) -> anyhow::R
     }
     let (x, y) = (linear("Success probability \u{3bc}", 0.0, 1.0), linear("g |A|", 0.0, 3.0));
     let keys = vec![Key::new("correct", PALETTE[6], false), Key::new("incorrect", PALETTE[6], true)];
-    let drawn = panel("Focal-weighted advantage", x, y, curves, Legend::Upper);
-    Ok(alone(Panel { keys, ..drawn }))
+    let panel = panel("Focal-weighted advantage", x, y, curves, Legend::Upper);
+    Ok(alone(Panel { keys, ..panel }))
 }

@@ -117,10 +117,10 @@ impl Engine {
         let (done, result) = channel();
         let flag = Arc::clone(&stop);
         let job: Job = Box::new(move |policy| {
-            let worked = catch_unwind(AssertUnwindSafe(|| work(policy, &flag)));
-            let panicked = worked.is_err();
+            let result = catch_unwind(AssertUnwindSafe(|| work(policy, &flag)));
+            let panicked = result.is_err();
             // The caller waits for it.
-            let _ = done.send(worked);
+            let _ = done.send(result);
             // The policy may be half changed: the thread ends, and later calls say so.
             assert!(!panicked, "the panic above");
         });

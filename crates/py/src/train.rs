@@ -69,10 +69,10 @@ pub(crate) fn train(
         ));
     }
     interrupt::request(false);
-    let ended = without_gil(py, work);
+    let result = without_gil(py, work);
     interrupt::request(false);
     RUNS.store(false, Ordering::SeqCst);
-    match ended? {
+    match result? {
         Ok(ending) => Ok(matches!(ending, Ending::Interrupted)),
         Err(error) => Err(raised(&error)),
     }

@@ -78,11 +78,11 @@ fn gold_value(name: &impl Fn() -> String, item: &Bound<'_, PyAny>) -> PyResult<V
         return gold_value(name, &item.call_method0("tolist")?);
     }
     let number = item.cast::<PyFloat>().ok().and_then(|number| Number::from_f64(number.value()));
-    let refused = || {
+    let error = || {
         let value = item.repr().map_or_else(|_| item.get_type().to_string(), |repr| repr.to_string());
         PyTypeError::new_err(format!("{}: expected a string, a number or a list, found {value:.80}", name()))
     };
-    number.map(Value::Number).ok_or_else(refused)
+    number.map(Value::Number).ok_or_else(error)
 }
 
 fn golds(items: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {

@@ -40,10 +40,11 @@ pub(crate) fn read(language: &Language, fields: &mut Fields) -> Result<(Vec<u32>
     let mut options = fields.inner("chat_template_kwargs.")?;
     let thinking: Option<bool> = options.take("enable_thinking")?;
     options.end()?;
-    let named = |why: anyhow::Error| format!("messages: {why:#}");
-    let prompt =
-        Rules::new(language, thinking).and_then(|rules| rules.render(&messages, &schemas)).map_err(named)?;
-    let tokens = language.encode_parts(&prompt).map_err(named)?;
+    let message_of = |why: anyhow::Error| format!("messages: {why:#}");
+    let prompt = Rules::new(language, thinking)
+        .and_then(|rules| rules.render(&messages, &schemas))
+        .map_err(message_of)?;
+    let tokens = language.encode_parts(&prompt).map_err(message_of)?;
     Ok((tokens, (!schemas.is_empty()).then_some(Tools { schemas, prompt, thinking })))
 }
 
@@ -110,8 +111,8 @@ impl Tools {
             let id = format!("{:06}{index:03}", request % 1_000_000);
             json!({"id": id, "type": "function", "index": index, "function": {"name": call.name, "arguments": call.arguments}})
         });
-        let spoken = answer[..spoken].trim_end();
-        let content = (!spoken.is_empty()).then_some(spoken);
+        let speech = answer[..spoken].trim_end();
+        let content = (!speech.is_empty()).then_some(speech);
         Ok(Some(json!({"role": "assistant", "content": content, "tool_calls": fields.collect::<Value>()})))
     }
 }

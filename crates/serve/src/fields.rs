@@ -66,12 +66,12 @@ impl Fields {
     /// A field, or `None` if it is absent or null.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
         let value = self.rest.remove(name).filter(|value| !value.is_null());
-        let named = |misfit: Misfit| {
+        let with_name = |misfit: Misfit| {
             let place = format!("{}{name}", self.within);
             let inner = misfit.field.starts_with('[') || misfit.field.is_empty();
             Misfit { field: format!("{place}{}{}", if inner { "" } else { "." }, misfit.field), ..misfit }
         };
-        value.map(|value| json::of_value(value).map_err(|misfit| named(misfit).to_string())).transpose()
+        value.map(|value| json::of_value(value).map_err(|misfit| with_name(misfit).to_string())).transpose()
     }
 
     /// A field, or `default` if it is absent or null.

@@ -23,12 +23,12 @@ impl Key {
     ///
     /// Returns an error if the file can't be read or doesn't contain a key.
     pub(crate) fn read(path: &Path) -> Result<Self, StartError> {
-        let refused = |why: String| StartError::Key(path.to_owned(), why);
+        let error = |why: String| StartError::Key(path.to_owned(), why);
         let text = input::read_to_string(path, 4096)
-            .map_err(|why| refused(format!("the key can't be read: {why}")))?;
+            .map_err(|why| error(format!("the key can't be read: {why}")))?;
         let key = text.trim();
         if !key.starts_with(PREFIX) || key.len() < SHORTEST || !key.chars().all(|c| c.is_ascii_graphic()) {
-            return Err(refused(format!(
+            return Err(error(format!(
                 "the file doesn't contain a key, a line that begins with {PREFIX} and has at least {SHORTEST} characters without spaces"
             )));
         }

@@ -124,11 +124,11 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
         metrics,
     };
     let worker = worker::Worker::new(setup);
-    let worked = worker.run(replayed, jobs);
+    let result = worker.run(replayed, jobs);
     // Connections are closed, but their requests are in the journal.
     runtime.shutdown_timeout(Duration::from_millis(200));
     ledger.sync();
-    worked
+    result
 }
 
 /// Serves connections, each in a separate task.

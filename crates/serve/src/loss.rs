@@ -151,7 +151,7 @@ impl Sequence {
             datum::model_input(bounds, &datum.model_input).map_err(|why| format!("model_input: {why}"))?;
         let inputs = &datum.loss_fn_inputs;
         let field = |name: &str| format!("loss_fn_inputs.{name}");
-        let named = |name: &'static str| move |why: String| format!("loss_fn_inputs.{name}: {why}");
+        let with_name = |name: &'static str| move |why: String| format!("loss_fn_inputs.{name}: {why}");
         let mut names = vec!["target_tokens"];
         names.extend(match loss {
             "cross_entropy" => &["weights"][..],
@@ -162,7 +162,7 @@ impl Sequence {
             return Err(format!("loss_fn_inputs: {loss} takes {}, not {name}", names.join(", ")));
         }
         let tensor = |name: &str| inputs.get(name).ok_or_else(|| format!("{}: missing", field(name)));
-        let targets = datum::integers(tensor("target_tokens")?).map_err(named("target_tokens"))?;
+        let targets = datum::integers(tensor("target_tokens")?).map_err(with_name("target_tokens"))?;
         if targets.rows() != tokens.len() {
             return Err(format!(
                 "{}: expected {} rows, one for each token of model_input, found {}",
@@ -173,13 +173,13 @@ impl Sequence {
         }
         for (index, &id) in targets.numbers.iter().enumerate() {
             if targets.is_present(index) {
-                bounds.token(id).map_err(named("target_tokens"))?;
+                bounds.token(id).map_err(with_name("target_tokens"))?;
             }
         }
         let shape = (targets.rows(), targets.columns);
         // A vector has the shape of a matrix with one column.
         let floats = |name: &'static str, tensor: &Tensor| -> Result<Vec<f32>, String> {
-            let matrix = datum::floats(tensor).map_err(named(name))?;
+            let matrix = datum::floats(tensor).map_err(with_name(name))?;
             if (matrix.rows(), matrix.columns) != shape {
                 return Err(format!(
                     "{}: expected shape {shape:?} like target_tokens, found {:?}",

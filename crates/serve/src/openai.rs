@@ -486,11 +486,11 @@ fn choice(
                 .map(|row| {
                     row.as_ref().map_or(Value::Null, |row| {
                         // Several tokens may have the same text. The most likely one comes first and is stored.
-                        let mut named: HashMap<String, f32> = HashMap::new();
+                        let mut by_name: HashMap<String, f32> = HashMap::new();
                         for &(token, logp) in row {
-                            named.entry(name(token)).or_insert(logp);
+                            by_name.entry(name(token)).or_insert(logp);
                         }
-                        json!(named)
+                        json!(by_name)
                     })
                 })
                 .collect();
@@ -574,11 +574,11 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
                 outcome = &mut answer => break outcome,
             }
         };
-        let mut used = None;
+        let mut tokens = None;
         let last = match outcome {
             Ok(Ok(response)) => {
                 let sequence = &response.sequences[0];
-                used = Some(sequence.tokens.len());
+                tokens = Some(sequence.tokens.len());
                 let (tokens, finish) = (&sequence.tokens, reason(sequence));
                 let last = if ask.tools.is_some() {
                     message(&server, &ask, tokens, finish).map(|(message, finish)| {
@@ -600,10 +600,10 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
             Err(_) => json!({"error": {"message": "the server is stopping"}}),
         };
         let _ = lines.send(event(last)).await;
-        if let Some(used) = used.filter(|_| ask.usage) {
+        if let Some(tokens) = tokens.filter(|_| ask.usage) {
             let mut last = head;
             last.insert("choices".into(), json!([]));
-            last.insert("usage".into(), tokens_used(ask.samples[0].prompt.len(), used));
+            last.insert("usage".into(), tokens_used(ask.samples[0].prompt.len(), tokens));
             let _ = lines.send(event(Value::Object(last))).await;
         }
         let _ = lines.send(Ok(b"data: [DONE]\n\n".to_vec())).await;

@@ -185,11 +185,11 @@ impl Incoming {
         if !matches!(content, Ok(Content::Pass { .. })) {
             hash.update(&body);
         }
-        let named = |name: &str| match &content {
+        let path_in = |name: &str| match &content {
             Ok(Content::Fields(fields)) => fields.rest.get(name)?.as_str(),
             _ => None,
         };
-        let path = named("model_path").or(named("path"));
+        let path = path_in("model_path").or(path_in("path"));
         let saved = path.is_some_and(|path| storage::saved(&served.folder, path).is_some());
         Self { endpoint, digest: hash.finalize().to_vec(), content, saved, body }
     }

@@ -299,11 +299,11 @@ fn score_prompts(
         let rows = sample.prompt.len() - 1;
         let prompt = rows - sample.prompt_logprobs.unwrap_or(0).min(rows)..rows;
         let prompt = prompt.map(|after| Target { after, token: sample.prompt[after + 1] }).collect();
-        let named = sample.targets.iter().flat_map(|targets| {
+        let choices = sample.targets.iter().flat_map(|targets| {
             let indices = (0..targets.numbers.len()).filter(|&at| targets.is_present(at));
             indices.map(|at| Target { after: at / targets.columns, token: targets.numbers[at] as u32 })
         });
-        for targets in [prompt, named.collect()] {
+        for targets in [prompt, choices.collect()] {
             let tokens = sample.prompt[..rows.max(1)].to_vec();
             sequences.push(policy::Sequence { tokens, targets });
         }
@@ -316,8 +316,8 @@ fn score_prompts(
             std::iter::repeat_n(f32::NAN, missing).chain(logp.iter().copied()).collect()
         });
         let targets = sample.targets.as_ref().map(|targets| {
-            let mut named = scores[1].logp.iter();
-            let value = |at| if targets.is_present(at) { named.next().copied() } else { None };
+            let mut logp = scores[1].logp.iter();
+            let value = |at| if targets.is_present(at) { logp.next().copied() } else { None };
             let logp = (0..targets.numbers.len()).map(value).map(Option::unwrap_or_default).collect();
             Targets { logp, shape: [targets.rows(), targets.columns] }
         });
@@ -355,10 +355,10 @@ pub(crate) fn topk(
 }
 
 fn most_likely(logits: &[f32], temperature: f32, k: usize) -> Vec<(u32, f32)> {
-    let scaled = |logit: f32| f64::from(logit) / f64::from(temperature);
+    let scale = |logit: f32| f64::from(logit) / f64::from(temperature);
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
-    let sum: f64 = logits.iter().map(|&logit| (scaled(logit) - scaled(largest)).exp()).sum();
-    let total = scaled(largest) + sum.ln();
+    let sum: f64 = logits.iter().map(|&logit| (scale(logit) - scale(largest)).exp()).sum();
+    let total = scale(largest) + sum.ln();
     let mut order: Vec<u32> = (0..logits.len() as u32).collect();
     let falling = |a: &u32, b: &u32| logits[*b as usize].total_cmp(&logits[*a as usize]).then(a.cmp(b));
     let k = k.min(order.len());
@@ -367,7 +367,7 @@ fn most_likely(logits: &[f32], temperature: f32, k: usize) -> Vec<(u32, f32)> {
         order.truncate(k);
     }
     order.sort_unstable_by(falling);
-    order.into_iter().map(|token| (token, (scaled(logits[token as usize]) - total) as f32)).collect()
+    order.into_iter().map(|token| (token, (scale(logits[token as usize]) - total) as f32)).collect()
 }
 
 #[cfg(test)]

@@ -109,9 +109,9 @@ pub fn play(
             }
         }
     }
-    let mut ended = players.into_iter().map(|player| player.grade(language));
+    let mut grades = players.into_iter().map(|player| player.grade(language));
     let episodes =
-        requests.iter().map(|request| ended.by_ref().take(request.samples.len()).collect()).collect();
+        requests.iter().map(|request| grades.by_ref().take(request.samples.len()).collect()).collect();
     Ok(go_on().then_some(episodes))
 }
 
@@ -161,9 +161,9 @@ impl<'a> Player<'a> {
         // A problem may occur twice, so its id can't be the name.
         let name = index.to_string();
         let messages = json!(set.conversation(problem));
-        let begun = environment::Episode::begin(program, &name, columns, messages);
-        let (game, environment) = match begun {
-            Ok((environment, begun)) => (Game::begin(&rules, begun)?, Ok(environment)),
+        let start = environment::Episode::begin(program, &name, columns, messages);
+        let (game, environment) = match start {
+            Ok((environment, start)) => (Game::begin(&rules, start)?, Ok(environment)),
             Err(failed) => (Game::default(), Err(failed)),
         };
         Ok(Self { rules, sample, key, max_turns, game, environment })
@@ -232,8 +232,8 @@ impl<'a> Rules<'a> {
     /// `before` opened, the length of its text before the first call, and the calls. Calls in thoughts don't count.
     pub fn heard(&self, before: &str, content: String, tools: &[Value]) -> (String, usize, Vec<Call>) {
         let open = self.template.tags().unwrap_or_default().open;
-        let opened = before.rfind(&open).map_or("", |at| &before[at..]);
-        let content = if opened.trim_end() == open { format!("{opened}{content}") } else { content };
+        let opening = before.rfind(&open).map_or("", |at| &before[at..]);
+        let content = if opening.trim_end() == open { format!("{opening}{content}") } else { content };
         let (text, calls) = calls(&content, self.template, tools);
         let length = text.len();
         (content, length, calls)
@@ -341,8 +341,8 @@ impl Game {
         self.completion.logp.extend_from_slice(&turn.logp);
         self.completion.entropy.extend_from_slice(&turn.entropy);
         self.turns += 1;
-        let ended = turn.tokens.last().is_some_and(|token| language.stop_tokens().contains(token));
-        let content = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(ended)], true)?;
+        let has_stop = turn.tokens.last().is_some_and(|token| language.stop_tokens().contains(token));
+        let content = language.decoded(&turn.tokens[..turn.tokens.len() - usize::from(has_stop)], true)?;
         let (content, _, calls) = rules.heard(&self.text, content, &self.tools);
         self.text += &language.decoded(&turn.tokens, true)?;
         self.messages.push(json!({"role": "assistant", "content": content}));
@@ -369,13 +369,13 @@ impl Game {
         let answers: Vec<Value> = calls.iter().zip(results).enumerate().map(answer).collect();
         let fields: Vec<Value> =
             calls.iter().enumerate().map(|(i, call)| call.field(&format!("{i:09}"))).collect();
-        let called = json!({"role": "assistant", "content": "", "tool_calls": fields});
-        let spoken = json!({"role": "user", "content": results.join("\n")});
+        let call = json!({"role": "assistant", "content": "", "tool_calls": fields});
+        let message = json!({"role": "user", "content": results.join("\n")});
         // The turn as it was sampled; for templates that require calls as fields; for templates without calls and tools.
         let forms = [
             [vec![turn.clone()], answers.clone()].concat(),
-            [vec![called], answers].concat(),
-            vec![turn, spoken],
+            [vec![call], answers].concat(),
+            vec![turn, message],
         ];
         let mut rendered = Err(anyhow::anyhow!("no form of the answers"));
         for form in forms {

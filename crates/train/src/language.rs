@@ -144,8 +144,8 @@ impl Language {
         let special = special_tokens("tokenizer_config.json", &config, "special_tokens_map.json", &map)
             .or_bad_input()?;
         declare(&mut tokenizer, &config, &special).context("tokenizer_config.json").or_bad_input()?;
-        let named = |name: &str| tokenizer.token_to_id(special.get(name)?);
-        ends.extend(named("eos_token"));
+        let token_of = |name: &str| tokenizer.token_to_id(special.get(name)?);
+        ends.extend(token_of("eos_token"));
         let added = tokenizer.get_added_tokens_decoder();
         let mut specials: BTreeMap<char, Vec<String>> = BTreeMap::new();
         for token in added.values().filter(|token| token.special) {
@@ -171,7 +171,7 @@ impl Language {
                 stop.push(id);
             }
         }
-        let (bos, pad) = (named("bos_token"), named("pad_token"));
+        let (bos, pad) = (token_of("bos_token"), token_of("pad_token"));
         Ok(Self {
             path: "tokenizer.json".to_owned(),
             vocabulary: Vocabulary::Tokenizer(Box::new(tokenizer)),
@@ -373,8 +373,8 @@ impl Language {
         let mut put = |name: &str, item: Item| items.push((format!("tokenizer.{name}"), item));
         let ends = ["eos", "eot", "eom"].into_iter().zip(self.stop.tokens.iter().copied());
         let special = [("bos", self.bos), ("padding", self.pad)];
-        let named = special.into_iter().filter_map(|(name, id)| Some((name, id?))).chain(ends);
-        named.for_each(|(name, id)| put(&format!("ggml.{name}_token_id"), Item::Number(id)));
+        let ids = special.into_iter().filter_map(|(name, id)| Some((name, id?))).chain(ends);
+        ids.for_each(|(name, id)| put(&format!("ggml.{name}_token_id"), Item::Number(id)));
         // The special tokens that the tokenizer adds to a text.
         let added = self.plain("")?;
         let begins = self.bos.is_some_and(|bos| added.first() == Some(&bos));

@@ -96,10 +96,10 @@ fn panel_svg(panel: &Panel) -> String {
         (FRAME.left + right) / 2.0,
         escape(&panel.title)
     );
-    let named = || panel.curves.iter().filter(|c| c.name.is_some());
+    let curves = || panel.curves.iter().filter(|c| c.name.is_some());
     let names = match ends {
         Some(ends) => write_ends(&drawing, &ends),
-        None if named().all(|c| c.points.len() == 1) && panel.keys.is_empty() => write_points(&drawing),
+        None if curves().all(|c| c.points.len() == 1) && panel.keys.is_empty() => write_points(&drawing),
         None => legend(&drawing),
     };
     title + &drawing.draw() + &names
@@ -188,13 +188,13 @@ fn write_points(drawing: &Drawing<'_>) -> String {
             Place { from, to: from + long, y: at.1 + ROW * f64::from(row), row, after }
         });
         let cost = |p: &Place| {
-            let drawn = ink.iter().filter(|&&i| p.covers(i)).count();
+            let points = ink.iter().filter(|&&i| p.covers(i)).count();
             let meets = |t: &Place| t.from < p.to && p.from < t.to && (t.y - p.y).abs() < ROW;
             let hits = |t: &&Place| meets(t) || p.line(at).any(|i| t.covers(i));
             let names = labels.iter().filter(hits).count();
             let outside = p.from < left || p.to > right || !(top..bottom).contains(&p.y);
             let far = p.row.unsigned_abs() as usize;
-            1000 * usize::from(outside) + 20 * names + 2 * drawn + 2 * far + usize::from(!p.after)
+            1000 * usize::from(outside) + 20 * names + 2 * points + 2 * far + usize::from(!p.after)
         };
         let Some(place) = placed.min_by_key(cost) else { continue };
         labels.push(place);

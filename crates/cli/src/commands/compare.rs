@@ -161,7 +161,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
         else {
             continue;
         };
-        let named = |ids: &[String]| match ids {
+        let list = |ids: &[String]| match ids {
             [] => "0".to_owned(),
             some => format!("{} ({})", some.len(), list(some.iter())),
         };
@@ -171,7 +171,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
             [of_b, of_a] if of_b != of_a => format!(", of {of_b} and {of_a} samples: more solve more"),
             _ => String::new(),
         };
-        outln!("{name}solved by {b} alone: {}; by {a} alone: {}{uneven}", named(gained), named(lost));
+        outln!("{name}solved by {b} alone: {}; by {a} alone: {}{uneven}", list(gained), list(lost));
     }
     Ok(())
 }
@@ -219,16 +219,16 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
     let mut table = Table::new((if csv { header } else { words }).split(',').filter(is_shown));
     let interval = |i: (f64, f64)| format!("[{}, {}]", bound(i.0), bound(i.1));
     for c in comparisons {
-        let solved = c.scope.solved_by_one();
-        let changed = solved.map_or([0, 0], |(gained, lost)| [gained.len(), lost.len()]);
-        let drawn = c.bootstrap;
+        let changes = c.scope.solved_by_one();
+        let counts = changes.map_or([0, 0], |(gained, lost)| [gained.len(), lost.len()]);
+        let bootstrap = c.bootstrap;
         if csv {
             let (low, high) = c.interval.unzip();
-            let tested = [c.p_value, c.holm_p_value, low, high];
-            let tested = tested.map(|value| value.map(|v| v.to_string()).unwrap_or_default());
-            let bounds = [drawn.p_value, drawn.interval.0, drawn.interval.1];
-            let counts = [c.problems, changed[0], changed[1]].map(|n| n.to_string());
-            let numbers = [c.a, c.b, c.difference].map(|v| v.to_string()).into_iter().chain(tested);
+            let test = [c.p_value, c.holm_p_value, low, high];
+            let test = test.map(|value| value.map(|v| v.to_string()).unwrap_or_default());
+            let bounds = [bootstrap.p_value, bootstrap.interval.0, bootstrap.interval.1];
+            let counts = [c.problems, counts[0], counts[1]].map(|n| n.to_string());
+            let numbers = [c.a, c.b, c.difference].map(|v| v.to_string()).into_iter().chain(test);
             let numbers = numbers.chain(bounds.map(|v| v.to_string())).chain(counts);
             let (measure, k) = match c.measure {
                 Measure::PassAtK(k) => ("pass", k),
@@ -244,19 +244,19 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         };
         // Values that print the same count as equal.
         let differ = percent(c.a) != percent(c.b);
-        let tested = |p: Option<f64>| p.map_or("-".to_owned(), |p| p_value(p, 4));
+        let p_text = |p: Option<f64>| p.map_or("-".to_owned(), |p| p_value(p, 4));
         // Averages don't have these columns.
-        let single = |text: String| if solved.is_some() { text } else { String::new() };
+        let single = |text: String| if changes.is_some() { text } else { String::new() };
         let mut cells: Vec<Cell> = vec![
             if c.name.is_empty() { "all".into() } else { c.name.clone().into() },
             c.measure.to_string().into(),
             part(c.a, differ && c.difference < 0.0),
             part(c.b, differ && c.difference > 0.0),
         ];
-        let texts = [points(c.difference), c.interval.map_or("-".to_owned(), interval), tested(c.p_value)];
-        let corrected = several.then(|| single(tested(c.holm_p_value)));
-        let bootstrap = [interval(drawn.interval), p_value(drawn.p_value, 4)];
-        let counts = changed.map(|n| single(n.to_string()));
+        let texts = [points(c.difference), c.interval.map_or("-".to_owned(), interval), p_text(c.p_value)];
+        let corrected = several.then(|| single(p_text(c.holm_p_value)));
+        let bootstrap = [interval(bootstrap.interval), p_value(bootstrap.p_value, 4)];
+        let counts = counts.map(|n| single(n.to_string()));
         cells.extend(texts.into_iter().chain(corrected).chain(bootstrap).chain(counts).map(Cell::from));
         table.rows.push(cells);
     }

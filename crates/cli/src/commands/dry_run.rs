@@ -218,12 +218,12 @@ fn say_memory(
 
 /// Prints the required memory of the GPU and of the machine, and the GPU's capacity.
 fn say_both_memories(memory: &Memory, room: &Result<Room, String>) {
-    let needed = memory.on_device();
+    let need = memory.on_device();
     let note = match room {
         Ok(gpu) => format!("at most, of {} that {} has", bytes(gpu.memory), gpu.name),
         Err(why) => format!("at most; not compared with a GPU: {why}"),
     };
-    say_row("GPU memory", &bytes(needed), &note);
+    say_row("GPU memory", &bytes(need), &note);
     let note = match memory.engine.offloaded {
         0 => String::new(),
         moments => format!("; of it {} for the moments, page-locked", bytes(moments)),

@@ -211,8 +211,8 @@ impl<'a> Generator<'a> {
         let stream = Stream::new(&language);
         let mut answer = None;
         // `show` returns false if stdout was closed.
-        let drawn = |_: usize, tokens: &[u32]| stream.show(tokens) && !interrupt::requested();
-        self.policy.sample_with(&[request], &self.sampling, &drawn, &mut |completion| {
+        let go_on = |_: usize, tokens: &[u32]| stream.show(tokens) && !interrupt::requested();
+        self.policy.sample_with(&[request], &self.sampling, &go_on, &mut |completion| {
             answer = Some(completion);
             ControlFlow::Continue(())
         })?;

@@ -143,8 +143,8 @@ fn train(plan: &Plan, args: &Args) -> anyhow::Result<()> {
 fn train_all(runs: &[Training], jobs: Jobs) -> anyhow::Result<()> {
     let states: Vec<State> =
         runs.iter().map(|r| state(&r.config, &r.folder)).collect::<anyhow::Result<_>>()?;
-    let planned = runs.iter().zip(states).map(|(run, state)| (&run.config, run.folder.as_path(), state));
-    train_unfinished(planned, DeviceName::Cpu, jobs)?.then_some(()).ok_or_else(stopped)
+    let entries = runs.iter().zip(states).map(|(run, state)| (&run.config, run.folder.as_path(), state));
+    train_unfinished(entries, DeviceName::Cpu, jobs)?.then_some(()).ok_or_else(stopped)
 }
 
 fn create(folder: &Path) -> anyhow::Result<()> {

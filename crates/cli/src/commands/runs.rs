@@ -38,7 +38,7 @@ struct Waiting<'a> {
 /// State that the workers share.
 struct Queue<'a> {
     waiting: vec::IntoIter<Waiting<'a>>,
-    ended: u64,
+    finished: u64,
     /// Progress of all runs, if several train at the same time.
     console: Option<Console>,
     /// `Ok(true)` as long as no run was stopped, `Ok(false)` after a request to stop, or the first error.
@@ -63,17 +63,17 @@ pub(crate) fn train_unfinished<'a>(
         Some(Waiting { name: format!("[{}/{total}] {}", i + 1, folder.display()), config, folder, if_exists })
     });
     let waiting: Vec<Waiting<'_>> = waiting.collect();
-    let ended = (total - waiting.len()) as u64;
-    if ended > 0 {
-        say!("{ended} of {total} runs are finished");
+    let finished = (total - waiting.len()) as u64;
+    if finished > 0 {
+        say!("{finished} of {total} runs are finished");
     }
     let workers = usize::from(jobs.jobs).min(waiting.len());
     let console = (workers > 1).then(|| {
         let mut console = Console::new();
-        console.begin("runs", ended, total as u64);
+        console.begin("runs", finished, total as u64);
         console
     });
-    let queue = Mutex::new(Queue { waiting: waiting.into_iter(), ended, console, done: Ok(true) });
+    let queue = Mutex::new(Queue { waiting: waiting.into_iter(), finished, console, done: Ok(true) });
     thread::scope(|scope| {
         for _ in 1..workers {
             scope.spawn(|| work(&queue, device));
@@ -104,9 +104,9 @@ fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
             }
         };
         drop(shared);
-        let ended = run_and_report(run.config, run.folder, run.if_exists, device, &mut console);
+        let result = run_and_report(run.config, run.folder, run.if_exists, device, &mut console);
         let mut shared = locked();
-        match ended {
+        match result {
             Ok(Ending::Done(results)) => shared.report(&run.name, &results.to_string()),
             Ok(Ending::Interrupted) => shared.stop(Ok(false)),
             Err(error) => shared.stop(Err(error)),
@@ -116,10 +116,10 @@ fn work(queue: &Mutex<Queue<'_>>, device: DeviceName) {
 
 impl Queue<'_> {
     fn report(&mut self, name: &str, summary: &str) {
-        self.ended += 1;
+        self.finished += 1;
         let Some(together) = &mut self.console else { return say!("{summary}") };
         together.say(&format!("{name}: done. {}", summary.lines().last().unwrap_or_default()));
-        together.progress(self.ended, String::new());
+        together.progress(self.finished, String::new());
     }
 
     /// Lets no other run start. The first error stays.

@@ -71,8 +71,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let Ok(save_every) = Duration::try_from_secs_f64(args.save_every) else {
         bad_input!("--save-every: expected a number of seconds of at least 0, found {}", args.save_every);
     };
-    let written = |path: &PathBuf| path.to_string_lossy().into_owned();
-    let (name, teacher_name) = (written(&args.model), args.teacher.as_ref().map(written));
+    let text = |path: &PathBuf| path.to_string_lossy().into_owned();
+    let (name, teacher_name) = (text(&args.model), args.teacher.as_ref().map(text));
     let name = args.name.clone().unwrap_or(name);
     let teacher_name = args.teacher_name.clone().or(teacher_name);
     let place = |path: PathBuf| places::model("--teacher", path);
@@ -86,9 +86,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
     // Clients load the tokenizer from a local folder or by its hub name.
     let tokenizer = if args.model.exists() {
-        written(&std::path::absolute(&args.model).unwrap_or_else(|_| args.model.clone()))
+        text(&std::path::absolute(&args.model).unwrap_or_else(|_| args.model.clone()))
     } else {
-        written(&args.model)
+        text(&args.model)
     };
     let settings = Settings {
         model,

@@ -130,8 +130,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.resume && runs.iter().all(|run| run.state == State::Absent) {
         say!("nothing to resume in {}: starting with the first run", out.display());
     }
-    let planned = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
-    if !train_unfinished(planned, args.device, args.jobs)? {
+    let entries = runs.iter().map(|run| (&run.config, run.folder.as_path(), run.state));
+    if !train_unfinished(entries, args.device, args.jobs)? {
         let folders: Vec<&Path> = runs.iter().map(|run| run.folder.as_path()).collect();
         return conclude(Ending::<String>::Interrupted, &folders);
     }

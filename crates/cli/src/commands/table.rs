@@ -207,8 +207,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         let [a, b] = [a, b].map(|name| read.iter().position(|m| m.0 == *name).unwrap_or_default());
         let pairs = compare::matched(read[a].1.clone(), read[b].1.clone())?;
         let settings = Settings::test_alone(args.ks.clone(), args.m);
-        let tested = compare::compare(&pairs, &settings, &averages)?;
-        mark_pair(&values, (a, b), &columns, &args.ks, tested, &mut parts);
+        let comparisons = compare::compare(&pairs, &settings, &averages)?;
+        mark_pair(&values, (a, b), &columns, &args.ks, comparisons, &mut parts);
     }
     let titles = columns.iter().map(|c| c.title.clone());
     let mut table = Table::new(std::iter::once("Method".to_owned()).chain(titles));

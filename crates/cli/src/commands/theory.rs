@@ -199,7 +199,7 @@ fn advantages(
     path: Option<&Path>,
     json: bool,
 ) -> anyhow::Result<()> {
-    let drawn = if gammas.is_empty() { vec![0.0, 0.5, 1.0, 2.0] } else { gammas.to_vec() };
+    let plot_gammas = if gammas.is_empty() { vec![0.0, 0.5, 1.0, 2.0] } else { gammas.to_vec() };
     if !rates.is_empty() && gammas.is_empty() {
         bad_input!("--gamma is required: the focal exponent, or 0 for no focal weight");
     }
@@ -212,7 +212,7 @@ fn advantages(
         let advantage = advantage.or_bad_input()?;
         Ok([rate, gamma, advantage.correct, advantage.wrong, advantage.weight].map(Value::from).into())
     })?;
-    plot(path, || figures::advantage_magnitude(&drawn, n))?;
+    plot(path, || figures::advantage_magnitude(&plot_gammas, n))?;
     say(json, 2, &["success_rate", "gamma", "correct", "wrong", "weight"], &rows)
 }
 

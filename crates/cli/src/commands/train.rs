@@ -88,14 +88,14 @@ pub fn run_and_report(
     device: DeviceName,
     console: &mut Console,
 ) -> anyhow::Result<Ending<Trained>> {
-    let ended = train(config, out, if_exists, device, console);
+    let result = train(config, out, if_exists, device, console);
     // If the run folder was never opened, there is nothing new to report.
     if !console.opened_folder(out) {
-        return ended;
+        return result;
     }
     let page = out.join("report.html");
     let report = write_report(std::slice::from_ref(&out.to_owned()), &page);
-    match ended? {
+    match result? {
         // An error of the report doesn't matter here: before the first step there is nothing to report.
         Ending::Interrupted => Ok(Ending::Interrupted),
         done => {
@@ -144,8 +144,8 @@ impl Args {
     /// For a dry run: prints what `--restart` would delete, or fails if `--resume` would.
     pub(crate) fn check_folder(&self, out: &Path, config: &Config, stage: Stage) -> anyhow::Result<()> {
         self.say_if_new(out);
-        let written = out.join(CONFIGURATION);
-        if !(self.resume || self.restart) || !written.exists() {
+        let file = out.join(CONFIGURATION);
+        if !(self.resume || self.restart) || !file.exists() {
             return Ok(());
         }
         if self.restart {
@@ -158,8 +158,7 @@ impl Args {
             );
             return Ok(());
         }
-        let text =
-            std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
+        let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
         refuse_changes(out, &text, config, self.accept_changes, stage)
     }
 }

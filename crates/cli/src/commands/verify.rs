@@ -68,9 +68,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Input { lines: Lines::new(input, &args.input), next: 1, limit: threads * LINES_PER_THREAD };
     let progress = progress(bytes);
     let mut total = Total::default();
-    let written = grade_all(args.kind, &grading, threads, &mut input, &progress, &mut total);
+    let result = grade_all(args.kind, &grading, threads, &mut input, &progress, &mut total);
     progress.finish_and_clear();
-    if !written? {
+    if !result? {
         return Ok(());
     }
     if io::stderr().is_terminal() {

@@ -42,9 +42,9 @@ pub fn to_stdout(text: Arguments<'_>) {
 /// Like [`to_stdout`]. Returns `false` if the write failed, so that the caller can stop producing data.
 pub fn stream(text: &str) -> bool {
     let mut stdout = std::io::stdout().lock();
-    let written = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
-    let is_open = written.is_ok();
-    keep(written);
+    let result = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    let is_open = result.is_ok();
+    keep(result);
     is_open
 }
 

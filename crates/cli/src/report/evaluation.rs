@@ -148,8 +148,8 @@ fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
             let interval = |e: &Evaluation| {
                 e.all.interval.get(&k).map_or((f64::NAN, f64::NAN), |&[low, high]| (low, high))
             };
-            let drawn = runs.first(group).evals_of(set).filter(|e| e.pass_at(k).is_some());
-            curve.band = drawn.map(interval).collect();
+            let evaluations = runs.first(group).evals_of(set).filter(|e| e.pass_at(k).is_some());
+            curve.band = evaluations.map(interval).collect();
         }
     }
     let note =

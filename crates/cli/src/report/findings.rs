@@ -90,8 +90,8 @@ fn evaluation(run: &Run) -> Vec<String> {
         else {
             continue;
         };
-        let moved = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
-        let (Some(one), Some(many)) = (moved(1), moved(k)) else { continue };
+        let ends = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
+        let (Some(one), Some(many)) = (ends(1), ends(k)) else { continue };
         let change = |k| paired(&first.by_problem(k), &last.by_problem(k));
         let (Some(change_one), Some(change_many)) = (change(1), change(k)) else { continue };
         if change_one.low > 0.0 && change_many.high < 0.0 {

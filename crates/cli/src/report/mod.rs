@@ -85,15 +85,15 @@ pub(crate) fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<S
 }
 
 fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<Vec<String>> {
-    let mut loaded = Vec::new();
+    let mut all = Vec::new();
     for named in runs {
         let mut members =
             run_folders(named)?.iter().map(|f| Run::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
         // In a sweep, the baseline comes first, because the others are compared with it.
         members.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
-        loaded.append(&mut members);
+        all.append(&mut members);
     }
-    let runs = Runs::new(loaded);
+    let runs = Runs::new(all);
     write_whole(out, html(&runs, refresh)?.as_bytes())?;
     Ok(summary::lead(&runs))
 }

@@ -148,7 +148,7 @@ fn of_kind<'a>(
 
 fn card(run: &Run, group: &Group, rollout: &RolloutLine) -> Card {
     let maze = maze_of(run, rollout);
-    let drawn = maze.as_ref().map(|m| drawing(m, &tokens::moves(&tokens::read(&rollout.completion))));
+    let picture = maze.as_ref().map(|m| drawing(m, &tokens::moves(&tokens::read(&rollout.completion))));
     let prompt = match maze {
         Some(_) => format!("maze {}", name(rollout)),
         None => format!("prompt {}", rollout.prompt_id),
@@ -165,5 +165,5 @@ fn card(run: &Run, group: &Group, rollout: &RolloutLine) -> Card {
         .fact(prompt)
         .folded("target", rollout.target.as_deref().unwrap_or_default())
         .folded("prompt", &rollout.prompt)
-        .maze(group, drawn)
+        .maze(group, picture)
 }

@@ -231,15 +231,15 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
             kinds.iter().map(|kind| problem_settings(&runs[first(kind)])).collect();
         let labels: Vec<String> = (0..kinds.len()).map(|i| label(&settings, i)).collect();
         let index = |kind: &Option<String>| kinds.iter().position(|k| Some(*k) == kind.as_ref());
-        let renamed: Vec<Option<String>> =
+        let sets: Vec<Option<String>> =
             identities.iter().map(|kind| Some(format!("{name}, {}", labels[index(kind)?]))).collect();
         sentences.push(format!(
             "The runs were evaluated on different problems ({name}: {}), so runs are compared only where their problems are the same.",
             labels.join("; ")
         ));
-        for (run, renamed) in runs.iter_mut().zip(renamed) {
+        for (run, set) in runs.iter_mut().zip(sets) {
             for eval in run.files.evaluations.iter_mut().filter(|e| e.set == name) {
-                eval.set = renamed.clone().unwrap_or_default();
+                eval.set = set.clone().unwrap_or_default();
             }
         }
     }

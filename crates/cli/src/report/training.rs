@@ -226,8 +226,12 @@ fn pair(
 
 /// Makes the main curves dashed, and appends `what` to their names.
 fn second(curves: Vec<Curve>, what: &str) -> impl Iterator<Item = Curve> {
-    let named = move |name: String| format!("{name} {what}");
-    curves.into_iter().filter(|c| !c.faint).map(move |c| Curve { dashed: true, name: c.name.map(named), ..c })
+    let suffix = move |name: String| format!("{name} {what}");
+    curves.into_iter().filter(|c| !c.faint).map(move |c| Curve {
+        dashed: true,
+        name: c.name.map(suffix),
+        ..c
+    })
 }
 
 fn clipping(runs: &Runs) -> Option<Chart> {

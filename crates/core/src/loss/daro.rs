@@ -87,9 +87,9 @@ mod tests {
         for (i, mean) in [(0, 1.5), (2, 0.25)] {
             // The level's term of the total loss.
             let at = |x: f64| {
-                let mut moved = base.clone();
-                moved.raw[i] += x;
-                moved.weight(i) * mean - moved.weight(i).ln()
+                let mut copy = base.clone();
+                copy.raw[i] += x;
+                copy.weight(i) * mean - copy.weight(i).ln()
             };
             let expected = (at(h) - at(-h)) / (2.0 * h);
             assert!((base.draw(i, mean) - expected).abs() < 1e-8);

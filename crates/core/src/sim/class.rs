@@ -84,13 +84,13 @@ impl Class {
 
     fn draw_untouched(&mut self, k: u64, stream: &mut Stream) {
         let (all, start) = (self.untouched, self.moving.len());
-        let mut named = (u64::from(self.size) - all) as u32;
+        let mut next = (u64::from(self.size) - all) as u32;
         if k > DRAWS_PER_ACTION * all {
             let mut remaining = k;
             for i in 0..all {
                 let here = binomial(remaining, 1.0 / (all - i) as f64, stream);
-                self.moving.push(self.fresh, named, here as u32);
-                named += 1;
+                self.moving.push(self.fresh, next, here as u32);
+                next += 1;
                 remaining -= here;
             }
             self.untouched = 0;
@@ -103,8 +103,8 @@ impl Class {
             if who < distinct {
                 self.moving.draw_slot(start + who as usize);
             } else {
-                self.moving.push(self.fresh, named, 1);
-                named += 1;
+                self.moving.push(self.fresh, next, 1);
+                next += 1;
                 distinct += 1;
             }
         }

@@ -141,8 +141,8 @@ impl Simulation {
             // The advantages of a group add up to zero, so there is no common term.
             Surrogate::Ratio => 0.0,
             Surrogate::Probability => {
-                let drawn = self.classes.iter().map(|c| advantage(c.correct) * c.drawn_weight());
-                scale * drawn.sum::<f64>() / self.total
+                let terms = self.classes.iter().map(|c| advantage(c.correct) * c.drawn_weight());
+                scale * terms.sum::<f64>() / self.total
             }
         };
         let per_draw = |is_correct| scale * advantage(is_correct);

@@ -29,7 +29,7 @@ pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result
     rewards.check()?;
     group_size(n)?;
     let mass_of = |side: bool| policy.sum(|i| policy.correct()[i] == side, |p| p);
-    let drawn = |side: bool, draws: u64| {
+    let mass = |side: bool, draws: u64| {
         let total = mass_of(side);
         let covered = |p: f64| p * -(draws as f64 * (-(p / total).min(1.0)).ln_1p()).exp_m1();
         if draws == 0 || total == 0.0 { 0.0 } else { policy.sum(|i| policy.correct()[i] == side, covered) }
@@ -37,7 +37,7 @@ pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result
     let possible = k <= n && (k == 0 || mass_of(true) != 0.0) && (k == n || mass_of(false) != 0.0);
     let draw = format_args!("{k} correct completions of {n}, which has probability 0");
     require(possible, "k", draw, "a number that this policy can draw")?;
-    let (correct, wrong) = (drawn(true, k), drawn(false, n - k));
+    let (correct, wrong) = (mass(true, k), mass(false, n - k));
     Ok(SampledMass { correct, wrong, baseline: rewards.correct * correct + rewards.wrong * wrong })
 }
 

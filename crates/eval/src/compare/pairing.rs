@@ -115,8 +115,8 @@ pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matche
     let only = |side: &Benchmark, other: &HashMap<String, usize>| {
         let missing: Vec<&String> =
             side.problems.iter().map(|p| &p.id).filter(|id| !other.contains_key(*id)).collect();
-        let listed = list(missing.iter().copied());
-        (!missing.is_empty()).then(|| format!("{} only in {}: {listed}", missing.len(), side.path.display()))
+        let text = list(missing.iter().copied());
+        (!missing.is_empty()).then(|| format!("{} only in {}: {text}", missing.len(), side.path.display()))
     };
     let parts: Vec<String> = [only(&a, &in_b), only(b, &in_a)].into_iter().flatten().collect();
     if !parts.is_empty() {

@@ -24,11 +24,11 @@ impl Comparison {
         // Interval of the better model's lead, as in the text before it.
         let (low, high) = if d >= 0.0 { (low, high) } else { (-high, -low) };
         let interval = format!("{} to {}, {}", bound(low), bound(high), p_text(p));
-        let tested = self.p_value.is_some();
+        let has_test = self.p_value.is_some();
         let beyond = if self.one {
             let unit = if self.clusters.is_some() { "cluster of problems" } else { "problem" };
             format!("one {unit} says nothing about others")
-        } else if p < LEVEL && tested && !self.significant() {
+        } else if p < LEVEL && has_test && !self.significant() {
             // A small m makes the test weak; few problems make the bootstrap overconfident.
             format!(
                 "on other problems of the kind it is uncertain: the test finds no difference, the bootstrap finds one ({interval})"

@@ -178,9 +178,9 @@ impl fmt::Display for FilterReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} rows read, {} problems kept", self.read, self.kept)?;
         for (reason, rows) in self.by_reason() {
-            let named: Vec<String> = rows.iter().take(NAMED).map(|r| r.row.to_string()).collect();
+            let numbers: Vec<String> = rows.iter().take(NAMED).map(|r| r.row.to_string()).collect();
             let more = if rows.len() > NAMED { ", ..." } else { "" };
-            write!(f, "; {} rejected: {reason} (rows {}{more})", rows.len(), named.join(", "))?;
+            write!(f, "; {} rejected: {reason} (rows {}{more})", rows.len(), numbers.join(", "))?;
         }
         Ok(())
     }

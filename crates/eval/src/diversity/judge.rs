@@ -53,11 +53,11 @@ pub(super) fn judged(answer: &Value) -> Option<Value> {
 
 /// The score in a judge's reply: the digit after the last "Score:", or a reply that consists of a digit.
 fn read_score(reply: &str) -> Option<u64> {
-    let (named, tail) = reply.rsplit_once("Score:").map_or((false, reply), |(_, tail)| (true, tail));
+    let (has_label, tail) = reply.rsplit_once("Score:").map_or((false, reply), |(_, tail)| (true, tail));
     let tail = tail.trim_start_matches(|c: char| c.is_whitespace() || "*_`$([".contains(c));
     let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
     let (digits, rest) = tail.split_at(end);
-    let followed = if named {
+    let followed = if has_label {
         // Rejects 2.5 and 2nd.
         rest.trim_start_matches('.').starts_with(char::is_alphanumeric)
     } else {

@@ -245,16 +245,16 @@ mod tests {
 
     #[test]
     fn an_answer_is_a_label_a_text_a_letter_or_an_index() {
-        let listed = |list: Value| Listed::of(&list).unwrap();
-        let numbers = listed(json!(["4", "2", "3", "1"]));
+        let options = |list: Value| Listed::of(&list).unwrap();
+        let numbers = options(json!(["4", "2", "3", "1"]));
         assert_eq!(numbers.place("1", false, false), Some(3));
         assert_eq!(numbers.place("1", false, true), Some(1));
         assert_eq!(numbers.place("B", false, true), Some(1));
         assert_eq!(numbers.place("0", false, false), Some(0));
         assert_eq!(numbers.place("5", false, false), None);
-        let types = listed(json!(["B", "A", "AB", "O"]));
+        let types = options(json!(["B", "A", "AB", "O"]));
         assert_eq!((types.place("A", true, false), types.place("A", false, false)), (Some(0), Some(1)));
-        let arc = listed(json!({"text": ["x", "y", "z"], "label": ["1", "2", "3"]}));
+        let arc = options(json!({"text": ["x", "y", "z"], "label": ["1", "2", "3"]}));
         assert_eq!(arc.place("2", false, false), Some(1));
         // An option that isn't there would shift the letters of the others.
         assert!(Listed::of(&json!([null, "x", "y"])).is_none());

@@ -165,8 +165,8 @@ impl<'a> Episode<'a> {
         let about = json!({"episode": name, "problem": columns, "messages": messages});
         let Value::Object(about) = about else { unreachable!("an object was written") };
         let episode = Self { program, about, history: Vec::new() };
-        let begun = program.ask_for(&episode.question("begin", []))?;
-        Ok((episode, begun))
+        let start = program.ask_for(&episode.question("begin", []))?;
+        Ok((episode, start))
     }
 
     fn question<const N: usize>(&self, ask: &str, more: [(&str, Value); N]) -> Value {

@@ -168,13 +168,13 @@ impl Prepared {
         if numbers.len() > MOST_NUMBERS {
             return false;
         }
-        let ranked = |number: &Decimal| {
+        let ranking = |number: &Decimal| {
             let rank = 2 * numbers.binary_search(number).unwrap_or_default();
             if number.is_whole() { json!(rank) } else { json!(rank as f64 + 0.5) }
         };
         let mut rank = |value: &mut Value| {
             if let Some(number) = Decimal::of(value) {
-                *value = ranked(&number);
+                *value = ranking(&number);
             }
         };
         at_schemas(&mut schema, &mut |keywords| {
@@ -184,7 +184,7 @@ impl Prepared {
                 keywords.shift_remove(keyword);
                 let all = keywords.entry("allOf").or_insert_with(|| json!([{}]));
                 let others = numbers.iter().filter(|number| !number.is_multiple_of(&divisor));
-                let refused = others.map(|number| json!({"not": {"const": ranked(number)}}));
+                let refused = others.map(|number| json!({"not": {"const": ranking(number)}}));
                 all.as_array_mut().into_iter().for_each(|all| all.extend(refused.clone()));
             }
         });

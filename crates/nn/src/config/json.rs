@@ -282,12 +282,12 @@ fn rope(
 }
 
 fn scaling_of(inner: &Fields<'_>, rope: Rope, file: &File) -> Result<RopeScaling, Error> {
-    let needed = |field: &str, value: Option<f64>| match value {
+    let require = |field: &str, value: Option<f64>| match value {
         Some(x) => Ok(x),
         None => inner.refuse(field, "a number"),
     };
     let original = file.original_max_position_embeddings.or(rope.original_max_position_embeddings);
-    let factor = || needed("factor", rope.factor);
+    let factor = || require("factor", rope.factor);
     let name = if rope.rope_type.is_some() { "rope_type" } else { "type" };
     let kind = rope.rope_type.as_deref().or(rope.r#type.as_deref());
     if kind != Some("yarn") {
@@ -298,8 +298,8 @@ fn scaling_of(inner: &Fields<'_>, rope: Rope, file: &File) -> Result<RopeScaling
         Some("linear") => Ok(RopeScaling::Linear { factor: factor()? }),
         Some("llama3") => Ok(RopeScaling::Llama3 {
             factor: factor()?,
-            low_freq_factor: needed("low_freq_factor", rope.low_freq_factor)?,
-            high_freq_factor: needed("high_freq_factor", rope.high_freq_factor)?,
+            low_freq_factor: require("low_freq_factor", rope.low_freq_factor)?,
+            high_freq_factor: require("high_freq_factor", rope.high_freq_factor)?,
             original_max_position_embeddings: original.unwrap_or(file.max_position_embeddings),
         }),
         Some("yarn") => {

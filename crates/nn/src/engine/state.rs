@@ -67,9 +67,9 @@ impl Engine {
                 format!("{} as in the engine", trained.len()),
             ));
         }
-        let named = state.names.iter().zip(&state.values[0]);
+        let pairs = state.names.iter().zip(&state.values[0]);
         let find = |(name, values): (&String, &Vec<f32>)| Ok(find(trained, name, values.len())?.span);
-        let spans: Vec<Span> = named.map(find).collect::<Result<_, Error>>()?;
+        let spans: Vec<Span> = pairs.map(find).collect::<Result<_, Error>>()?;
         self.device.backend_mut().forget_moments();
         self.device.backend_mut().zero_gradient();
         let stores = [self.trained_store(), Store::Gradient, Store::FirstMoment, Store::SecondMoment];

@@ -68,8 +68,8 @@ impl Folder {
     pub(super) fn open(path: &Path, config: &Config) -> anyhow::Result<(Self, Vec<Line>)> {
         std::fs::create_dir_all(path).with_context(|| format!("creating {}", path.display()))?;
         let lock = lock(path)?;
-        let written = path.join("config.toml");
-        match std::fs::read_to_string(&written) {
+        let file = path.join("config.toml");
+        match std::fs::read_to_string(&file) {
             Ok(text) => refuse_differences(path, &text, config)?,
             Err(e) if e.kind() == ErrorKind::NotFound => {
                 if let Some(stray) = stray_file(path)? {
@@ -79,9 +79,9 @@ impl Folder {
                         stray.display()
                     );
                 }
-                write_whole(&written, config.to_toml().as_bytes())?;
+                write_whole(&file, config.to_toml().as_bytes())?;
             }
-            Err(e) => return Err(e).with_context(|| format!("reading {}", written.display())),
+            Err(e) => return Err(e).with_context(|| format!("reading {}", file.display())),
         }
         let curves = path.join("curves.jsonl");
         let lines = complete_runs(&curves, config)?;

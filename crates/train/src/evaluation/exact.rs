@@ -98,21 +98,22 @@ impl Group {
             let logp: f64 = completion.logp.iter().map(|&l| f64::from(l)).sum();
             draws.entry(&completion.tokens).or_insert((logp.exp().min(1.0), 0)).1 += 1;
         }
-        let drawn = |solution: &Vec<u32>| draws.remove(solution.as_slice()).map_or(0, |(_, draws)| draws);
-        let counts: Vec<u64> = solutions.iter().map(drawn).collect();
+        let take_draws =
+            |solution: &Vec<u32>| draws.remove(solution.as_slice()).map_or(0, |(_, draws)| draws);
+        let counts: Vec<u64> = solutions.iter().map(take_draws).collect();
         Self { correct: before.into_iter().zip(counts).collect(), wrong: draws.into_values().collect() }
     }
 
     fn is_active(&self) -> bool {
-        let drawn = |side: &[(f64, u64)]| side.iter().any(|&(_, draws)| draws > 0);
-        drawn(&self.correct) && drawn(&self.wrong)
+        let has_draws = |side: &[(f64, u64)]| side.iter().any(|&(_, draws)| draws > 0);
+        has_draws(&self.correct) && has_draws(&self.wrong)
     }
 
     /// Lemma 1's probability and the observed fraction of the correct completions that an active group missed.
     fn tail_miss(&self) -> anyhow::Result<(f64, f64)> {
         let n = self.correct.iter().chain(&self.wrong).map(|&(_, draws)| draws).sum();
-        let missed = self.correct.iter().filter(|&&(_, draws)| draws == 0).count() as f64;
-        let observed = if self.is_active() { missed / self.correct.len() as f64 } else { 0.0 };
+        let misses = self.correct.iter().filter(|&&(_, draws)| draws == 0).count() as f64;
+        let observed = if self.is_active() { misses / self.correct.len() as f64 } else { 0.0 };
         Ok((Solutions::new(self.correct.iter().map(|(p, _)| p.ln()))?.tail_miss(n), observed))
     }
 

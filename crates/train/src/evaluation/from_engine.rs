@@ -70,7 +70,7 @@ pub fn generate(
         );
     }
     let sampled = Sampled::new(total, events);
-    let mut stored = 0u64;
+    let mut count = 0u64;
     // In batches, so that an interruption loses little.
     let at_a_time = EPISODES.div_ceil(games.iter().map(|game| game.samples.len()).max().unwrap_or(1));
     for games in games.chunks(at_a_time) {
@@ -85,17 +85,17 @@ pub fn generate(
             let Episode { completion, text, graded, .. } = episode;
             episodes.push(Generation { graded: Some(graded), ..generation(game.problem, &completion, text) });
         }
-        stored += store.append(&episodes)? as u64;
-        sampled.show(stored, 0, events);
+        count += store.append(&episodes)? as u64;
+        sampled.show(count, 0, events);
     }
     let mut pending: Vec<Generation> = Vec::with_capacity(BATCH);
     let mut keep = |completion: &Completion| -> anyhow::Result<()> {
         let text = language.answer(&completion.tokens).context("decoding a completion")?;
         pending.push(generation(requested[completion.prompt], completion, text));
         if pending.len() >= BATCH {
-            stored += store.append(&pending)? as u64;
+            count += store.append(&pending)? as u64;
             pending.clear();
-            sampled.show(stored, 0, events);
+            sampled.show(count, 0, events);
         }
         Ok(())
     };
@@ -112,10 +112,10 @@ pub fn generate(
         }
     })?;
     result?;
-    stored += store.append(&pending)? as u64;
+    count += store.append(&pending)? as u64;
     store.sync()?;
-    sampled.end(stored, 0, events);
-    Ok((stored < total).then(|| "stopped".to_owned()))
+    sampled.end(count, 0, events);
+    Ok((count < total).then(|| "stopped".to_owned()))
 }
 
 /// A sample that hasn't been graded.

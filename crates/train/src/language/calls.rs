@@ -162,7 +162,7 @@ fn not_json(why: &str) -> String {
 /// Returns the calls of a turn that consists only of calls. Without the mark, JSON counts as a call only if it has
 /// the name of a tool.
 fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
-    let marked = text.starts_with(mark);
+    let has_mark = text.starts_with(mark);
     let mut reader = Reader { rest: text.strip_prefix(mark).unwrap_or(text), python: false };
     let mut all = Vec::new();
     loop {
@@ -174,17 +174,17 @@ fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
         }
         match reader.value(0) {
             Ok(value @ (Literal::Map(_) | Literal::List(_))) => all.extend(calls_of(value)),
-            _ if !marked => return Vec::new(),
+            _ if !has_mark => return Vec::new(),
             Ok(_) => return vec![Call::wrong(None, not_json("it isn't an object"))],
             Err(why) => return vec![Call::wrong(None, not_json(&why))],
         }
         reader.space();
-        if !(marked || reader.rest.is_empty() || reader.rest.starts_with([';', '<'])) {
+        if !(has_mark || reader.rest.is_empty() || reader.rest.starts_with([';', '<'])) {
             return Vec::new();
         }
     }
     let exists = |call: &Call| call.wrong.is_none() && tool(tools, call.name.as_deref()).is_some();
-    if marked || all.iter().all(exists) { all } else { Vec::new() }
+    if has_mark || all.iter().all(exists) { all } else { Vec::new() }
 }
 
 fn tool<'a>(tools: &'a [Value], name: Option<&str>) -> Option<&'a Value> {
@@ -242,17 +242,17 @@ impl Literal {
     }
 
     fn json(&self) -> String {
-        let joined = |parts: Vec<String>| parts.join(", ");
+        let join = |parts: Vec<String>| parts.join(", ");
         match self {
             Self::Word(word) => (*word).to_owned(),
             Self::Number(number) => number.clone(),
             Self::Text(text) => Value::from(text.as_str()).to_string(),
-            Self::List(list) => format!("[{}]", joined(list.iter().map(Self::json).collect())),
+            Self::List(list) => format!("[{}]", join(list.iter().map(Self::json).collect())),
             Self::Map(entries) => {
                 let entry = |(key, value): &(String, Self)| {
                     format!("{}: {}", Value::from(key.as_str()), value.json())
                 };
-                format!("{{{}}}", joined(entries.iter().map(entry).collect()))
+                format!("{{{}}}", join(entries.iter().map(entry).collect()))
             }
         }
     }
@@ -381,14 +381,14 @@ impl<'a> Reader<'a> {
 
     fn python_calls(&mut self, close: &str) -> Result<Vec<Call>, Wrong> {
         self.python = true;
-        let listed = {
+        let is_list = {
             self.space();
             self.take("[")
         };
         let mut calls = Vec::new();
         loop {
             self.rest = self.rest.trim_start_matches(|c: char| c.is_whitespace() || ",;".contains(c));
-            if listed && self.take("]") || !listed && self.rest.starts_with(close) {
+            if is_list && self.take("]") || !is_list && self.rest.starts_with(close) {
                 return Ok(calls);
             }
             let wrong = |why: &str| format!("the call isn't name(key=value, ...): {why}");
@@ -534,8 +534,8 @@ impl<'a> Reader<'a> {
     fn number(&mut self) -> Result<Literal, String> {
         let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c) || self.python && c == '_';
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
-        let (written, after) = self.rest.split_at(end);
-        let mut number = written.replace('_', "");
+        let (digits, after) = self.rest.split_at(end);
+        let mut number = digits.replace('_', "");
         if self.python {
             let (sign, digits) = number.split_at(usize::from(number.starts_with(['+', '-'])));
             let zero = if digits.starts_with('.') { "0" } else { "" };

@@ -149,8 +149,8 @@ impl ChatTemplate {
                 anyhow::bail!("the {kind} {:?} isn't supported", shortened(name, 40));
             }
         }
-        let used = environment.get_template("chat")?.undeclared_variables(false);
-        match ["cycler", "joiner", "lipsum"].iter().find(|name| used.contains(**name)) {
+        let names = environment.get_template("chat")?.undeclared_variables(false);
+        match ["cycler", "joiner", "lipsum"].iter().find(|name| names.contains(**name)) {
             Some(name) => {
                 anyhow::bail!("the function {name} isn't supported")
             }
@@ -173,9 +173,9 @@ impl ChatTemplate {
 
     /// Makes a template from its text and the model's special tokens.
     pub fn new(source: &str, bos: &str, eos: &str) -> Self {
-        let named =
+        let pairs =
             [("bos_token", bos), ("eos_token", eos)].into_iter().filter(|(_, token)| !token.is_empty());
-        let tokens = named.map(|(name, token)| (name.to_owned(), token.to_owned())).collect();
+        let tokens = pairs.map(|(name, token)| (name.to_owned(), token.to_owned())).collect();
         Self::of("its text".to_owned(), source, tokens)
     }
 

@@ -120,8 +120,8 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     }
     let config = gguf.config().or_bad_input()?;
     let ids = ["bos_token_id", "eos_token_id", "pad_token_id"];
-    let named = ids.iter().filter(|id| !config[**id].is_null());
-    let generation: Map<String, Value> = named.map(|id| ((*id).to_owned(), config[*id].clone())).collect();
+    let present = ids.iter().filter(|id| !config[**id].is_null());
+    let generation: Map<String, Value> = present.map(|id| ((*id).to_owned(), config[*id].clone())).collect();
     put("generation_config.json", serde_json::to_vec_pretty(&generation)?);
     Ok(files)
 }

@@ -102,14 +102,14 @@ fn related(members: &[&[Sequence]]) -> Vec<Vec<usize>> {
     let has_targets = |&m: &usize| members[m].iter().any(|sequence| !sequence.targets.is_empty());
     let mut order: Vec<usize> = (0..members.len()).filter(has_targets).collect();
     order.sort_by(|&a, &b| members[a][0].tokens.cmp(&members[b][0].tokens));
-    let joined = |a: &usize, b: &usize| {
+    let belongs = |a: &usize, b: &usize| {
         let (a, b) = (&members[*a][0], &members[*b][0]);
         let shared = a.tokens.iter().zip(&b.tokens).take_while(|(a, b)| a == b).count();
         let prompt = a.prompt().min(b.prompt());
         let half = 2 * shared >= a.tokens.len().min(b.tokens.len());
         prompt > 1 && shared >= prompt || half && (prompt == 1 || shared >= LONG)
     };
-    let mut groups: Vec<Vec<usize>> = order.chunk_by(joined).map(<[usize]>::to_vec).collect();
+    let mut groups: Vec<Vec<usize>> = order.chunk_by(belongs).map(<[usize]>::to_vec).collect();
     groups.iter_mut().for_each(|group| group.sort_unstable());
     groups.sort_unstable_by_key(|group| group[0]);
     groups
@@ -151,12 +151,12 @@ fn grow(batch: &mut Batch, sequences: &[&Sequence]) -> Vec<Vec<usize>> {
         let row = batch.tokens.len();
         let (mut end, mut longest) = (depth, members[0]);
         loop {
-            let ended: Vec<usize> = members.extract_if(.., |&mut m| sequences[m].read() <= end).collect();
+            let ends: Vec<usize> = members.extract_if(.., |&mut m| sequences[m].read() <= end).collect();
             let Some(&next) = members.first() else { break };
             let token = sequences[next].tokens[end];
             let last = |m: usize| sequences[m].targets.last().is_some_and(|target| target.token == token);
             let agree =
-                members.iter().all(|&m| sequences[m].tokens[end] == token) && ended.into_iter().all(last);
+                members.iter().all(|&m| sequences[m].tokens[end] == token) && ends.into_iter().all(last);
             if !agree || parent.is_none() && end == root {
                 break;
             }

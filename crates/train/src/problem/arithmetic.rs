@@ -143,11 +143,11 @@ mod tests {
         b.write(y.path()).unwrap();
         let read = |d: &tempfile::TempDir| std::fs::read(d.path().join("tokenizer.json")).unwrap();
         assert_eq!(read(&x), read(&y));
-        let opened = Language::open(x.path(), &[]).unwrap();
-        assert_eq!((opened.vocab_size(), a.vocab_size()), (320, 320));
-        assert_eq!(opened.stop_tokens(), a.stop_tokens());
+        let language = Language::open(x.path(), &[]).unwrap();
+        assert_eq!((language.vocab_size(), a.vocab_size()), (320, 320));
+        assert_eq!(language.stop_tokens(), a.stop_tokens());
         for text in ["Start with 12. Añada 3 🙂", "12 + 3 = 15\n\\boxed{15}"] {
-            assert_eq!(opened.text(&opened.encode(text).unwrap()), text);
+            assert_eq!(language.text(&language.encode(text).unwrap()), text);
         }
     }
 

@@ -72,8 +72,8 @@ impl RunDir {
         std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
         let lock = lock(path)?;
         let run = Self { path: path.to_owned(), lock };
-        let written = run.file(CONFIGURATION);
-        let before = std::fs::read_to_string(&written);
+        let file = run.file(CONFIGURATION);
+        let before = std::fs::read_to_string(&file);
         let is_new = !(before.is_ok() && matches!(if_exists, IfExists::Resume { .. }));
         match (before, if_exists) {
             (Ok(_), IfExists::Refuse) => {
@@ -94,12 +94,12 @@ impl RunDir {
                     );
                 }
             }
-            (Err(e), _) => return Err(e).with_context(|| format!("reading {}", written.display())),
+            (Err(e), _) => return Err(e).with_context(|| format!("reading {}", file.display())),
         }
         clear_partial(path);
         clear_partial(&run.checkpoints());
         if is_new {
-            write_whole(&written, config.to_toml().as_bytes())?;
+            write_whole(&file, config.to_toml().as_bytes())?;
         }
         Ok(run)
     }
@@ -107,10 +107,9 @@ impl RunDir {
     /// Writes the configuration of a resumed run, once nothing can fail any more because of it. Deletes stored
     /// answers of a server if they depend on a setting that has changed.
     pub fn adopt(&self, config: &Config) -> anyhow::Result<()> {
-        let written = self.file(CONFIGURATION);
-        let text =
-            std::fs::read_to_string(&written).with_context(|| format!("reading {}", written.display()))?;
-        let changed = changed_keys(&written, &text, config)?;
+        let file = self.file(CONFIGURATION);
+        let text = std::fs::read_to_string(&file).with_context(|| format!("reading {}", file.display()))?;
+        let changed = changed_keys(&file, &text, config)?;
         let is_irrelevant =
             |change: &Change| ["steps", "epochs", "eval", "save", "log"].iter().any(|key| change.is_in(key));
         let answers = self.file(ANSWERS);
@@ -118,7 +117,7 @@ impl RunDir {
             tracing::info!("{}: removed, because settings have changed", answers.display());
             remove_folder(&answers)?;
         }
-        write_whole(&written, config.to_toml().as_bytes())
+        write_whole(&file, config.to_toml().as_bytes())
     }
 
     /// Fails if the checkpoints of the run to resume were deleted, because the run would then start from scratch and
@@ -298,14 +297,13 @@ impl std::fmt::Display for Change {
 /// Compares the `text` of a run's `config.toml` with `config`. A key that isn't in the text has its default. Fails if
 /// the text isn't TOML.
 pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<Vec<Change>> {
-    let written: Table =
-        text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
-    match Config::parse(&written.to_string(), &[]) {
+    let table: Table = text.parse().with_context(|| format!("reading {}", path.display())).or_bad_input()?;
+    match Config::parse(&table.to_string(), &[]) {
         Ok(before) => {
             let config = config.decided_as(&before);
             Ok(differences(&before.to_toml().parse()?, &config.to_toml().parse()?))
         }
-        Err(_) => Ok(differences(&written, &config.to_toml().parse()?)),
+        Err(_) => Ok(differences(&table, &config.to_toml().parse()?)),
     }
 }
 
@@ -382,12 +380,12 @@ mod tests {
         open(&config("steps=4"), IfExists::Refuse);
         let answers = folder.path().join(ANSWERS);
         std::fs::create_dir(&answers).unwrap();
-        let changed = IfExists::Resume { accept_changes: true };
+        let accept = IfExists::Resume { accept_changes: true };
         for set in ["steps=8", "eval.samples=128", "save.every=3", "log.tensorboard=false"] {
-            open(&config(set), changed);
+            open(&config(set), accept);
             assert!(answers.exists(), "{set}");
         }
-        open(&config("update.lr=0.5"), changed);
+        open(&config("update.lr=0.5"), accept);
         assert!(!answers.exists());
     }
 

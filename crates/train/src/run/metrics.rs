@@ -285,12 +285,12 @@ impl Metrics {
 
     /// Mean of each named reward over the scored completions that have it.
     pub fn named_rewards(groups: &[Credited]) -> BTreeMap<String, f64> {
-        let mut named: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
+        let mut by_name: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let grades = groups.iter().flat_map(|g| g.scored().map(move |i| &g.grades[i]));
         for (name, reward) in grades.flat_map(|grade| &grade.rewards) {
-            named.entry(name).or_default().push(*reward);
+            by_name.entry(name).or_default().push(*reward);
         }
-        named.into_iter().map(|(name, all)| (name.to_owned(), mean(all.into_iter()))).collect()
+        by_name.into_iter().map(|(name, all)| (name.to_owned(), mean(all.into_iter()))).collect()
     }
 
     /// Mean reward of the scored completions of each source of problems; empty if there is only one source.

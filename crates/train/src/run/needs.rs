@@ -207,18 +207,18 @@ mod tests {
         for fact in ["model.size.num_hidden_layers: ", "models/Qwen3-1.7B", "36", "28"] {
             assert!(error.contains(fact), "{error}");
         }
-        let refused = |set: &str| format!("{:#}", parse(text, &[set]).unwrap_err());
-        assert!(refused("model.size.vocab_size=0").contains("model.size.vocab_size: "));
-        assert!(refused("model.size.layers=3").contains("layers"));
+        let refusal = |set: &str| format!("{:#}", parse(text, &[set]).unwrap_err());
+        assert!(refusal("model.size.vocab_size=0").contains("model.size.vocab_size: "));
+        assert!(refusal("model.size.layers=3").contains("layers"));
         let recurrent = "model.size.linear_num_value_heads";
-        assert!(refused(&format!("{recurrent}=16")).contains("qwen3 has no recurrent layers"));
+        assert!(refusal(&format!("{recurrent}=16")).contains("qwen3 has no recurrent layers"));
         let set = |heads: usize| {
             parse(text, &["model.size.architecture=\"qwen3_5_text\"", &format!("{recurrent}={heads}")])
         };
         assert!(format!("{:#}", set(17).unwrap_err()).contains("linear_num_value_heads"));
         let error = format!("{:#}", set(16).unwrap().model.check_size(&right).unwrap_err());
         assert!(error.contains("model.size.architecture"), "{error}");
-        assert!(refused("model.size.architecture=\"qwen3_5_text\"").contains("linear_num_value_heads"));
+        assert!(refusal("model.size.architecture=\"qwen3_5_text\"").contains("linear_num_value_heads"));
     }
 
     #[test]

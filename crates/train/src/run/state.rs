@@ -29,14 +29,14 @@ fn resolved(config: &Config) -> anyhow::Result<Config> {
 /// The state of the run of `config` in a folder. Fails if the folder has a run with another configuration, naming the
 /// keys that differ, or with another custom estimator.
 pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
-    let written = folder.join("config.toml");
-    let text = match std::fs::read_to_string(&written) {
+    let file = folder.join("config.toml");
+    let text = match std::fs::read_to_string(&file) {
         Ok(text) => text,
         Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(State::Absent),
-        Err(e) => return Err(e).with_context(|| format!("reading {}", written.display())),
+        Err(e) => return Err(e).with_context(|| format!("reading {}", file.display())),
     };
     let config = resolved(config)?;
-    let differing = changed_keys(&written, &text, &config)?;
+    let differing = changed_keys(&file, &text, &config)?;
     if !differing.is_empty() {
         bad_input!(
             [OtherFolder],

@@ -86,20 +86,20 @@ pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
 /// returns all methods.
 pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Method>> {
     let all = catalogue()?;
-    let named = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {
+    let find = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {
         Some(method) => Ok(method.clone()),
         None => {
             let names: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
             bad_input!("{flag}: expected one of {}; found {name}", names.join(", "))
         }
     };
-    let compared_with = named("--baseline", baseline)?;
+    let compared_with = find("--baseline", baseline)?;
     if names.is_empty() {
         return Ok(all);
     }
     let mut methods: Vec<Method> = Vec::new();
     for name in names {
-        let method = named("--methods", name)?;
+        let method = find("--methods", name)?;
         if methods.contains(&method) {
             bad_input!("--methods: {name} is listed twice");
         }

@@ -97,8 +97,8 @@ pub(super) fn print(args: &TableArgs) -> anyhow::Result<()> {
             outln!("{}, {}{}", s.task, s.settings(), s.start());
         }
         // The text format names the task in a line above; other formats need a column if there are several tasks.
-        let named = format != Format::Text && all.len() > 1;
-        out!("{}", s.table(&args.baseline, named).render(format));
+        let has_title = format != Format::Text && all.len() > 1;
+        out!("{}", s.table(&args.baseline, has_title).render(format));
         if format == Format::Text {
             outln!("{}", s.legend(&args.baseline));
         }
@@ -238,8 +238,8 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<TrainedR
 
 fn ranked(task: String, tuned: bool, runs: &[TrainedRun], baseline: &str) -> anyhow::Result<Standings> {
     let pairs = runs.iter().enumerate().flat_map(|(i, b)| runs[..i].iter().map(move |a| (a, b)));
-    let mut unlike = pairs.filter_map(|(a, b)| Some((a, b, a.end.unlike(&b.end)?)));
-    if let Some((a, b, why)) = unlike.next() {
+    let mut differences = pairs.filter_map(|(a, b)| Some((a, b, a.end.unlike(&b.end)?)));
+    if let Some((a, b, why)) = differences.next() {
         let [a, b] = [a, b].map(|run| format!("{} (seed {})", run.method, run.seed));
         bad_input!(
             "{task}: {a} and {b} can't be in one table: {why}. Move the folders of one of them away, and train those runs again"
@@ -256,8 +256,8 @@ fn ranked(task: String, tuned: bool, runs: &[TrainedRun], baseline: &str) -> any
     let before = |k: usize| began.iter().map(|e| e.all.pass_at_k[&k]).sum::<f64>() / began.len() as f64;
     let start = [before(1), before(k)];
     let k = k as u64;
-    let ranked = rank(runs, baseline, &[1, k]);
-    let rows = ranked.iter().map(|r| Row(row(&task, tuned, r))).collect();
+    let ranking = rank(runs, baseline, &[1, k]);
+    let rows = ranking.iter().map(|r| Row(row(&task, tuned, r))).collect();
     Ok(Standings { task, tuned, k, rows, start: Some(start) })
 }
 

@@ -560,8 +560,8 @@ mod tests {
             // In another task, the flag is refused by its name.
             if change.starts_with("task.") && flag != "--mode" {
                 let other = if kind == "maze" { "math" } else { "maze" };
-                let refused = format!("{:#}", changed(other, words).unwrap_err());
-                assert!(refused.starts_with(&flag), "{refused}");
+                let message = format!("{:#}", changed(other, words).unwrap_err());
+                assert!(message.starts_with(&flag), "{message}");
             }
         }
         let command = Alone::command();

@@ -12,8 +12,9 @@ use crate::rope::frequencies;
 
 /// Sorted `model_type`s of the families that can be read and written.
 pub(super) fn families() -> Vec<&'static str> {
-    let stored = Architecture::ALL.into_iter().filter(|architecture| architecture.family().gguf.is_some());
-    let mut names: Vec<&str> = stored.map(Architecture::model_type).collect();
+    let architectures =
+        Architecture::ALL.into_iter().filter(|architecture| architecture.family().gguf.is_some());
+    let mut names: Vec<&str> = architectures.map(Architecture::model_type).collect();
     names.sort_unstable();
     names
 }
@@ -191,10 +192,10 @@ impl Gguf {
 
     /// Returns an error if a key that begins with `prefix` isn't known, or is known and would have an effect that this engine doesn't compute.
     fn check_keys(&self, prefix: &str) -> Result<(), Error> {
-        let read = |name: &str| FIELDS.iter().any(|(key, _)| *key == name) || READ.contains(&name);
+        let is_read = |name: &str| FIELDS.iter().any(|(key, _)| *key == name) || READ.contains(&name);
         for key in self.metadata.keys() {
             let Some(name) = key.strip_prefix(prefix) else { continue };
-            if read(name) || WITHOUT_EFFECT.contains(&name) {
+            if is_read(name) || WITHOUT_EFFECT.contains(&name) {
                 continue;
             }
             let value = self.value(key)?.unwrap_or_default();

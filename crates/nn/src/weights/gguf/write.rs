@@ -171,8 +171,8 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     }
     let items = [metadata(config, kind), about].concat();
     let mut declared = config.tensors();
-    let scaled = matches!(config.rope_scaling, RopeScaling::Llama3 { .. });
-    if scaled {
+    let has_factors = matches!(config.rope_scaling, RopeScaling::Llama3 { .. });
+    if has_factors {
         declared.push((ROPE.into(), vec![config.head_dim / 2]));
     }
     let mut head = Head(MAGIC.to_vec());
@@ -213,7 +213,7 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         }
         writer.put(name, shape, &rows)?;
     }
-    if scaled {
+    if has_factors {
         writer.put(ROPE, &[config.head_dim / 2], &rope_factors(config))?;
     }
     writer.finish()

@@ -3,7 +3,7 @@
 
 use crate::fault_server::{FaultServer, Manners, Policy};
 use crate::support::{
-    assert_same_files, demonstrated, ends, fgrpo, signal, spawned, tells, timeless, wait_until,
+    self, assert_same_files, demonstrated, ends, fgrpo, signal, spawned, tells, timeless, wait_until,
 };
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
@@ -157,6 +157,14 @@ fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
     assert!((number(last, "correction_mean") - 1.0).abs() > 1e-4, "{last}");
     // The ratio of the update refers to the trainer's score, so it is 1 in the only update of a step.
     assert!((number(last, "ratio_mean") - 1.0).abs() < 1e-4, "{last}");
+    // A teacher scores a server's samples as well: here the starting policy, from which later ones differ.
+    let taught = folder.path().join("taught");
+    let teacher = format!("teacher.path={model:?}");
+    let set = support::sets(&["algorithm.correction=off", "algorithm.teacher_coef=1", &teacher]);
+    fgrpo().arg("train").arg(&config).args(set).arg("--out").arg(&taught).assert().success();
+    let metrics = timeless(&taught.join("metrics.jsonl"));
+    assert!(number(&metrics[0], "teacher_kl").abs() < 1e-5, "{}", metrics[0]);
+    assert!(number(&metrics[3], "teacher_kl").abs() > 1e-4, "{}", metrics[3]);
 }
 
 #[test]

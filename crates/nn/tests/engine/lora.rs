@@ -193,6 +193,14 @@ fn fresh_adapters_change_nothing_and_training_them_changes_only_their_matrices()
         assert_eq!(bits(base.tensors()), bits(adapted.tensors()), "{name}");
         adapted.set_adapter_applied(true);
         assert_eq!(trained, bits(adapted.tensors()), "{name}");
+        // Another adapter on the same base, with factors of 0, and back.
+        let zeros: Vec<Vec<f32>> =
+            adapted.adapter_tensors().map(|(_, _, data)| vec![0.0; data.len()]).collect();
+        let mut factors = zeros.clone();
+        adapted.exchange_factors(&mut factors);
+        assert_eq!(bits(base.tensors()), bits(adapted.tensors()), "{name}");
+        adapted.exchange_factors(&mut factors);
+        assert_eq!((trained, zeros), (bits(adapted.tensors()), factors), "{name}");
     }
 }
 

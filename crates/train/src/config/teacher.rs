@@ -91,30 +91,25 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
         _ => {}
     }
     use PolicyLoss::{ClipCov, Gmpo, Gspo, KlCov};
-    let uniform = [
-        ("loss", matches!(algorithm.loss, Gspo { .. } | Gmpo { .. } | KlCov { .. } | ClipCov { .. })),
-        ("correction", algorithm.correction != Correction::Off),
-        ("daro", algorithm.daro),
+    let by_token = "can't be combined with [teacher], whose advantages differ by token; use the loss grpo, dapo or cispo without correction and daro";
+    let unused = "remove this key; with teacher.rewards = false, advantages don't come from rewards";
+    let alone = !teacher.rewards;
+    let conflicts = [
+        (
+            "loss",
+            matches!(algorithm.loss, Gspo { .. } | Gmpo { .. } | KlCov { .. } | ClipCov { .. }),
+            by_token,
+        ),
+        ("correction", algorithm.correction != Correction::Off, by_token),
+        ("daro", algorithm.daro, by_token),
+        ("advantage", alone && algorithm.advantage != Advantage::default(), unused),
+        ("shaping", alone && algorithm.shaping != Shaping::None, unused),
+        ("overlong", alone && algorithm.overlong.is_some(), unused),
+        ("reward_weights", alone && !algorithm.reward_weights.is_empty(), unused),
+        ("drop_inactive_groups", alone && algorithm.drop_inactive_groups, unused),
     ];
-    if let Some((key, _)) = uniform.iter().find(|(_, is_set)| *is_set) {
-        bad_input!(
-            "algorithm.{key}: can't be combined with [teacher], whose advantages differ by token; use the loss grpo, dapo or cispo without correction and daro"
-        );
+    match conflicts.iter().find(|(_, is_set, _)| *is_set) {
+        Some((key, _, why)) => bad_input!("algorithm.{key}: {why}"),
+        None => Ok(()),
     }
-    if teacher.rewards {
-        return Ok(());
-    }
-    let unused = [
-        ("advantage", algorithm.advantage != Advantage::default()),
-        ("shaping", algorithm.shaping != Shaping::None),
-        ("overlong", algorithm.overlong.is_some()),
-        ("reward_weights", !algorithm.reward_weights.is_empty()),
-        ("drop_inactive_groups", algorithm.drop_inactive_groups),
-    ];
-    if let Some((key, _)) = unused.iter().find(|(_, is_set)| *is_set) {
-        bad_input!(
-            "algorithm.{key}: remove this key; with teacher.rewards = false, advantages don't come from rewards"
-        );
-    }
-    Ok(())
 }

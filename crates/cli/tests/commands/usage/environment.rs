@@ -219,12 +219,22 @@ fn a_group_whose_every_episode_failed_to_begin_is_left_out() {
     let fails =
         "if answer % 3 == 1:\n            raise ValueError('no such problem')\n        self.answer = answer";
     let environment = game.changed("fails.py", "self.answer = answer", fails);
-    // A KL penalty scores every completion, including empty ones.
+    // A KL penalty and a teacher score every completion, including empty ones.
+    let teacher = format!("teacher.path={:?}", game.policy);
     let set = ["--set", &environment, "--set=algorithm.kl_coef=0.1", "--set=rollout.prompts=8"];
-    let more = ["--set=steps=1", "--set=eval.every=0", "--set=grade.max_unscorable=1000"];
+    let more = [
+        "--set",
+        &teacher,
+        "--set=algorithm.teacher_coef=1",
+        "--set=steps=1",
+        "--set=eval.every=0",
+        "--set=grade.max_unscorable=1000",
+    ];
     let (out, said, code) = game.train("fails", &[&set[..], &more[..]].concat());
     assert_eq!(code, 0, "{said}");
     let step = &lines(&out.join("metrics.jsonl"))[0];
+    // The teacher is the starting policy.
+    assert!(step["teacher_kl"].as_f64().unwrap().abs() < 1e-5, "{step}");
     let failed = step["verdicts"]["unscorable"].as_u64().unwrap();
     assert!(failed >= 4 && failed.is_multiple_of(4) && failed < 32, "{step}");
     assert_eq!(step["reasons"]["raised ValueError: no such problem"], failed, "{step}");

@@ -7,6 +7,7 @@
 mod files;
 mod mapping;
 mod rows;
+mod skyrl;
 mod trl;
 mod verl;
 
@@ -32,6 +33,7 @@ named! {
     pub enum Trainer {
         Verl = "verl": "verl 0.9.1: Ray, FSDP2, and vLLM or SGLang",
         Trl = "trl": "TRL 1.16: Accelerate, FSDP2 and vLLM",
+        Skyrl = "skyrl": "SkyRL 0.3.0: Ray, FSDP2 and vLLM",
     }
 }
 
@@ -41,6 +43,7 @@ impl Trainer {
         match self {
             Self::Verl => "0.9.1",
             Self::Trl => "1.16.0",
+            Self::Skyrl => "0.3.0",
         }
     }
 
@@ -49,6 +52,7 @@ impl Trainer {
         match self {
             Self::Verl => include_str!("export/verl/keys.toml"),
             Self::Trl => include_str!("export/trl/keys.toml"),
+            Self::Skyrl => include_str!("export/skyrl/keys.toml"),
         }
     }
 
@@ -65,7 +69,13 @@ impl Trainer {
                 ("train.py", include_str!("export/trl/train.py")),
                 ("accelerate.yaml", include_str!("export/trl/accelerate.yaml")),
                 ("reward.py", include_str!("export/reward.py")),
-                ("back.sh", include_str!("export/trl/back.sh")),
+                ("back.sh", include_str!("export/back.sh")),
+                ("README.md", include_str!("export/README.md")),
+            ],
+            Self::Skyrl => &[
+                ("train.py", include_str!("export/skyrl/train.py")),
+                ("reward.py", include_str!("export/reward.py")),
+                ("back.sh", include_str!("export/back.sh")),
                 ("README.md", include_str!("export/README.md")),
             ],
         }
@@ -158,6 +168,14 @@ struct Sizes {
     thinking: Option<bool>,
 }
 
+impl Sizes {
+    /// Maximum number of tokens of a micro-batch on one GPU, which has one completion at least.
+    fn micro_batch(&self, config: &Config) -> usize {
+        let longest = self.prompt_limit + self.limit;
+        config.update.micro_batch_tokens().clamp(longest, 2 * longest)
+    }
+}
+
 /// Writes the job of a configuration into the folder `out`, whole or not at all.
 ///
 /// `written` has the paths and hub names that the user wrote; `local` has the files on this machine, where the problems
@@ -206,17 +224,19 @@ pub fn write(
     if !listed {
         mapping.state("task.data:order");
     }
-    if !config.task.stop().is_empty() {
+    if trainer != Trainer::Skyrl && !config.task.stop().is_empty() {
         mapping.state("task.stop");
     }
     match trainer {
         Trainer::Verl => verl::map(&mut mapping, &config, name, cluster, &sizes),
         Trainer::Trl => trl::map(&mut mapping, &config, cluster, &sizes),
+        Trainer::Skyrl => skyrl::map(&mut mapping, &config, name, cluster, &sizes),
     }
     let Mapping { settings, differences, .. } = mapping.finished()?;
     let lines = |owner| match trainer {
         Trainer::Verl => verl::lines(&settings),
         Trainer::Trl => trl::lines(&settings, owner),
+        Trainer::Skyrl => skyrl::lines(&settings, owner),
     };
 
     let folder =
@@ -255,7 +275,7 @@ pub fn write(
             trainer_settings => lines("trainer"), adapter_settings => lines("lora"),
             differences => &differences, nodes => cluster.nodes, gpus => cluster.gpus,
             problems, held_out => sizes.held_out, steps => sizes.steps, prompts,
-            group_size => config.rollout.group_size, listed, lora => config.lora.is_some(),
+            group_size => config.rollout.group_size, listed, lora => config.lora.is_some(), sampler => cluster.sampler.name(),
             full => config.eval.full.is_some(), row => &cluster.row,
             k => config.eval.full.as_ref().map_or(&config.eval.k, |full| &full.k),
         };

@@ -7,7 +7,7 @@ use fgrpo_train::config::{Config, Override};
 use fgrpo_train::export::{self, Cluster, Order, Sampler, Summary, Trainer};
 use std::path::PathBuf;
 
-/// Write a configuration's job for a cluster's trainer (verl, TRL).
+/// Write a configuration's job for a cluster's trainer (verl, TRL, SkyRL).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo export verl math.toml --out job --nodes 2 --gpus 8
@@ -16,7 +16,7 @@ use std::path::PathBuf;
   fgrpo export verl --paper table-1/Qwen2.5-7B/F-GRPO --out job --nodes 2 --engine sglang
   fgrpo export verl math.toml --out job --allow update.schedule    # accept that verl has no linear schedule
 
-The job is one folder: run.sh trains with verl, or train.py with TRL; back.sh evaluates the result and compares it with \
+The job is one folder: run.sh trains with verl, or train.py with TRL or SkyRL; back.sh evaluates the result and compares it with \
 the start. A setting that the trainer doesn't have is an error, with all of them in one message, unless --allow names it; the README of the job \
 then lists the difference.")]
 pub(crate) struct Args {

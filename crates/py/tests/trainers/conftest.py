@@ -4,8 +4,10 @@ import os
 import pathlib
 import subprocess
 import sys
+import typing
 
 import pytest
+import typing_extensions
 
 os.environ.update(
     HF_HUB_OFFLINE="1",
@@ -17,6 +19,8 @@ os.environ.update(
     RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO="0",
     CI="1",
 )
+# pydantic takes SkyRL's types on Python 3.11 only so.
+typing.TypedDict = typing_extensions.TypedDict
 FOLDER = pathlib.Path(__file__).parent
 LINES = []
 

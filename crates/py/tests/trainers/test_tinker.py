@@ -129,7 +129,8 @@ def test_the_cookbooks_own_loops_learn(command, folder):
         recipe(folder / "rl", environment, "rl_loop", *settings, f"log_path={folder / 'rl-run'}")
     rewards = [step["reward/total"] for step in metrics(folder, "rl-run")]
     assert len(rewards) == 40
-    assert sum(rewards[-10:]) > 1.2 * sum(rewards[:10]), rewards
+    # The first step's 512 completions come from the untrained adapter; most of the gain can come in a few steps.
+    assert sum(rewards[-10:]) > 1.3 * 10 * rewards[0], rewards
 
 
 def test_a_client_notices_a_killed_server_as_a_reconnect(command, folder, monkeypatch):

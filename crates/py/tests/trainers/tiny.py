@@ -1,17 +1,18 @@
-"""A tiny random Qwen2 and a tokenizer of single characters, made on the spot."""
+"""A tiny random Qwen2 and a tokenizer of single characters, made on the spot. It is of Qwen2's kind: Transformers loads it as one."""
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-CHARACTERS = "0123456789+=-? abcdefghijklmnopqrstuvwxyz{}\\"
+# Ġ is a space, and Ċ a newline.
+CHARACTERS = "0123456789+=-?Ġabcdefghijklmnopqrstuvwxyz{}\\Ċ"
 
 
 def tiny(path=None):
-    vocab = {t: i for i, t in enumerate(["<pad>", "<eos>", "<unk>", *CHARACTERS])}
-    characters = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
-    characters.pre_tokenizer = pre_tokenizers.Split(pattern="", behavior="isolated")
-    characters.decoder = decoders.Fuse()
+    vocab = {t: i for i, t in enumerate(["<pad>", "<eos>", "<unk>", *CHARACTERS, "<|im_end|>"])}
+    characters = Tokenizer(models.BPE(vocab, [], unk_token="<unk>"))
+    characters.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    characters.decoder = decoders.ByteLevel()
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=characters, pad_token="<pad>", eos_token="<eos>", unk_token="<unk>", padding_side="left"
     )

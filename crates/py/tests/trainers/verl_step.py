@@ -1,11 +1,7 @@
-"""Runs two updates of a tiny policy with verl's engine on the CPU: generate, compute_advantage with fgrpo, ppo_loss, optimizer.
-
-verl supports CUDA and NPU; the first part adds the CPU as a platform.
-"""
+"""Runs two updates of a tiny policy with verl's engine on the CPU: generate, compute_advantage with fgrpo, ppo_loss, optimizer."""
 
 import copy
 import os
-import types
 from functools import partial
 
 os.environ.update(
@@ -13,56 +9,18 @@ os.environ.update(
 )
 
 import torch
-
-torch.set_num_threads(1)
-from verl.plugin.platform.platform_cuda import PlatformCUDA
-from verl.plugin.platform.platform_manager import PlatformRegistry
-
-
-class Cpu(types.ModuleType):
-    def __getattr__(self, name):
-        return getattr(torch.cpu, name)
-
-
-device = Cpu("torch_cpu")
-for name in ("memory_allocated", "memory_reserved", "max_memory_allocated", "max_memory_reserved"):
-    setattr(device, name, lambda *_: 0)
-device.empty_cache = lambda: None
-device.mem_get_info = lambda *_: (0, 0)
-
-
-@PlatformRegistry.register(platform="cpu")
-class PlatformCPU(PlatformCUDA):
-    device_name = property(lambda self: "cpu")
-    vendor_name = property(lambda self: "cpu")
-    device_module = property(lambda self: device)
-    is_available = lambda self: True
-    is_platform_available = lambda self, use_smi_check=False: True
-    current_device = lambda self: torch.device("cpu")
-    device_count = lambda self: 1
-    set_device = lambda self, index: None
-    synchronize = lambda self, index=None: None
-    manual_seed = lambda self, seed: torch.manual_seed(seed)
-    manual_seed_all = manual_seed
-    set_allocator_settings = lambda self, settings: None
-    empty_cache = lambda self: None
-    communication_backend_name = lambda self: "gloo"
-    get_device_capability = lambda self, index=0: (None, None)
-
-
+import verl_cpu  # noqa: F401: adds the CPU to verl
 import numpy as np
 from omegaconf import OmegaConf
 from tensordict import TensorDict
 from tiny import digit_reward, tiny
 from transformers import Qwen2ForCausalLM
 from verl import DataProto
-from verl.models.transformers import monkey_patch
 from verl.trainer.config import CheckpointConfig
 from verl.trainer.ppo.ray_trainer import compute_advantage
 from verl.utils import tensordict_utils as tu
 from verl.workers.config import FSDPActorConfig, FSDPEngineConfig, FSDPOptimizerConfig, HFModelConfig
 from verl.workers.engine import EngineRegistry
-from verl.workers.engine.fsdp.transformer_impl import FSDPEngineWithLMHead
 from verl.workers.utils.losses import ppo_loss
 from verl.workers.utils.padding import left_right_2_no_padding, no_padding_2_padding
 
@@ -74,10 +32,7 @@ def weights(engine):
     return {k: full(v) for k, v in engine.module.state_dict().items()}
 
 
-# With TRL installed the engine patches a class of it that TRL 1.16 no longer has.
-monkey_patch.is_trl_available = lambda: False
 tiny("tiny-model")
-EngineRegistry.register(model_type="language_model", backend=["fsdp2"], device="cpu")(FSDPEngineWithLMHead)
 torch.distributed.init_process_group("gloo", rank=0, world_size=1)
 model = HFModelConfig(
     path="tiny-model",

@@ -3,7 +3,8 @@
 //! A table lists every key of a configuration with the trainer's key, or with the reason why it is refused or differs. The trainer's module
 //! computes the settings that aren't a copy of a value.
 
-use crate::config::Config;
+use crate::config::{AlgorithmConfig, Config, LoraTable, Schedule, UpdateConfig};
+use fgrpo_core::advantage::Advantage;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
@@ -114,6 +115,46 @@ impl Mapping {
         self.refused.push(format!("{key}: {why}"));
     }
 
+    /// The estimator, for trainers that pass it rewards alone; otherwise the difference, and GRPO.
+    pub(super) fn estimator(&mut self, algorithm: &AlgorithmConfig) -> Advantage {
+        let reads = algorithm.advantage.reads();
+        let absent = match algorithm.advantage {
+            Advantage::Python { .. } => "python",
+            _ if reads.logp => "logp",
+            _ if reads.clusters => "clusters",
+            _ if reads.parts => "parts",
+            _ => return algorithm.advantage.clone(),
+        };
+        self.state(&format!("algorithm.advantage:{absent}"));
+        Advantage::GRPO
+    }
+
+    /// Sets the schedule and the warm-up of Transformers, for `updates` updates of a step.
+    pub(super) fn schedule(&mut self, update: &UpdateConfig, updates: u64, [schedule, warmup]: [&str; 2]) {
+        let name = match update.schedule {
+            Schedule::Constant => "constant_with_warmup",
+            Schedule::Linear => "linear",
+            Schedule::Cosine => "cosine",
+        };
+        self.set(schedule, name, "update.schedule");
+        self.set(warmup, update.warmup_steps * updates, "update.warmup_steps");
+        if update.warmup_steps > 0 {
+            self.state("update.warmup_steps:first");
+        }
+        if updates > 1 && (update.schedule != Schedule::Constant || update.warmup_steps > 0) {
+            self.state("update.schedule:updates");
+        }
+    }
+
+    /// Sets an adapter's alpha as a whole number, for the scale alpha / rank.
+    pub(super) fn alpha(&mut self, lora: &LoraTable, key: &str) {
+        let scale = if lora.use_rslora { (lora.rank as f64).sqrt() } else { 1.0 };
+        if lora.alpha.fract() != 0.0 {
+            self.state("lora.alpha:fraction");
+        }
+        self.set(key, (lora.alpha * scale).round() as i64, "lora.alpha");
+    }
+
     /// The mapping, if nothing is refused.
     ///
     /// Fails with every refused setting, and for allowed keys that no difference needs.
@@ -194,8 +235,9 @@ mod tests {
             let source = match trainer {
                 Trainer::Verl => include_str!("verl.rs"),
                 Trainer::Trl => include_str!("trl.rs"),
+                Trainer::Skyrl => include_str!("skyrl.rs"),
             };
-            let source = source.to_owned() + include_str!("../export.rs");
+            let source = [source, include_str!("mapping.rs"), include_str!("../export.rs")].concat();
             for (key, row) in table.keys.iter().filter(|(key, _)| !all.contains(key)) {
                 let used = source.contains(&format!("\"{key}\"")) || key.starts_with("algorithm.advantage:");
                 assert!(used, "{name}: {key}: {row:?}");

@@ -2,6 +2,10 @@
 
 import logging
 import pathlib
+{%- if trainer == "skyrl" %}
+
+from skyrl_gym.envs.base_text_env import BaseTextEnv, BaseTextEnvStepOutput
+{%- endif %}
 
 import fgrpo
 
@@ -35,4 +39,19 @@ def rewards(completions, data_source, reward_model, **_):
     columns = zip(data_source, completions, reward_model, strict=True)
     scores = [compute_score(part, text[-1]["content"], truth["ground_truth"])["score"] for part, text, truth in columns]
     return [None if score != score else score for score in scores]
+{%- endif %}
+{%- if trainer == "skyrl" %}
+
+
+class Graded(BaseTextEnv):
+    """SkyRL's environment of one completion, which ends with its reward."""
+
+    def __init__(self, env_config, extras):
+        super().__init__()
+        self.row = extras
+
+    def step(self, action):
+        row = self.row
+        graded = compute_score(row["data_source"], action, row["reward_model"]["ground_truth"], row["extra_info"])
+        return BaseTextEnvStepOutput(observations=[], reward=graded["score"], done=True, metadata=graded)
 {%- endif %}

@@ -2,7 +2,7 @@
 
 use super::mapping::{Mapping, Setting};
 use super::{Cluster, Sampler, Sizes};
-use crate::config::{AlgorithmConfig, Config, Keep, Schedule, Truncated, UpdateConfig};
+use crate::config::{AlgorithmConfig, Config, Keep, Truncated, UpdateConfig};
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::loss::{Aggregation, Correction, Kl, PolicyLoss};
 use serde_json::{Value, json};
@@ -165,19 +165,7 @@ fn optimizer(m: &mut Mapping, update: &UpdateConfig, updates: u64) {
     m.set("learning_rate", update.peak_lr(), "update.lr");
     m.set("adam_beta1", update.betas[0], "update.betas");
     m.set("adam_beta2", update.betas[1], "update.betas");
-    let schedule = match update.schedule {
-        Schedule::Constant => "constant_with_warmup",
-        Schedule::Linear => "linear",
-        Schedule::Cosine => "cosine",
-    };
-    m.set("lr_scheduler_type", schedule, "update.schedule");
-    m.set("warmup_steps", update.warmup_steps * updates, "update.warmup_steps");
-    if update.warmup_steps > 0 {
-        m.state("update.warmup_steps:first");
-    }
-    if updates > 1 && (update.schedule != Schedule::Constant || update.warmup_steps > 0) {
-        m.state("update.schedule:updates");
-    }
+    m.schedule(update, updates, ["lr_scheduler_type", "warmup_steps"]);
 }
 
 /// Arguments of `owner` in Python: `config`, `trainer` or `lora`. Each line has up to three of one section, with their origins as a comment.
@@ -202,7 +190,7 @@ pub(super) fn lines(settings: &[Setting], owner: &str) -> Vec<String> {
 }
 
 /// A value as a literal of Python.
-fn python(value: &Value) -> String {
+pub(super) fn python(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
         Value::Bool(true) => "True".to_owned(),

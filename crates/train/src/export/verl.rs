@@ -2,7 +2,7 @@
 
 use super::mapping::{Mapping, Setting};
 use super::{Cluster, Sizes};
-use crate::config::{AlgorithmConfig, Config, Keep, LoraTable, Schedule};
+use crate::config::{AlgorithmConfig, Config, Keep, Schedule};
 use fgrpo_core::advantage::Advantage;
 use fgrpo_core::loss::{Correction, Kl, PolicyLoss};
 use fgrpo_eval::io::shell::quoted;
@@ -26,7 +26,9 @@ pub(super) fn map(m: &mut Mapping, config: &Config, name: &str, cluster: &Cluste
     loss(m, &config.algorithm, sizes.limit);
     optimizer(m, config);
     if let Some(lora) = &config.lora {
-        adapter(m, lora);
+        m.alpha(lora, "M.lora_alpha");
+        // The sampler needs the weights of the base.
+        m.set("R.load_format", "safetensors", "lora.rank");
     }
     run(m, config, sizes);
 }
@@ -66,26 +68,13 @@ fn batches(m: &mut Mapping, config: &Config, cluster: &Cluster, sizes: &Sizes) {
     if mini < prompts && cluster.processes() > 1 {
         m.state("update.mini_batch:split");
     }
-    let longest = sizes.prompt_limit + sizes.limit;
-    let tokens = config.update.micro_batch_tokens().clamp(longest, 2 * longest);
     m.set("A.use_dynamic_bsz", true, "update.micro_batch_tokens");
-    m.set("A.ppo_max_token_len_per_gpu", tokens, "update.micro_batch_tokens");
+    m.set("A.ppo_max_token_len_per_gpu", sizes.micro_batch(config), "update.micro_batch_tokens");
 }
 
 fn advantages(m: &mut Mapping, config: &Config) {
     let algorithm = &config.algorithm;
-    let reads = algorithm.advantage.reads();
-    let absent = match algorithm.advantage {
-        Advantage::Python { .. } => Some("python"),
-        _ if reads.logp => Some("logp"),
-        _ if reads.clusters => Some("clusters"),
-        _ if reads.parts => Some("parts"),
-        _ => None,
-    };
-    if let Some(absent) = absent {
-        m.state(&format!("algorithm.advantage:{absent}"));
-    }
-    let estimator = if absent.is_some() { &Advantage::GRPO } else { &algorithm.advantage };
+    let estimator = m.estimator(algorithm);
     let divides = !matches!(estimator, Advantage::DrGrpo);
     m.set("algorithm.adv_estimator", "fgrpo", "algorithm.advantage");
     let table = serde_json::to_value(estimator).expect("an estimator is JSON");
@@ -201,16 +190,6 @@ fn optimizer(m: &mut Mapping, config: &Config) {
     if cosine && warms_up {
         m.state("update.schedule:cosine");
     }
-}
-
-fn adapter(m: &mut Mapping, lora: &LoraTable) {
-    let scale = if lora.use_rslora { (lora.rank as f64).sqrt() } else { 1.0 };
-    if lora.alpha.fract() != 0.0 {
-        m.state("lora.alpha:fraction");
-    }
-    m.set("M.lora_alpha", (lora.alpha * scale).round() as i64, "lora.alpha");
-    // The sampler needs the weights of the base.
-    m.set("R.load_format", "safetensors", "lora.rank");
 }
 
 fn run(m: &mut Mapping, config: &Config, sizes: &Sizes) {

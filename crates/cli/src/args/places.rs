@@ -248,8 +248,7 @@ pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loadi
         }
     }
     if let Some(path) = config.teacher.as_mut().and_then(|teacher| teacher.path.as_mut()) {
-        let kind = (Kind::Model, Use::Training);
-        in_place("teacher.path", path, kind, pinned, loading == Loading::All)?;
+        in_place("teacher.path", path, Kind::Model, Use::Training, pinned, loading == Loading::All)?;
     }
     task(&mut config.task, pinned, loading)
 }

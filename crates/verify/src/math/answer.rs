@@ -10,10 +10,9 @@ use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
-use super::normal_strict;
 use super::retraction::{clip, is_withdrawn};
 use super::statement::{self, Pieces};
-use super::units;
+use super::{units, words};
 use crate::boxed::{self, Boxed};
 use crate::python_text::regex;
 
@@ -22,13 +21,13 @@ const STATEMENT: usize = 160;
 
 /// Parts of an answer, all of which belong to it.
 #[derive(Debug, Default)]
-pub(super) struct Answer<'a> {
+pub(super) struct Stated<'a> {
     pub(super) parts: Vec<Cow<'a, str>>,
     /// Another answer is offered beside it: `5 or 6`.
     pub(super) hedged: bool,
 }
 
-impl<'a> Answer<'a> {
+impl<'a> Stated<'a> {
     /// An answer of one part.
     pub(super) fn of(part: &'a str) -> Self {
         Self { parts: vec![part.into()], hedged: false }
@@ -56,7 +55,7 @@ pub(super) fn with_money(text: &str) -> Cow<'_, str> {
 }
 
 /// The answer of a completion; without parts if there is none.
-pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
+pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let boxes = if latex { boxes(text) } else { Vec::new() };
     let Some(last) = boxes.last() else { return without_box(text, latex, plain) };
     // A statement of an answer behind the last box replaces it.
@@ -71,14 +70,14 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Answer<'_> {
 }
 
 /// The answer of a completion without boxes.
-fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
+fn without_box(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     if let Some((before, after)) = text.rsplit_once("<answer>")
         && let Some((inside, _)) = after.split_once("</answer>")
         && !inside.trim().is_empty()
     {
         let from = before.len() + "<answer>".len();
         let answer = segment_answer(text, (from, from + inside.len()), latex, plain);
-        return answer.unwrap_or_else(|| Answer::of(inside));
+        return answer.unwrap_or_else(|| Stated::of(inside));
     }
     if let Some(bold) = last_bold(text).filter(|_| latex) {
         return bold;
@@ -102,14 +101,14 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Answer<'_> {
     let line = &trimmed[trimmed.rfind('\n').map_or(0, |at| at + 1)..];
     let line = line.trim_start_matches(['•', '◦', '‣', '▪', '·']);
     if latex && is_mathematics(line) {
-        return Answer::of(line);
+        return Stated::of(line);
     }
     let answer = last_formula(text, latex, plain);
     if answer.parts.is_empty() { last_words(text).unwrap_or(answer) } else { answer }
 }
 
 /// The words behind the last "answer is" or "answer:", or a string of few words, if there is neither a formula nor a number.
-fn last_words(text: &str) -> Option<Answer<'_>> {
+fn last_words(text: &str) -> Option<Stated<'_>> {
     const MOST: usize = 6;
     let said = answer_ends(text).into_iter().rev().find_map(|end| announced(text, end));
     let (from, to) = said.unwrap_or((0, text.len()));
@@ -121,11 +120,11 @@ fn last_words(text: &str) -> Option<Answer<'_>> {
     let words = repeated.map_or(words, |found| found.as_str());
     let fits = (1..=MOST).contains(&words.split_whitespace().count());
     let hedged = lead(text, from, from, "").is_none();
-    fits.then(|| Answer { hedged, ..Answer::of(words) })
+    fits.then(|| Stated { hedged, ..Stated::of(words) })
 }
 
 /// The bold words or formula that end a string.
-fn last_bold(text: &str) -> Option<Answer<'_>> {
+fn last_bold(text: &str) -> Option<Stated<'_>> {
     let end = text.trim_end().trim_end_matches('.').strip_suffix("**")?;
     let start = end.rfind("**")? + 2;
     let bold = &end[start..];
@@ -152,7 +151,7 @@ fn boxes(text: &str) -> Vec<Boxed> {
 }
 
 /// The last box, and those before it in the same statement.
-fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Answer<'a> {
+fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Stated<'a> {
     let mut first = boxes.len() - 1;
     while first > 0
         && boxes.len() - first < MAX_CANDIDATES
@@ -164,9 +163,9 @@ fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Answer<'a> {
     let (from, to) = (boxes[first].place.clone(), last.place.clone());
     if first + 1 == boxes.len() {
         let answer = attached(text, &text[last.content.clone()], to.start, to.end);
-        return Answer { hedged: answer.hedged || !last.closes, ..answer };
+        return Stated { hedged: answer.hedged || !last.closes, ..answer };
     }
-    let mut answer = Answer::default();
+    let mut answer = Stated::default();
     for found in &boxes[first..] {
         let content = &text[found.content.clone()];
         if !answer.parts.iter().any(|part| part == content) {
@@ -192,10 +191,10 @@ fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Answer<'a> {
 /// Reads an answer with the sign, percent sign, base or unit that is attached to it. `start..end` is its position.
 ///
 /// The answer is hedged unless its sentence is known to state an answer (see `statement`).
-fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> Answer<'a> {
+fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> Stated<'a> {
     let (low, high) = formula_around(text, start, end);
     let Some(sign) = lead(text, low, start, content) else {
-        return Answer { hedged: true, ..Answer::of(content) };
+        return Stated { hedged: true, ..Stated::of(content) };
     };
     let congruent = text[low..start].contains("\\equiv");
     let (suffix, length) = suffix(&text[end..line_at(text, high).1], high > end, congruent);
@@ -210,18 +209,18 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> An
             && text[end..].starts_with([' ', '-'])
             && regex!(r"^\W*-?\d").is_match(&text[end..]);
     if sign.is_empty() && suffix.is_empty() {
-        return Answer { hedged, ..Answer::of(content) };
+        return Stated { hedged, ..Stated::of(content) };
     }
     let plain = content.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let part =
         if plain { format!("{sign}{content}{suffix}") } else { format!("{sign}{{{content}}}{suffix}") };
-    Answer { parts: vec![part.into()], hedged }
+    Stated { parts: vec![part.into()], hedged }
 }
 
 /// Whether the text behind a value gives it in another form and ends: `, or 50%`.
 fn is_said_again(behind: &str, value: &str) -> bool {
     const OTHER: &str = r"^[\s$)}\\\]*]*[,;]?\s*(?:or|i\.e\.|that is|equivalently)(?: equivalently)?,?\s+([^=]{1,80}?)[\s.]*$";
-    regex!(OTHER).captures(behind).is_some_and(|other| super::same_value(&other[1], value))
+    regex!(OTHER).captures(behind).is_some_and(|other| super::typed::same_value(&other[1], value))
 }
 
 /// The sign of the value at `start`, whose formula begins at `low`; `None` if it isn't stated as an answer.
@@ -283,10 +282,8 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
         let common = matches!(word, "in" | "am" | "second");
         let symbol = (found.get(1).is_some() || words.ends_with(['2', '3', '²', '³']))
             && units::canonical(&word.to_lowercase()).is_some();
-        let unit = symbol
-            || units::is_unit(word)
-            || units::denominator(word).is_some()
-            || normal_strict::is_scale(word);
+        let unit =
+            symbol || units::is_unit(word) || units::denominator(word).is_some() || words::is_scale(word);
         if unit && !common {
             return (
                 Some(format!(
@@ -401,13 +398,13 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
 }
 
 /// The answer in an announced part of the text.
-fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bool) -> Option<Answer<'_>> {
+fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bool) -> Option<Stated<'_>> {
     let segment = &text[from..to];
     let body = unwrapped(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
     let body = without_number(body);
     let offset = body.as_ptr() as usize - text.as_ptr() as usize;
     if latex && is_mathematics(body) && !body.is_empty() {
-        return Some(Answer { hedged: !is_stated(text, offset, offset + body.len()), ..Answer::of(body) });
+        return Some(Stated { hedged: !is_stated(text, offset, offset + body.len()), ..Stated::of(body) });
     }
     if latex && let Some(first) = first(segment, 0, segment.len(), &mut Ahead::default()) {
         // Words may come before a formula, but numbers don't.
@@ -442,7 +439,7 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
             let number = regex!(r"^-?[0-9][0-9.,]*").find(said).map_or(said.len(), |number| number.end());
             let hedged = !is_stated(text, place, place + said.len())
                 || statement::is_redirected(&Pieces::new().read(&said[number..], false));
-            return Some(Answer { hedged, ..Answer::of(said) });
+            return Some(Stated { hedged, ..Stated::of(said) });
         }
     }
     None
@@ -481,8 +478,8 @@ fn is_plain_word(word: &str) -> bool {
     .contains(&word.to_ascii_lowercase().as_str())
 }
 
-fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> Answer<'a> {
-    let Found::Latex(parts) = found else { return Answer::default() };
+fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> Stated<'a> {
+    let Found::Latex(parts) = found else { return Stated::default() };
     let end_of = |part: &str| part.as_ptr() as usize + part.len() - text.as_ptr() as usize;
     if let [(part, percent)] = parts[..] {
         // The percent sign behind the formula is read as every suffix is.
@@ -496,7 +493,7 @@ fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> An
             if *percent { format!("{part}\\%").into() } else { Cow::Borrowed(*part) }
         },
     );
-    Answer { parts: parts.collect(), hedged: !is_stated(text, start, end) }
+    Stated { parts: parts.collect(), hedged: !is_stated(text, start, end) }
 }
 
 /// Whether a line is a formula and nothing else: words of prose don't occur outside of text commands.
@@ -550,7 +547,7 @@ fn is_mathematics(line: &str) -> bool {
 }
 
 /// The last formula or number of the text, whichever comes later.
-fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
+fn last_formula(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let formulas = if latex { environments(text) } else { Vec::new() };
     let last = formulas.last();
     let floor = last.map_or(0, |formula| formula.end);
@@ -560,7 +557,7 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Answer<'_> {
         let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
         return attached(text, &text[start..end], start, end);
     }
-    if let Some(last) = last { formula(text, &last.found, last.start, last.end) } else { Answer::default() }
+    if let Some(last) = last { formula(text, &last.found, last.start, last.end) } else { Stated::default() }
 }
 
 #[cfg(test)]

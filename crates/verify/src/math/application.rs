@@ -2,53 +2,116 @@
 //!
 //! Only one application is a name here; what else can't be read stays unread.
 
-use crate::python_text::regex;
+use super::expr::Function;
+use super::lexer::Token;
 
 /// The first side of an equation and the rest of it, if the first is one application.
-pub(super) fn stated(text: &str) -> Option<(&str, &str)> {
-    const SCRIPTS: &str = r"(?:\s*[_^](?:\{[^{}]*\}|.))*\s*";
-    const ARGUMENT: &str = r"(?:\((?:[^()]|\([^()]*\))*\)|\[(?:[^\[\]]|\[[^\[\]]*\])*\])";
-    const NAME: &str =
-        r"(?:[A-Za-z]+|\\(?:text|operatorname|mathbb|mathcal|mathrm)\{[^{}]*\}|\((?:[^()]|\([^()]*\))*\))";
-    const OPERATOR: &str = r"\\(?:det|dim|deg|max|min|sup|inf|Pr)(?:\b|_(?:\{[^{}]*\}|[^{]))";
-    const NORM: &str = r"(?:\\\||\|)[^|]+?(?:\\\||\|)|\\l[vV]ert[^|]+?\\r[vV]ert";
-    let stated = regex!(&format!(
-        r"(?s)^\s*({NORM}|(?:{OPERATOR}{SCRIPTS})?{NAME}{SCRIPTS}{ARGUMENT}|{OPERATOR}{SCRIPTS}(?:{ARGUMENT}|\pL))\s*=(.*)$"
-    ));
-    let found = stated.captures(text)?;
-    Some((found.get(1)?.as_str(), found.get(2)?.as_str()))
+pub(super) fn stated(tokens: &[Token]) -> Option<(&[Token], &[Token])> {
+    let equal = Token::Relation(super::expr::Relation::Equal);
+    let ends = (1..tokens.len()).filter(|at| tokens[*at] == equal);
+    let end = ends.into_iter().find(|at| is_application(&tokens[..*at]))?;
+    Some((&tokens[..end], &tokens[end + 1..]))
+}
+
+/// Whether the tokens are an operator or a name, each with its scripts, and one argument, or a norm.
+fn is_application(tokens: &[Token]) -> bool {
+    let unknown =
+        |token: &Token, names: &[&str]| matches!(token, Token::Unknown(name) if names.contains(&&**name));
+    let bar = |token: &Token| {
+        matches!(token, Token::Bar | Token::OpenBar | Token::CloseBar)
+            || unknown(token, &["\\|", "\\lVert", "\\rVert"])
+    };
+    if let [first, inside @ .., last] = tokens
+        && bar(first)
+        && bar(last)
+    {
+        return !inside.is_empty() && !inside.iter().any(bar);
+    }
+    let operator = |token: &Token| {
+        matches!(token, Token::Function(Function::Max | Function::Min))
+            || unknown(token, &["\\det", "\\dim", "\\deg", "\\sup", "\\Pr"])
+    };
+    let operated = tokens.first().is_some_and(operator);
+    let rest = without_scripts(&tokens[usize::from(operated)..]);
+    if operated && (is_argument(rest) || matches!(rest, [Token::Letter(_) | Token::Greek(_)])) {
+        return true;
+    }
+    let name = match rest {
+        [Token::Text(_) | Token::Greek(_) | Token::NumberSet(_), ..] => 1,
+        [first, ..] if *first == Token::Accent("math") || unknown(first, &["\\mathbb"]) => {
+            1 + group(&rest[1..], &Token::OpenBrace, &Token::CloseBrace).unwrap_or(0)
+        }
+        [Token::OpenParen, ..] => group(rest, &Token::OpenParen, &Token::CloseParen).unwrap_or(0),
+        _ => rest.iter().take_while(|token| matches!(token, Token::Letter(_))).count(),
+    };
+    name > 0 && is_argument(without_scripts(&rest[name..]))
+}
+
+/// The tokens behind subscripts and exponents.
+fn without_scripts(tokens: &[Token]) -> &[Token] {
+    match tokens {
+        [Token::Underscore | Token::Caret, rest @ ..] => {
+            let length = group(rest, &Token::OpenBrace, &Token::CloseBrace).unwrap_or(1);
+            without_scripts(rest.get(length..).unwrap_or_default())
+        }
+        other => other,
+    }
+}
+
+/// Whether one pair of parentheses or brackets is around all of the tokens.
+fn is_argument(tokens: &[Token]) -> bool {
+    [(Token::OpenParen, Token::CloseParen), (Token::OpenBracket, Token::CloseBracket)]
+        .iter()
+        .any(|(open, close)| group(tokens, open, close) == Some(tokens.len()))
+}
+
+/// The length of the group that starts the tokens.
+fn group(tokens: &[Token], open: &Token, close: &Token) -> Option<usize> {
+    let mut depth = 0usize;
+    for (at, token) in tokens.iter().enumerate() {
+        depth += usize::from(token == open);
+        if token == close {
+            depth = depth.checked_sub(1)?;
+        }
+        if depth == 0 {
+            return (at > 0).then_some(at + 1);
+        }
+    }
+    None
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::reader;
     use super::*;
 
     #[test]
     fn only_one_application_names_a_value() {
         for (text, wanted) in [
-            ("P(X=2)=5", Some(("P(X=2)", "5"))),
-            ("\\mathbb{E}[X^2]=5", Some(("\\mathbb{E}[X^2]", "5"))),
-            ("\\text{area}(ABC) = 5", Some(("\\text{area}(ABC)", " 5"))),
-            ("\\det A=-2", Some(("\\det A", "-2"))),
-            ("\\det(A)=-2", Some(("\\det(A)", "-2"))),
-            ("\\max_{x} f(x)=5", Some(("\\max_{x} f(x)", "5"))),
-            ("\\|v\\|=5", Some(("\\|v\\|", "5"))),
-            ("|A \\cup B|=5", Some(("|A \\cup B|", "5"))),
-            ("(f \\circ g)(2)=4", Some(("(f \\circ g)(2)", "4"))),
+            ("P(X=2)=5", Some("5")),
+            ("\\mathbb{E}[X^2]=5", Some("5")),
+            ("\\text{area}(ABC) = 5", Some("5")),
+            ("\\det A=-2", Some("-2")),
+            ("\\det(A)=-2", Some("-2")),
+            ("\\max_{x} f(x)=5", Some("5")),
+            ("\\|v\\|=5", Some("5")),
+            ("|A \\cup B|=5", Some("5")),
+            ("(f \\circ g)(2)=4", Some("4")),
             ("[K:\\mathbb{Q}]=5", None),
             ("P(A)+P(B)=5", None),
             ("P(A)P(B)=5", None),
             ("|A|+|B|=5", None),
             ("2(X=2)=5", None),
             ("x=5", None),
-            ("P(X=2)=\\frac24=\\frac12", Some(("P(X=2)", "\\frac24=\\frac12"))),
-            ("P(A)=1, P(B=2)=5", Some(("P(A)", "1, P(B=2)=5"))),
+            ("P(X=2)=\\frac24=\\frac12", Some("\\frac24=\\frac12")),
+            ("P(A)=1, P(B=2)=5", Some("1, P(B=2)=5")),
             ("\\sqrt(x)=5", None),
             ("(A=2)=5", None),
             ("P(X=2)", None),
-            ("=5", None),
         ] {
-            assert_eq!(stated(text), wanted, "{text}");
+            let tokens = reader::tokens(text).unwrap();
+            let rest = wanted.map(|rest| reader::tokens(rest).unwrap());
+            assert_eq!(stated(&tokens).map(|(_, rest)| rest.to_vec()), rest, "{text}");
         }
     }
 }

@@ -22,7 +22,7 @@ pub(super) enum Token {
     /// `d` and the letter or greek letter after it.
     Differential(Box<str>),
     Greek(&'static str),
-    /// `\text{..}`: its letters, in lower case, without spaces.
+    /// `\text{..}`: its letters, in lower case, without spaces. Strictly, words as they are written.
     Text(Box<str>),
     /// `\bar`, `\vec`, .. with the name it is written with.
     Accent(&'static str),
@@ -104,6 +104,10 @@ pub(super) enum Token {
     Wrapper,
     /// `T` after a caret means the transpose; the parser decides.
     Partial,
+    /// An arrow from one statement to the next, which only strict mode reads.
+    Implies,
+    /// A character or command without a meaning, which only strict mode keeps.
+    Unknown(Box<str>),
 }
 
 impl Token {
@@ -220,100 +224,84 @@ const SIZES: &[&str] = &[
     "biggl", "biggr", "Biggl", "Biggr", "bigg", "Bigg", "bigl", "bigr", "Bigl", "Bigr", "bigm", "big", "Big",
 ];
 
-/// Splits a normalised answer into tokens.
-pub(super) fn tokenize(text: &str, mode: Mode) -> Result<Vec<Spanned>, ParseError> {
-    let bytes = text.as_bytes();
+/// Splits a normalised answer into tokens, as the reference does.
+pub(super) fn tokenize(text: &str) -> Result<Vec<Spanned>, ParseError> {
     let mut tokens: Vec<Spanned> = Vec::new();
-    let mut at = 0;
-    // Strictly, `]0,1[` is an open interval: its brackets are turned outwards.
-    let turned =
-        mode == Mode::Strict && (text.starts_with(']') || text.ends_with('[')) && !text.contains(['(', ')']);
-    let mut bracket_opens = false;
-    while at < bytes.len() {
-        bracket_opens ^= matches!(bytes[at], b'[' | b']');
+    let mut start = 0;
+    while start < text.len() {
         if tokens.len() > MAX_TOKENS {
             return Err(ParseError::Budget);
         }
-        let start = at;
-        let byte = bytes[at];
-        let token = match byte {
-            b' ' | b'\t' | b'\n' | b'\r' => {
-                at += 1;
-                continue;
-            }
-            b'0'..=b'9' | b'.' => {
-                let (token, end) = number(text, at, mode)?;
-                at = end;
-                token
-            }
-            b'\\' => {
-                let (token, end) = command(text, at, mode)?;
-                at = end;
-                match token {
-                    Some(token) => token,
-                    None => continue,
-                }
-            }
-            // The reference reads a trace here, which no matrix follows.
-            b't' if mode == Mode::Parity && bytes.get(at + 1) == Some(&b'r') => {
-                return Err(ParseError::Syntax);
-            }
-            b'a'..=b'z' | b'A'..=b'Z' => {
-                at += 1;
-                match differential(text, at, mode).filter(|_| byte == b'd') {
-                    Some((name, end)) => {
-                        at = end;
-                        Token::Differential(name)
-                    }
-                    None => Token::Letter(byte as char),
-                }
-            }
-            b'<' | b'>' | b'=' | b'!' => {
-                let wide = bytes.get(at + 1) == Some(&b'=');
-                let token = match (byte, wide) {
-                    (b'<', true) => Token::Relation(Relation::LessEqual),
-                    (b'<', false) => Token::Relation(Relation::Less),
-                    (b'>', true) => Token::Relation(Relation::GreaterEqual),
-                    (b'>', false) => Token::Relation(Relation::Greater),
-                    (b'!', true) => Token::Relation(Relation::NotEqual),
-                    (b'!', false) => Token::Bang,
-                    _ => Token::Relation(Relation::Equal),
-                };
-                at += 1 + usize::from(wide);
-                token
-            }
-            b'+' => single(&mut at, Token::Plus),
-            b'-' => single(&mut at, Token::Minus),
-            b'*' => single(&mut at, Token::Times),
-            b':' if mode == Mode::Strict => single(&mut at, Token::Colon),
-            b'/' | b':' => single(&mut at, Token::Divide),
-            b'^' => single(&mut at, Token::Caret),
-            b'_' => single(&mut at, Token::Underscore),
-            b'%' => single(&mut at, Token::Percent),
-            b',' => single(&mut at, Token::Comma),
-            b';' => single(&mut at, Token::Semicolon),
-            b'&' => single(&mut at, Token::Ampersand),
-            b'(' => single(&mut at, Token::OpenParen),
-            b')' => single(&mut at, Token::CloseParen),
-            b'[' if turned && !bracket_opens => single(&mut at, Token::CloseParen),
-            b']' if turned && bracket_opens => single(&mut at, Token::OpenParen),
-            b'[' => single(&mut at, Token::OpenBracket),
-            b']' => single(&mut at, Token::CloseBracket),
-            b'{' => single(&mut at, Token::OpenBrace),
-            b'}' => single(&mut at, Token::CloseBrace),
-            b'|' => single(&mut at, Token::Bar),
-            _ => {
-                let c = text[at..].chars().next().ok_or(ParseError::Syntax)?;
-                at += c.len_utf8();
-                if c.is_whitespace() {
-                    continue;
-                }
-                unicode(c, mode)?
-            }
-        };
-        tokens.push(Spanned { token, start, end: at });
+        let (token, end) = token_at(text, start, Mode::Parity)?;
+        tokens.extend(token.map(|token| Spanned { token, start, end }));
+        start = end;
     }
     Ok(tokens)
+}
+
+/// The token that starts at a position, or `None` for white space, and the position behind it.
+pub(super) fn token_at(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize), ParseError> {
+    let bytes = text.as_bytes();
+    let mut at = start;
+    let byte = bytes[at];
+    let token = match byte {
+        b' ' | b'\t' | b'\n' | b'\r' => return Ok((None, at + 1)),
+        b'0'..=b'9' | b'.' => return number(text, at, mode).map(|(token, end)| (Some(token), end)),
+        b'\\' => return command(text, at, mode),
+        // The reference reads a trace here, which no matrix follows.
+        b't' if mode == Mode::Parity && bytes.get(at + 1) == Some(&b'r') => return Err(ParseError::Syntax),
+        b'a'..=b'z' | b'A'..=b'Z' => {
+            at += 1;
+            match differential(text, at, mode).filter(|_| byte == b'd') {
+                Some((name, end)) => {
+                    at = end;
+                    Token::Differential(name)
+                }
+                None => Token::Letter(byte as char),
+            }
+        }
+        b'<' | b'>' | b'=' | b'!' => {
+            let wide = bytes.get(at + 1) == Some(&b'=');
+            let token = match (byte, wide) {
+                (b'<', true) => Token::Relation(Relation::LessEqual),
+                (b'<', false) => Token::Relation(Relation::Less),
+                (b'>', true) => Token::Relation(Relation::GreaterEqual),
+                (b'>', false) => Token::Relation(Relation::Greater),
+                (b'!', true) => Token::Relation(Relation::NotEqual),
+                (b'!', false) => Token::Bang,
+                _ => Token::Relation(Relation::Equal),
+            };
+            at += 1 + usize::from(wide);
+            token
+        }
+        b'+' => single(&mut at, Token::Plus),
+        b'-' => single(&mut at, Token::Minus),
+        b'*' => single(&mut at, Token::Times),
+        b':' if mode == Mode::Strict => single(&mut at, Token::Colon),
+        b'/' | b':' => single(&mut at, Token::Divide),
+        b'^' => single(&mut at, Token::Caret),
+        b'_' => single(&mut at, Token::Underscore),
+        b'%' => single(&mut at, Token::Percent),
+        b',' => single(&mut at, Token::Comma),
+        b';' => single(&mut at, Token::Semicolon),
+        b'&' => single(&mut at, Token::Ampersand),
+        b'(' => single(&mut at, Token::OpenParen),
+        b')' => single(&mut at, Token::CloseParen),
+        b'[' => single(&mut at, Token::OpenBracket),
+        b']' => single(&mut at, Token::CloseBracket),
+        b'{' => single(&mut at, Token::OpenBrace),
+        b'}' => single(&mut at, Token::CloseBrace),
+        b'|' => single(&mut at, Token::Bar),
+        _ => {
+            let c = text[at..].chars().next().ok_or(ParseError::Syntax)?;
+            at += c.len_utf8();
+            if c.is_whitespace() {
+                return Ok((None, at));
+            }
+            unicode(c, mode)?
+        }
+    };
+    Ok((Some(token), at))
 }
 
 fn single(at: &mut usize, token: Token) -> Token {
@@ -342,7 +330,7 @@ fn unicode(c: char, mode: Mode) -> Result<Token, ParseError> {
     })
 }
 
-fn number(text: &str, start: usize, mode: Mode) -> Result<(Token, usize), ParseError> {
+pub(super) fn number(text: &str, start: usize, mode: Mode) -> Result<(Token, usize), ParseError> {
     let literal = regex!(r"^([0-9]*)(?:\.([0-9]*))?(?:E([+-]?[0-9]+))?").captures(&text[start..]);
     let literal = literal.ok_or(ParseError::Syntax)?;
     let whole = &literal[1];
@@ -372,6 +360,25 @@ pub(super) fn scaled(mantissa: IBig, exponent: i64) -> RBig {
     } else {
         RBig::from_parts(mantissa, power.unsigned_abs())
     }
+}
+
+/// Tokens as a name is made of them, without spaces.
+pub(super) fn spelled<'t>(tokens: impl IntoIterator<Item = &'t Token>) -> String {
+    let mut name = String::new();
+    for token in tokens {
+        match token {
+            Token::Letter(letter) => name.push(*letter),
+            Token::Integer(value) => name.push_str(&value.to_string()),
+            Token::Text(words) => name.extend(words.split_whitespace()),
+            Token::Differential(variable) => name.extend(["d", variable]),
+            Token::Greek(letter) => name.extend(["\\", letter]),
+            Token::Comma => name.push(','),
+            Token::OpenBrace => name.push('{'),
+            Token::CloseBrace => name.push('}'),
+            other => name.push_str(&format!("{other:?}")),
+        }
+    }
+    name
 }
 
 /// The variable of the differential whose `d` is at `at - 1`.
@@ -422,7 +429,8 @@ fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize
         let content = &inside[..close];
         let end = text.len() - (inside.len() - close - 1);
         let token = match kind {
-            't' => Token::Text(text_name(content, mode)?),
+            't' if mode == Mode::Parity => Token::Text(text_name(content, mode)?),
+            't' => Token::Text(content.into()),
             'b' => Token::Begin(content.into()),
             'e' => Token::End(content.into()),
             _ => number_set(content.trim())?,
@@ -460,7 +468,7 @@ fn cased(command: &'static str, token: Option<Token>, mode: Mode) -> Option<Toke
 }
 
 /// The name of words: their letters without spaces, in lower case. Strictly, a single letter keeps its case.
-fn text_name(content: &str, mode: Mode) -> Result<Box<str>, ParseError> {
+pub(super) fn text_name(content: &str, mode: Mode) -> Result<Box<str>, ParseError> {
     if content.contains('{') {
         return Err(ParseError::Syntax);
     }

@@ -7,8 +7,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::normal_strict::{SCALES, number_in_words};
 use super::units;
+use super::words::{SCALES, number_in_words};
 use crate::python_text::regex;
 
 /// Roles of words in a statement, as a set of bits.

@@ -116,7 +116,7 @@ impl Parser<'_> {
         if !matches!(environment, "matrix" | "pmatrix" | "bmatrix" | "array" | "vmatrix" | "smallmatrix") {
             return Err(ParseError::Syntax);
         }
-        if environment == "array" {
+        if environment == "array" && self.parity {
             if self.peek() == Some(&Token::OpenBracket) {
                 self.at += 3;
             }

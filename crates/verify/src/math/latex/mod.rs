@@ -12,7 +12,7 @@ use super::Mode;
 use super::budget::{MAX_DEPTH, MAX_POSTFIXES, ParseError};
 use super::expr::{Constant, Expr, Fold, Function};
 use super::finished::Open;
-use super::lexer::{Spanned, Token, letter_name, scaled, tokenize};
+use super::lexer::{Spanned, Token, letter_name, scaled, spelled, tokenize};
 use crate::python_text::regex;
 
 mod functions;
@@ -24,34 +24,38 @@ use functions::{raised, root};
 
 type Parsed<T> = Result<T, ParseError>;
 
-/// Parses a normalised LaTeX answer; with the operations that the parser has carried out itself.
-pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
-    if let Some(number) = separated_number(text, mode) {
-        return Ok((number, Open::default()));
+/// Parses a normalised LaTeX answer as the reference does; with the operations that the parser has carried out itself.
+pub(super) fn parse(text: &str) -> Parsed<(Expr, Open)> {
+    match separated_number(text) {
+        Some(number) => Ok((number, Open::default())),
+        None => parse_tokens(text, tokenize(text)?, Mode::Parity),
     }
-    let tokens = tokenize(text, mode)?;
-    if tokens.is_empty() {
-        return Err(ParseError::Syntax);
-    }
-    let both = mode == Mode::Strict
-        && tokens.iter().any(|spanned| matches!(spanned.token, Token::PlusMinus | Token::MinusPlus));
-    match parse_tokens(text, tokens, mode) {
+}
+
+/// Parses the tokens of an answer strictly.
+pub(super) fn parse_strictly(tokens: &[Token]) -> Parsed<(Expr, Open)> {
+    let read = |tokens: &[Token]| {
+        let spanned = tokens.iter().map(|token| Spanned { token: token.clone(), start: 0, end: 0 });
+        parse_tokens("", spanned.collect(), Mode::Strict)
+    };
+    let both = tokens.iter().any(|token| matches!(token, Token::PlusMinus | Token::MinusPlus));
+    match read(tokens) {
         Err(ParseError::Syntax) if both => {}
         result => return result,
     }
     // Inside of a value, a plus-minus stands for two values: with the upper signs, and with the lower ones.
     let mut values: Vec<Expr> = Vec::new();
     let mut open = Open::default();
-    for signs in [[Token::Plus, Token::Minus], [Token::Minus, Token::Plus]] {
-        let mut tokens = tokenize(text, mode)?;
-        for spanned in &mut tokens {
-            match spanned.token {
-                Token::PlusMinus => spanned.token = signs[0].clone(),
-                Token::MinusPlus => spanned.token = signs[1].clone(),
-                _ => {}
-            }
-        }
-        let (value, done) = parse_tokens(text, tokens, mode)?;
+    for [upper, lower] in [[Token::Plus, Token::Minus], [Token::Minus, Token::Plus]] {
+        let signed: Vec<Token> = tokens
+            .iter()
+            .map(|token| match token {
+                Token::PlusMinus => upper.clone(),
+                Token::MinusPlus => lower.clone(),
+                other => other.clone(),
+            })
+            .collect();
+        let (value, done) = read(&signed)?;
         open = open.with(done);
         let list = if let Expr::Set(list) = value { list } else { vec![value] };
         // What has no plus-minus is the same value.
@@ -61,6 +65,9 @@ pub(super) fn parse(text: &str, mode: Mode) -> Parsed<(Expr, Open)> {
 }
 
 fn parse_tokens(text: &str, tokens: Vec<Spanned>, mode: Mode) -> Parsed<(Expr, Open)> {
+    if tokens.is_empty() {
+        return Err(ParseError::Syntax);
+    }
     let mut bars = vec![0usize; tokens.len() + 1];
     for at in (0..tokens.len()).rev() {
         bars[at] = bars[at + 1] + usize::from(tokens[at].token == Token::Bar);
@@ -91,7 +98,7 @@ fn parse_tokens(text: &str, tokens: Vec<Spanned>, mode: Mode) -> Parsed<(Expr, O
 }
 
 /// A whole answer that is one number with thousands separators.
-fn separated_number(text: &str, mode: Mode) -> Option<Expr> {
+fn separated_number(text: &str) -> Option<Expr> {
     let found = regex!(r"^(-?)([0-9]{1,3}(?:,[0-9]{3})+)(?:\.([0-9]*))?$").captures(text)?;
     let (whole, fraction) = (&found[2], found.get(3).map(|fraction| fraction.as_str()));
     if whole.len() > 64 || fraction.is_some_and(|fraction| fraction.len() > 64) {
@@ -106,12 +113,13 @@ fn separated_number(text: &str, mode: Mode) -> Option<Expr> {
     let digits = format!("{}{}{}", &found[1], whole.replace(',', ""), fraction.unwrap_or_default());
     let value = scaled(IBig::from_str_radix(&digits, 10).ok()?, -decimals.unwrap_or(0));
     Some(match decimals {
-        Some(decimals) => Expr::Decimal(value, if mode == Mode::Parity { 0 } else { -decimals }),
+        Some(_) => Expr::Decimal(value, 0),
         None => Expr::Number(value),
     })
 }
 
 struct Parser<'a> {
+    /// The text of the tokens, which only parity mode looks at.
     text: &'a str,
     /// Whether to read as the reference does.
     parity: bool,
@@ -461,7 +469,7 @@ impl Parser<'_> {
                     let literal = matches!(
                         self.tokens[start].token,
                         Token::Integer(_) | Token::Decimal(..) | Token::Frac | Token::Infinity
-                    );
+                    ) || !self.parity && self.tokens[start].token == Token::OpenBrace;
                     let apart = self.parity && self.gap(self.at).contains('\\');
                     if apart
                         || raised
@@ -619,14 +627,15 @@ impl Parser<'_> {
 
     /// Makes a token of the first digit of the next number.
     fn split_digit(&mut self) {
-        let Some(Spanned { token: Token::Integer(_), start, end }) = self.tokens.get(self.at).cloned() else {
+        let Some(Spanned { token: Token::Integer(value), start, end }) = self.tokens.get(self.at).cloned()
+        else {
             return;
         };
-        let digits = &self.text[start..end];
+        let digits = value.to_string();
         let (first, rest) = digits.split_at(1.min(digits.len()));
         if let (Ok(first), Ok(rest)) = (IBig::from_str_radix(first, 10), IBig::from_str_radix(rest, 10)) {
-            self.tokens[self.at] = Spanned { token: Token::Integer(first), start, end: start + 1 };
-            self.tokens.insert(self.at + 1, Spanned { token: Token::Integer(rest), start: start + 1, end });
+            self.tokens[self.at] = Spanned { token: Token::Integer(first), start, end };
+            self.tokens.insert(self.at + 1, Spanned { token: Token::Integer(rest), start, end });
             self.bars.insert(self.at + 1, self.bars[self.at]);
         }
     }
@@ -702,12 +711,15 @@ impl Parser<'_> {
                 Expr::Constant(Constant::EulerGamma).into()
             }
             Token::Greek(name) => self.named(start, name.into())?,
-            Token::Text(name) if self.peek() == Some(&Token::Underscore) => self.named(start, name)?,
-            Token::Text(name) => match &*name {
-                "pi" => Expr::Constant(Constant::Pi).into(),
-                "gamma" => Expr::Constant(Constant::EulerGamma).into(),
-                _ => self.named(start, name)?,
-            },
+            Token::Text(words) => {
+                let name = self.text_name(words)?;
+                match &*name {
+                    _ if self.peek() == Some(&Token::Underscore) => self.named(start, name)?,
+                    "pi" => Expr::Constant(Constant::Pi).into(),
+                    "gamma" => Expr::Constant(Constant::EulerGamma).into(),
+                    _ => self.named(start, name)?,
+                }
+            }
             Token::Pi => {
                 let behind = self.at;
                 match self.application()? {
@@ -729,8 +741,7 @@ impl Parser<'_> {
                     Some(token) if !self.parity && token.is_atom() => {
                         self.split_digit();
                         self.at += 1;
-                        let Spanned { start, end, .. } = self.tokens[self.at - 1];
-                        self.text[start..end].to_owned()
+                        spelled([&self.tokens[self.at - 1].token])
                     }
                     _ => self.raw_group()?,
                 };

@@ -4,9 +4,9 @@ use dashu_ratio::RBig;
 
 use super::super::budget::ParseError;
 use super::super::expr::{Constant, Expr};
-use super::super::lexer::{Spanned, Token, letter_name};
-use super::super::normal_strict;
+use super::super::lexer::{Spanned, Token, letter_name, spelled};
 use super::super::units::Unit;
+use super::super::{lexer, words};
 use super::{Operand, Parsed, Parser};
 
 /// Argument lists tried in one answer.
@@ -32,11 +32,11 @@ impl Parser<'_> {
     pub(super) fn based(&mut self, digits: Expr) -> Parsed<Expr> {
         self.expect(&Token::Underscore)?;
         let base = match self.peek() {
-            Some(Token::OpenBrace) => normal_strict::base(&self.raw_group()?),
-            Some(Token::Integer(_) | Token::Text(_)) => {
-                let spanned = &self.tokens[self.at];
+            Some(Token::OpenBrace) => words::base(&self.raw_group()?),
+            Some(token @ (Token::Integer(_) | Token::Text(_))) => {
+                let written = spelled([token]);
                 self.at += 1;
-                normal_strict::base(&self.text[spanned.start..spanned.end])
+                words::base(&written)
             }
             _ => None,
         };
@@ -54,7 +54,7 @@ impl Parser<'_> {
 
     /// Words and their exponents, quotients and products: `\text{m}/\text{s}^2`.
     pub(super) fn unit(&mut self) -> Parsed<Unit> {
-        let start = self.tokens[self.at].start;
+        let start = self.at;
         loop {
             match (self.peek(), self.peek_at(1)) {
                 (Some(Token::Text(_)), _) => self.at += 1,
@@ -67,8 +67,18 @@ impl Parser<'_> {
                 _ => break,
             }
         }
-        let end = self.tokens[self.at - 1].end;
-        Ok(Unit::parse(&self.text[start..end].replace("\\text", " ")))
+        let mut words = String::new();
+        for Spanned { token, .. } in &self.tokens[start..self.at] {
+            match token {
+                Token::Text(text) => words.extend([" ", text]),
+                Token::Divide => words.push('/'),
+                Token::Caret => words.push('^'),
+                Token::Minus => words.push('-'),
+                Token::Integer(value) => words.push_str(&value.to_string()),
+                _ => {}
+            }
+        }
+        Ok(Unit::parse(&words))
     }
 
     /// Whether the last token was an integer.
@@ -112,6 +122,11 @@ impl Parser<'_> {
         })
     }
 
+    /// The name that words are.
+    pub(super) fn text_name(&self, words: Box<str>) -> Parsed<Box<str>> {
+        if self.parity { Ok(words) } else { lexer::text_name(&words, self.mode) }
+    }
+
     /// A function keeps the spelling of its letter.
     pub(super) fn function_name(&self, start: usize, name: &str) -> Box<str> {
         match self.tokens.get(start).map(|spanned| &spanned.token) {
@@ -132,9 +147,11 @@ impl Parser<'_> {
             }
             Some(Token::Integer(_) | Token::Letter(_) | Token::Greek(_) | Token::Pi | Token::Text(_)) => {
                 let spanned = &self.tokens[self.at];
-                let raw = self.text[spanned.start..spanned.end].to_owned();
                 self.at += 1;
-                raw
+                match self.parity {
+                    true => self.text[spanned.start..spanned.end].to_owned(),
+                    false => spelled([&spanned.token]),
+                }
             }
             _ => return Err(ParseError::Syntax),
         };
@@ -149,13 +166,14 @@ impl Parser<'_> {
         })
     }
 
-    /// Returns the source of a brace group without parsing it.
+    /// Returns the source of a brace group without parsing it; strictly, as its tokens are spelled.
     pub(super) fn raw_group(&mut self) -> Parsed<String> {
         let open = self.tokens.get(self.at).ok_or(ParseError::Syntax)?;
         if open.token != Token::OpenBrace {
             return Err(ParseError::Syntax);
         }
         let from = open.end;
+        let first = self.at + 1;
         let mut depth = 0usize;
         while let Some(spanned) = self.tokens.get(self.at) {
             self.at += 1;
@@ -164,7 +182,11 @@ impl Parser<'_> {
                 Token::CloseBrace => {
                     depth -= 1;
                     if depth == 0 {
-                        return Ok(self.text[from..spanned.start].to_owned());
+                        let inside = &self.tokens[first..self.at - 1];
+                        return Ok(match self.parity {
+                            true => self.text[from..spanned.start].to_owned(),
+                            false => spelled(inside.iter().map(|spanned| &spanned.token)),
+                        });
                     }
                 }
                 _ => {}
@@ -228,7 +250,7 @@ impl Parser<'_> {
             Token::Pi => return Ok(Some(Expr::Constant(Constant::Pi))),
             Token::Letter(letter) => letter_name(letter, self.mode),
             Token::Greek(name) => name.into(),
-            Token::Text(name) => name,
+            Token::Text(words) => self.text_name(words)?,
             Token::Differential(name) => format!("d{name}").into(),
             _ => {
                 self.at = start;

@@ -1,17 +1,20 @@
-//! Strict mode's normaliser: what changes only the looks of an answer is removed, what changes its meaning is kept.
+//! Strict mode's reader: the characters of an answer become tokens, once.
 //!
-//! Colours, bold type, sizes, spaces, lead-ins and delimiters go. Words after a value become its unit, words for
-//! numbers and percent their values, and connectives separators. Whatever is not known stays in the text, so that the
-//! parser reads it as a name or refuses it: nothing is dropped because it can't be read.
+//! Colours, bold type, sizes, spaces, lead-ins and delimiters are no tokens. Words after a value become its unit, words
+//! for numbers and percent their values, and connectives separators. Whatever is not known is [`Token::Unknown`], which
+//! the parser refuses: nothing is dropped because it can't be read.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use dashu_int::IBig;
 
-use super::budget::MAX_ANSWER;
+use super::Mode;
+use super::budget::{MAX_TOKENS, ParseError};
+use super::expr::NumberSet;
+use super::lexer::{self, Token};
 use super::units;
+use super::words::{NUMBERS, SCALES, TENS, base, is_scale, number_in_words, spoken};
 use crate::python_text::regex;
 
 /// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
@@ -49,8 +52,8 @@ static CHARACTERS: Spellings = LazyLock::new(|| {
     − -   – -   ‒ -   ‑ -   ‐ -   ﹣ -   × \times   · \cdot   ⋅ \cdot   ∙ \cdot   ÷ \div   ∕ /   ∗ *
     ° ^\circ   º ^\circ   ∞ \infty   ∈ \in   ℝ \mathbb{R}   ℤ \mathbb{Z}   ℕ \mathbb{N}
     ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \vee   ∧ \wedge   … \ldots
-    ⇒ \Rightarrow   ⟹ \Rightarrow   ⇔ \iff
-    ’ '   ′ '   ″ ''   ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
+    √ \sqrt   ∛ \sqrt[3]
+    ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
     ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅖ \frac{2}{5}   ⅗ \frac{3}{5}   ⅘ \frac{4}{5}   ⅙ \frac{1}{6}   ⅚ \frac{5}{6}
     ⅐ \frac{1}{7}   ⅛ \frac{1}{8}   ⅜ \frac{3}{8}   ⅝ \frac{5}{8}   ⅞ \frac{7}{8}   ⅑ \frac{1}{9}   ⅒ \frac{1}{10}
     ≡ \equiv",
@@ -83,25 +86,6 @@ const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", 
 /// Prepositions and other short words that can follow a value.
 const SHORT: &[&str] = &["per", "in", "for", "each", "out", "all", "by"];
 
-/// Words for powers of ten.
-pub(super) const SCALES: &[(&str, &str)] = &[
-    ("hundred", "\\cdot 10^{2}"),
-    ("thousand", "\\cdot 10^{3}"),
-    ("million", "\\cdot 10^{6}"),
-    ("billion", "\\cdot 10^{9}"),
-    ("trillion", "\\cdot 10^{12}"),
-    ("dozen", "\\cdot 12"),
-];
-
-/// Numbers as words, each at its own place.
-const NUMBERS: &[&str] = &[
-    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
-    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
-];
-
-/// Tens as words, from twenty on.
-const TENS: &[&str] = &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
-
 /// Phrases for sets.
 const PHRASES: &[(&str, &str)] = &[
     ("all real numbers", "\\mathbb{R}"),
@@ -132,138 +116,121 @@ fn pairs(table: &'static str) -> HashMap<&'static str, &'static str> {
     std::iter::from_fn(|| words.next().zip(words.next())).collect()
 }
 
-/// A base written as digits or as a word.
-pub(super) fn base(text: &str) -> Option<u32> {
-    let name = text.trim().trim_matches(['(', ')']).to_ascii_lowercase();
-    let name =
-        name.strip_prefix("\\text{").and_then(|inside| inside.strip_suffix('}')).unwrap_or(&name).trim();
-    let written =
-        spoken(name).filter(|(_, rest)| rest.is_empty()).and_then(|(value, _)| value.try_into().ok());
-    written.or_else(|| name.parse().ok()).filter(|base| (2..=36).contains(base))
-}
-
-/// The value of a number in words, such as `thirty-two`.
-pub(super) fn number_in_words(text: &str) -> Option<u64> {
-    spoken(&text.trim().to_ascii_lowercase()).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number)
-}
-
-/// Whether a word is a power of ten or a dozen, or raises the value before it.
-pub(super) fn is_scale(word: &str) -> bool {
-    SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))
-        || matches!(word, "squared" | "cubed" | "factorial")
-}
-
-/// Reads a number in words below a thousand million. Returns the number and the rest of the text.
-fn spoken(text: &str) -> Option<(u64, &str)> {
-    /// Kind of the last word. A small one is below twenty.
-    #[derive(PartialEq)]
-    enum Last {
-        Start,
-        Small,
-        Tens,
-        Scale,
+/// The tokens of an answer, without what says nothing about its value.
+pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
+    if !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(vec![lexer::number(raw, 0, Mode::Strict)?.0]);
     }
-    let (mut total, mut group, mut least) = (0u64, 0u64, u64::MAX);
-    let mut last = Last::Start;
-    let mut rest = text;
+    // A decimal comma: no thousands begin with a zero.
+    if let Some(decimals) =
+        raw.strip_prefix("0,").filter(|decimals| decimals.parse().is_ok_and(|value: u16| value < 1000))
+    {
+        return Ok(vec![lexer::number(&format!("0.{decimals}"), 0, Mode::Strict)?.0]);
+    }
+    let raw = without_domain(raw.trim_start().strip_prefix('=').unwrap_or(raw));
+    let mut reader = Reader {
+        thousands: separates_thousands(raw),
+        congruent: raw.contains("\\equiv") || raw.contains('≡'),
+        ..Reader::default()
+    };
+    reader.text(peeled(raw), 0);
+    reader.flush("");
+    if reader.excludes {
+        reader.push(Token::CloseSet);
+    }
+    if let Some(unit) = reader.currency.filter(|_| !reader.has_unit) {
+        reader.push(Token::Text(unit.into()));
+    }
+    if reader.over_budget { Err(ParseError::Budget) } else { Ok(trimmed(reader.tokens)) }
+}
+
+/// Tokens without the punctuation and the braces around all of them.
+fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
     loop {
-        let after_and = rest.strip_prefix("and ").filter(|_| last == Last::Scale);
-        let words = after_and.unwrap_or(rest);
-        let length = words.find([' ', '-']).unwrap_or(words.len());
-        let word = &words[..length];
-        let small = NUMBERS.iter().position(|known| *known == word).map(|at| at as u64);
-        let tens = TENS.iter().position(|known| *known == word).map(|at| 10 * (at as u64 + 2));
-        let opens = matches!(last, Last::Start | Last::Scale);
-        last = match (small, tens, word) {
-            (Some(value), ..) if opens || last == Last::Tens && (1..10).contains(&value) => {
-                group += value;
-                Last::Small
+        match &tokens[..] {
+            // The condition of a set of reals: `\{x : 0<x<1\}`.
+            [
+                Token::OpenSet,
+                Token::Letter(_),
+                Token::Bar | Token::Colon,
+                condition @ ..,
+                Token::CloseSet,
+            ]
+            | [
+                Token::OpenSet,
+                Token::Letter(_),
+                Token::Element,
+                Token::NumberSet(NumberSet::Reals) | Token::Letter('R'),
+                Token::Bar | Token::Colon,
+                condition @ ..,
+                Token::CloseSet,
+            ] if condition.iter().any(|token| matches!(token, Token::Relation(_) | Token::Element)) => {
+                tokens = condition.to_vec();
             }
-            (_, Some(value), _) if opens => {
-                group += value;
-                Last::Tens
-            }
-            (.., "hundred") if last == Last::Small && (1..20).contains(&group) => {
-                group *= 100;
-                Last::Scale
-            }
-            (.., "thousand" | "million")
-                if group > 0
-                    && after_and.is_none()
-                    && least > if word == "million" { 1_000_000 } else { 1_000 } =>
+            [.., Token::Comma | Token::Semicolon | Token::Colon] => tokens.truncate(tokens.len() - 1),
+            // `A)`
+            [Token::Letter(_), Token::CloseParen] => tokens.truncate(1),
+            // `{n \choose k}` needs its braces.
+            [Token::OpenBrace, inner @ .., Token::CloseBrace]
+                if is_balanced(inner) && !inner.contains(&Token::Choose) =>
             {
-                least = if word == "million" { 1_000_000 } else { 1_000 };
-                total += group * least;
-                group = 0;
-                Last::Scale
+                tokens = inner.to_vec();
+            }
+            [Token::Integer(_) | Token::Decimal(..), Token::Caret, Token::Circle]
+            | [
+                Token::Integer(_) | Token::Decimal(..),
+                Token::Caret,
+                Token::OpenBrace,
+                Token::Circle,
+                Token::CloseBrace,
+            ] => {
+                tokens.truncate(1);
+                tokens.push(Token::Text("degree".into()));
             }
             _ => break,
-        };
-        rest = words[length..].trim_start_matches([' ', '-']);
-    }
-    (last != Last::Start).then_some((total + group, rest))
-}
-
-/// The answer's text for the parser.
-pub(super) fn normalize(raw: &str) -> String {
-    if raw.bytes().all(|byte| byte.is_ascii_digit()) {
-        return raw.to_owned();
-    }
-    let mut writer = Writer {
-        out: String::with_capacity(raw.len() + 16),
-        thousands: separates_thousands(raw),
-        ..Writer::default()
-    };
-    let raw = raw.trim_start().strip_prefix('=').unwrap_or(raw);
-    let raw = &*with_remainders(raw);
-    let raw = without_domain(raw);
-    let raw = match raw.contains(':') {
-        true => regex!(r"\b([APap])\.\s?([Mm])\.").replace_all(raw, "$1$2"),
-        false => Cow::Borrowed(raw),
-    };
-    writer.text(peeled(&raw), 0);
-    writer.flush("");
-    writer.out.push_str(if writer.excludes { "\\}" } else { "" });
-    if let Some(unit) = writer.currency.filter(|_| !writer.has_unit) {
-        writer.out.push_str(&format!("\\text{{ {unit}}}"));
-    }
-    let text = peeled(&writer.out);
-    let text = condition(text).unwrap_or(text);
-    // `A)`
-    let text = text.strip_suffix(')').filter(|letter| letter.len() == 1).unwrap_or(text);
-    let text = text.trim_end_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | ':'));
-    let degrees = ["^\\circ", "^{\\circ}", "^{\\circ }"].iter().find_map(|mark| text.strip_suffix(mark));
-    if let Some(number) = degrees.filter(|number| number.bytes().all(|b| b.is_ascii_digit() || b == b'.')) {
-        return format!("{number}\\text{{ degree}}");
-    }
-    text.to_owned()
-}
-
-/// An answer with `\pmod{5}` for every spelling of a congruence's modulus, and without the parentheses around the domain
-/// of an integer: `x=k\pi\ (k\in\mathbb{Z})`.
-fn with_remainders(text: &str) -> Cow<'_, str> {
-    const SPACES: &str = r"(?:\\[;,:! ]|[\s~{])*";
-    const MOD: &str = r"(?:\\[bp]?mod\b|\\(?:text|mathrm|mbox|operatorname)\{\s*mod\b\s*\}?|\bmod\b)";
-    const DOMAIN: &str = r"(?:[,;:!\s~]|\\[,;:! ]|\\q?quad)*\(\s*([A-Za-z]\s*(?:\\in|∈)\s*(?:\\mathbb\s*\{?[NZ]\}?|ℤ|ℕ))\s*\)\s*$";
-    if text.contains("\\equiv") || text.contains('≡') {
-        const LETTER: &str = r"([0-9]+|[A-Za-z])\s*\}?";
-        let modulus = regex!(&format!(
-            r"(?:\(|\\left\(){SPACES}{MOD}{SPACES}{LETTER}\s*(?:\)|\\right\))|{MOD}{SPACES}{LETTER}"
-        ));
-        return modulus.replace_all(text, "\\pmod{$1$2}");
-    }
-    if text.contains("\\in") {
-        let stated = regex!(
-            r"\\text\{[\s,]*(?:for|where|with)(?: all| any| some| every)?\s*\}\s*([A-Za-z]\s*\\in\s*\\mathbb\s*\{?[NZ]\}?\s*)$"
-        );
-        if stated.is_match(text) {
-            return stated.replace(text, ", $1");
         }
     }
-    if text.ends_with(')') && (text.contains("\\in") || text.contains('∈')) {
-        return regex!(DOMAIN).replace(text, ", $1");
+    // `]0,1[` is an open interval: its brackets are turned outwards.
+    let turned = tokens.first() == Some(&Token::CloseBracket) || tokens.last() == Some(&Token::OpenBracket);
+    if turned && !tokens.iter().any(|token| matches!(token, Token::OpenParen | Token::CloseParen)) {
+        let mut opens = false;
+        for token in &mut tokens {
+            if matches!(token, Token::OpenBracket | Token::CloseBracket) {
+                opens = !opens;
+                match (&*token, opens) {
+                    (Token::CloseBracket, true) => *token = Token::OpenParen,
+                    (Token::OpenBracket, false) => *token = Token::CloseParen,
+                    _ => {}
+                }
+            }
+        }
     }
-    Cow::Borrowed(text)
+    tokens
+}
+
+/// Whether every brace of the tokens closes inside of them.
+fn is_balanced(tokens: &[Token]) -> bool {
+    let mut depth = 0usize;
+    for token in tokens {
+        match token {
+            Token::OpenBrace => depth += 1,
+            Token::CloseBrace if depth == 0 => return false,
+            Token::CloseBrace => depth -= 1,
+            _ => {}
+        }
+    }
+    depth == 0
+}
+
+/// The modulus of a congruence at the start of a string, in any of its spellings.
+fn modulus(text: &str) -> Option<regex::Captures<'_>> {
+    const SPACES: &str = r"(?:\\[;,:! ]|[\s~{])*";
+    const MOD: &str = r"(?:\\[bp]?mod\b|\\(?:text|mathrm|mbox|operatorname)\{\s*mod\b\s*\}?|\bmod\b)";
+    const NUMBER: &str = r"([0-9]+|[A-Za-z])\s*\}?";
+    regex!(&format!(
+        r"^(?:(?:\(|\\left\(){SPACES}{MOD}{SPACES}{NUMBER}\s*(?:\)|\\right\))|{MOD}{SPACES}{NUMBER})"
+    ))
+    .captures(text)
 }
 
 /// An answer without the words at its end about what runs through all numbers: `for all real t`, `where C is a constant`.
@@ -344,13 +311,6 @@ fn without_stop(text: &str) -> &str {
     }
 }
 
-/// The condition of a set of reals: `\{x : 0<x<1\}`.
-fn condition(text: &str) -> Option<&str> {
-    const REALS: &str =
-        r"(?s)^\\\{\s*[A-Za-z]\s*(?:\\in\s*(?:\\mathbb\{R\}|R)\s*)?[|:]\s*(.*[<>\\].*?)\s*\\\}$";
-    Some(regex!(REALS).captures(text)?.get(1)?.as_str())
-}
-
 /// The end of the brace group that starts the text.
 fn group_end(text: &str) -> Option<usize> {
     let mut depth = 0usize;
@@ -372,12 +332,11 @@ fn group_end(text: &str) -> Option<usize> {
     None
 }
 
-/// Signs and words between statements.
-const CONNECTIVES: [&str; 4] = ["\\lor", "\\land", "\\vee", "\\wedge"];
-
 #[derive(Default)]
-struct Writer {
-    out: String,
+struct Reader {
+    tokens: Vec<Token>,
+    /// Whether a space stands behind the last token.
+    spaced: bool,
     /// Words not yet placed.
     words: String,
     /// Environments of statements, and of matrices, that are open.
@@ -385,55 +344,126 @@ struct Writer {
     matrices: usize,
     /// Whether commas are between thousands.
     thousands: bool,
+    /// Whether it is a congruence, in which `mod 5` is the modulus.
+    congruent: bool,
     currency: Option<&'static str>,
     has_unit: bool,
     /// Whether a set of excluded numbers is open: `all real numbers except 2`.
     excludes: bool,
+    over_budget: bool,
 }
 
-impl Writer {
-    /// The output so far, without spaces at its end.
-    fn written(&self) -> &str {
-        self.out.trim_end()
-    }
-
-    /// Whether a value has just been written.
+impl Reader {
+    /// Whether a value has just been read.
     fn after_value(&self) -> bool {
-        let text = self.written();
-        !CONNECTIVES.iter().any(|sign| text.ends_with(sign))
-            && text.ends_with(|c: char| c.is_alphanumeric() || matches!(c, '}' | ')' | ']' | '|' | '%' | '!'))
+        self.tokens.last().is_some_and(|token| {
+            token.is_atom()
+                || matches!(
+                    token,
+                    Token::Differential(_)
+                        | Token::EulerE
+                        | Token::Infinity
+                        | Token::EmptySet
+                        | Token::NumberSet(_)
+                        | Token::Percent
+                        | Token::Bang
+                        | Token::Circle
+                        | Token::CloseParen
+                        | Token::CloseBracket
+                        | Token::CloseBrace
+                        | Token::CloseSet
+                        | Token::Bar
+                        | Token::CloseBar
+                        | Token::CloseFloor
+                        | Token::CloseCeiling
+                        | Token::End(_)
+                )
+        })
     }
 
     fn at_start(&self) -> bool {
-        let text = self.written();
-        text.is_empty() || text.ends_with([',', ';']) || CONNECTIVES.iter().any(|sign| text.ends_with(sign))
+        matches!(
+            self.tokens.last(),
+            None | Some(Token::Comma | Token::Semicolon | Token::And | Token::Or | Token::Vee | Token::Wedge)
+        )
     }
 
-    fn push(&mut self, text: &str) {
-        if text.starts_with(|c: char| c.is_ascii_alphabetic())
-            && self.out.ends_with(|c: char| c.is_ascii_alphabetic())
-            && self.ends_in_command()
-        {
-            self.out.push(' ');
+    fn after_degrees(&self) -> bool {
+        matches!(self.tokens[..], [.., Token::Caret, Token::Circle])
+    }
+
+    /// The last token, if it is a whole number.
+    fn last_integer(&self) -> Option<&IBig> {
+        if let Some(Token::Integer(value)) = self.tokens.last() { Some(value) } else { None }
+    }
+
+    fn push(&mut self, token: Token) {
+        self.over_budget |= self.tokens.len() > MAX_TOKENS;
+        self.spaced = false;
+        self.tokens.push(token);
+    }
+
+    fn push_text(&mut self, words: &str) {
+        self.push(Token::Text(words.into()));
+    }
+
+    fn unknown(&mut self, what: &str) {
+        self.push(Token::Unknown(what.into()));
+    }
+
+    /// Reads the token at the start of a string. Returns the rest.
+    fn token<'a>(&mut self, text: &'a str) -> &'a str {
+        match lexer::token_at(text, 0, Mode::Strict) {
+            Ok((Some(token), end)) => {
+                self.push(token);
+                &text[end..]
+            }
+            Ok((None, end)) => {
+                self.spaced = true;
+                &text[end..]
+            }
+            Err(error) => {
+                self.over_budget |= error == ParseError::Budget;
+                let command = text.strip_prefix('\\').map_or(0, |name| {
+                    1 + name
+                        .bytes()
+                        .take_while(u8::is_ascii_alphabetic)
+                        .count()
+                        .max(usize::from(name.is_ascii() && !name.is_empty()))
+                });
+                let length = command.max(text.chars().next().map_or(0, char::len_utf8));
+                self.unknown(&text[..length]);
+                &text[length..]
+            }
         }
-        self.out.push_str(text);
+    }
+
+    /// Reads LaTeX that stands for a word or character.
+    fn latex(&mut self, mut text: &str) {
+        while !text.is_empty() {
+            text = self.token(text);
+        }
     }
 
     fn space(&mut self) {
-        if self.words.is_empty() { &mut self.out } else { &mut self.words }.push(' ');
+        if self.words.is_empty() { self.spaced = true } else { self.words.push(' ') }
     }
 
-    fn ends_in_command(&self) -> bool {
-        let letters = self.out.bytes().rev().take_while(u8::is_ascii_alphabetic).count();
-        letters > 0 && self.out[..self.out.len() - letters].ends_with('\\')
-    }
-
-    /// Writes a string, in which only `depth` levels of text commands are opened.
+    /// Reads a string, in which only `depth` levels of text commands are opened.
     fn text(&mut self, text: &str, depth: usize) {
         let mut rest = text;
-        while let Some(c) = rest.chars().next() {
-            if self.out.len() > 4 * MAX_ANSWER {
-                return;
+        while let Some(c) = rest.chars().next()
+            && !self.over_budget
+        {
+            if self.congruent
+                && matches!(c, '(' | '\\' | 'm')
+                && let Some(found) = modulus(rest)
+            {
+                self.flush(rest);
+                let modulus = found.get(1).or(found.get(2)).map_or("", |number| number.as_str());
+                self.push_text(&format!("mod {modulus}"));
+                rest = &rest[found[0].len()..];
+                continue;
             }
             rest = match c {
                 '\\' => self.command(rest, depth),
@@ -468,7 +498,7 @@ impl Writer {
                 return after.strip_prefix('}').filter(|_| more.as_str().contains('{')).unwrap_or(after);
             }
         }
-        if matches!(c, '"' | '“' | '”') || (c == '$') {
+        if matches!(c, '"' | '“' | '”' | '$') {
             return after;
         }
         if let Some((_, unit)) = CURRENCIES.iter().find(|(sign, _)| *sign == c) {
@@ -485,13 +515,26 @@ impl Writer {
             self.words = found.get(1).map_or("", |words| words.as_str()).to_owned();
             return "";
         }
+        // The domain of an integer: `x=k\pi\ (k\in\mathbb{Z})`.
+        const DOMAIN: &str = r"^\(\s*([A-Za-z]\s*(?:\\in|∈)\s*(?:\\mathbb\s*\{?[NZ]\}?|ℤ|ℕ))\s*\)\s*$";
+        if c == '('
+            && let Some(found) = regex!(DOMAIN).captures(rest)
+        {
+            self.flush(rest);
+            self.domain(found.get(1).map_or("", |domain| domain.as_str()));
+            return "";
+        }
         // A number that is said in words before it.
         if c == '('
             && let Some(number) = number_in_words(&self.words).filter(|_| self.at_start())
             && let Some(found) = regex!(r"^\(\s*([0-9]+)\s*\)").captures(rest)
         {
             self.words.clear();
-            self.push(if found[1] == *number.to_string() { &found[1] } else { "\\| " });
+            if found[1] == *number.to_string() {
+                self.latex(&found[1])
+            } else {
+                self.unknown("|")
+            }
             return &rest[found[0].len()..];
         }
         if c == '-' && TENS.iter().any(|tens| self.words.to_ascii_lowercase().ends_with(tens)) {
@@ -504,56 +547,73 @@ impl Writer {
         }
         self.flush(rest);
         match c {
-            '√' | '∛' => {
-                self.push(if c == '√' { "\\sqrt " } else { "\\sqrt[3]" });
-                return after;
-            }
+            // Python's power.
             '*' if after.starts_with('*') => {
-                // Python's power.
                 let exponent = after[1..].trim_start();
                 if self.after_value()
                     && exponent.starts_with(|c: char| c.is_ascii_digit() || "-(".contains(c))
                 {
-                    self.push("^");
+                    self.push(Token::Caret);
                 }
-                return exponent;
+                exponent
             }
-            '\'' => {
-                let more = after.len() - after.trim_start_matches('\'').len();
-                let letter = self.out.ends_with(|c: char| c.is_alphabetic()) && !self.ends_in_command();
-                self.push(if letter { "_{\\prime" } else { "^{\\prime" });
-                for _ in 0..more.min(3) {
-                    self.out.push_str("\\prime");
+            '\'' | '’' | '′' => {
+                let more = after.len() - after.trim_start_matches(c).len();
+                let letter = matches!(self.tokens.last(), Some(Token::Letter(_)));
+                self.latex(if letter { "_{" } else { "^{" });
+                for _ in 0..=(more / c.len_utf8()).min(3) {
+                    self.latex("\\prime");
                 }
-                self.out.push('}');
-                return &after[more..];
+                self.push(Token::CloseBrace);
+                &after[more..]
             }
-            '%' => self.push("\\%"),
             // Nothing but a set is taken away from a set.
-            '-' | '−' | '–' if is_set(after) && !self.written().is_empty() => self.push("\\setminus "),
-            '&' if self.statements > 0 && self.matrices == 0 => self.push(" "),
-            '\u{200b}' => {}
+            '-' | '−' | '–' if is_set(after) && !self.tokens.is_empty() => {
+                self.push(Token::SetMinus);
+                after
+            }
+            '&' if self.statements > 0 && self.matrices == 0 => {
+                self.spaced = true;
+                after
+            }
+            '⇒' | '⟹' | '⇔' => {
+                self.push(Token::Implies);
+                after
+            }
+            '{' if after.starts_with("-}") => {
+                self.push(Token::Minus);
+                &after[2..]
+            }
+            '\u{200b}' => after,
             _ => match CHARACTERS.get(&*c.encode_utf8(&mut [0; 4])).copied() {
-                Some(spelling) => self.push(spelling),
-                None => return self.script_or_other(rest),
+                Some(spelling) => {
+                    self.latex(spelling);
+                    after
+                }
+                None => self.script(rest),
             },
         }
-        after
     }
 
-    /// Digits above or below the line are one script; any other character stays.
-    fn script_or_other<'a>(&mut self, rest: &'a str) -> &'a str {
+    /// The domain of a name behind a comma.
+    fn domain(&mut self, domain: &str) {
+        if !self.at_start() {
+            self.push(Token::Comma);
+        }
+        self.text(domain, 0);
+    }
+
+    /// Digits above or below the line are one script; any other character is a token.
+    fn script<'a>(&mut self, rest: &'a str) -> &'a str {
         for (digits, mark) in [(SUPERSCRIPTS, '^'), (SUBSCRIPTS, '_')] {
             let value = |c: char| digits.chars().position(|known| known == c);
             let script: String = rest.chars().map_while(value).map(|digit| digit.to_string()).collect();
             if !script.is_empty() {
-                self.out.push_str(&format!("{mark}{{{script}}}"));
+                self.latex(&format!("{mark}{{{script}}}"));
                 return rest.trim_start_matches(|c| value(c).is_some());
             }
         }
-        let mut rest = rest.chars();
-        self.out.extend(rest.next());
-        rest.as_str()
+        self.token(rest)
     }
 
     fn command<'a>(&mut self, rest: &'a str, depth: usize) -> &'a str {
@@ -564,6 +624,13 @@ impl Writer {
             return self.symbol(rest, body);
         }
         if let Some((content, after)) = text_command(rest) {
+            const STATED: &str = r"^[\s,]*(?:for|where|with)(?: all| any| some| every)?\s*$";
+            const DOMAIN: &str = r"^\s*[A-Za-z]\s*\\in\s*\\mathbb\s*\{?[NZ]\}?\s*$";
+            if regex!(STATED).is_match(content) && regex!(DOMAIN).is_match(after) {
+                self.flush(rest);
+                self.domain(after);
+                return "";
+            }
             self.text_group(name, content, depth);
             return after;
         }
@@ -589,7 +656,7 @@ impl Writer {
             });
             if !modulus.is_empty() && modulus.bytes().all(|byte| byte.is_ascii_alphanumeric()) {
                 self.flush(rest);
-                self.out.push_str(&format!("\\text{{mod {modulus}}}"));
+                self.push_text(&format!("mod {modulus}"));
                 return after;
             }
         }
@@ -598,71 +665,75 @@ impl Writer {
             return after;
         }
         if let Some(groups) = DROPPED.iter().position(|names| names.split(' ').any(|known| known == name)) {
-            let mut after = after;
-            if matches!(name, "left" | "right") {
-                after = after.trim_start().strip_prefix('.').unwrap_or(after);
-                if name == "left"
-                    && let Some(inside) = after.trim_start().strip_prefix("\\{")
-                    && ["\\begin{array}", "\\begin{aligned}", "\\begin{matrix}"]
-                        .iter()
-                        .any(|open| inside.trim_start().starts_with(open))
-                    && after.contains("\\right.")
-                {
-                    // A system of equations.
-                    self.statements += 1;
-                    return inside.trim_start();
-                }
-            }
-            for _ in 0..groups {
-                let trimmed = after.trim_start();
-                // A model of colours.
-                let trimmed = trimmed
-                    .strip_prefix('[')
-                    .and_then(|inside| Some(&inside[inside.find(']')? + 1..]))
-                    .unwrap_or(trimmed);
-                after = match trimmed.starts_with('{').then(|| group_end(trimmed)).flatten() {
-                    Some(end) => &trimmed[end..],
-                    None => trimmed,
-                };
-            }
-            if !self.words.is_empty() {
-                self.words.push(' ');
-            }
-            return after;
+            return self.dropped(name, groups, after);
         }
         self.flush(rest);
+        if matches!(name, "Rightarrow" | "implies" | "Longrightarrow" | "iff" | "Leftrightarrow") {
+            self.push(Token::Implies);
+            return after;
+        }
         match SPELLINGS.get(name).copied() {
             // A decimal that goes on.
             Some("\\ldots") if self.ends_in_decimal() => {}
-            Some(spelling) => self.push(spelling),
-            None => self.push(&rest[..1 + length]),
+            Some(spelling) => self.latex(spelling),
+            None => return self.token(rest),
+        }
+        after
+    }
+
+    /// Passes over a command without effect on the value, and over the groups of its arguments.
+    fn dropped<'a>(&mut self, name: &str, groups: usize, after: &'a str) -> &'a str {
+        let mut after = after;
+        if matches!(name, "left" | "right") {
+            after = after.trim_start().strip_prefix('.').unwrap_or(after);
+            if name == "left"
+                && let Some(inside) = after.trim_start().strip_prefix("\\{")
+                && ["\\begin{array}", "\\begin{aligned}", "\\begin{matrix}"]
+                    .iter()
+                    .any(|open| inside.trim_start().starts_with(open))
+                && after.contains("\\right.")
+            {
+                // A system of equations.
+                self.statements += 1;
+                return inside.trim_start();
+            }
+        }
+        for _ in 0..groups {
+            let trimmed = after.trim_start();
+            // A model of colours.
+            let trimmed = trimmed
+                .strip_prefix('[')
+                .and_then(|inside| Some(&inside[inside.find(']')? + 1..]))
+                .unwrap_or(trimmed);
+            after = match trimmed.starts_with('{').then(|| group_end(trimmed)).flatten() {
+                Some(end) => &trimmed[end..],
+                None => trimmed,
+            };
+        }
+        if !self.words.is_empty() {
+            self.words.push(' ');
         }
         after
     }
 
     fn ends_in_decimal(&self) -> bool {
-        let digits = self.out.bytes().rev().take_while(u8::is_ascii_digit).count();
-        digits > 0 && self.out[..self.out.len() - digits].ends_with('.')
+        matches!(self.tokens.last(), Some(Token::Decimal(..)))
     }
 
     /// A backslash and something that is no letter.
     fn symbol<'a>(&mut self, rest: &'a str, body: &'a str) -> &'a str {
         let Some(c) = body.chars().next() else {
-            self.push("\\");
+            self.unknown("\\");
             return body;
         };
         let after = &body[c.len_utf8()..];
         match c {
             ',' | ';' | ':' | '!' | ' ' | '\n' | '/' => self.space(),
-            '(' | ')' | '[' | ']' => self.out.push(' '),
+            '(' | ')' | '[' | ']' => self.spaced = true,
             '$' => self.currency = Some("dollar"),
-            '#' | '_' | '&' => {
-                self.flush(rest);
-                self.push(&rest[..2]);
-            }
             '\\' if self.matrices > 0 => {
                 self.flush(rest);
-                self.push("\\\\ ");
+                self.push(Token::RowEnd);
             }
             '\\' => {
                 // Escaped twice, or the end of a row.
@@ -677,7 +748,7 @@ impl Writer {
             }
             _ => {
                 self.flush(rest);
-                self.push(&rest[..1 + c.len_utf8()]);
+                return self.token(rest);
             }
         }
         after
@@ -687,47 +758,46 @@ impl Writer {
     fn separator(&mut self, after: &str) {
         self.flush(after);
         let next = after.trim_start();
+        const OTHER: [&str; 6] = ["\\text", "\\math", "\\end", "\\quad", "\\\\", "\\right"];
         let value = next
             .starts_with(|c: char| c.is_alphanumeric() || matches!(c, '(' | '[' | '{' | '-' | '|'))
-            || (next.starts_with('\\')
-                && !next.starts_with("\\text")
-                && !next.starts_with("\\math")
-                && !next.starts_with("\\end")
-                && !next.starts_with("\\quad")
-                && !next.starts_with("\\\\")
-                && !next.starts_with("\\right"));
-        self.push(if value && self.after_value() { ", " } else { " " });
+            || next.starts_with('\\') && !OTHER.iter().any(|other| next.starts_with(other));
+        if value && self.after_value() {
+            self.push(Token::Comma);
+        }
+        self.spaced = true;
     }
 
     fn environment<'a>(&mut self, name: &str, rest: &'a str, after: &'a str) -> &'a str {
         let Some((kind, tail)) =
             after.trim_start().strip_prefix('{').and_then(|inside| inside.split_once('}'))
         else {
-            self.push(&rest[..1 + name.len()]);
+            self.unknown(name);
             return after;
         };
         self.flush(rest);
+        let opens = name == "begin";
         let system = self.statements > 0 && matches!(kind, "array" | "matrix");
-        if STATEMENTS.contains(&kind) || system {
-            let opens = name == "begin";
-            if !system || !opens {
-                self.statements = if opens { self.statements + 1 } else { self.statements.saturating_sub(1) };
-            }
-            // The columns of an array.
-            let columns = if opens && kind == "array" { group_end(tail) } else { None };
-            return columns.map_or(tail, |end| &tail[end..]);
+        // The columns of an array.
+        let columns = if opens && kind == "array" { group_end(tail.trim_start()) } else { None };
+        let tail = columns.map_or(tail, |end| &tail.trim_start()[end..]);
+        let count = match (STATEMENTS.contains(&kind) || system, opens) {
+            (true, true) if system => return tail,
+            (true, _) => &mut self.statements,
+            (false, _) => &mut self.matrices,
+        };
+        *count = if opens { *count + 1 } else { count.saturating_sub(1) };
+        if !STATEMENTS.contains(&kind) && !system {
+            self.push(if opens { Token::Begin(kind.into()) } else { Token::End(kind.into()) });
         }
-        if name == "begin" {
-            self.matrices += 1
-        } else {
-            self.matrices = self.matrices.saturating_sub(1)
-        }
-        self.push(&rest[..rest.len() - tail.len()]);
         tail
     }
 
     /// The group of a text command.
     fn text_group(&mut self, name: &str, content: &str, depth: usize) {
+        if self.half_day(content.trim()) == Some("") {
+            return;
+        }
         let inside = content.trim().strip_prefix('(').and_then(|inside| inside.strip_suffix(')'));
         let content =
             inside.filter(|inside| self.after_value() && !inside.contains(['(', ')'])).unwrap_or(content);
@@ -744,13 +814,13 @@ impl Writer {
                 self.words.push(letter);
             } else {
                 self.flush(trimmed);
-                self.push(trimmed);
+                self.push(Token::Letter(letter));
             }
             return;
         }
         if depth > 4 {
             self.flush(content);
-            return self.push(content);
+            return self.latex(content);
         }
         if let Some(unit) = unit_text(content).filter(|_| self.after_value()) {
             self.words.push(' ');
@@ -762,16 +832,17 @@ impl Writer {
             || name.starts_with("math") && content.contains(|c: char| c.is_ascii_digit());
         if mathematics || name == "operatorname" && FUNCTIONS.contains(&trimmed) {
             self.flush(content);
-            self.out.push('{');
+            self.push(Token::OpenBrace);
             self.text(content, depth + 1);
             self.flush("");
-            self.out.push('}');
+            self.push(Token::CloseBrace);
             return;
         }
         // Plain words, with numbers or signs among them.
         let digits = content.contains(|c: char| c.is_ascii_digit());
         let mut rest = content;
         while let Some(c) = rest.chars().next() {
+            let numbered = |rest: &str| rest[1..].starts_with(|c: char| c.is_ascii_digit());
             if c.is_alphabetic() || (c == '-' && !self.words.is_empty()) {
                 let length = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len()).max(1);
                 if !self.words.is_empty() && !self.words.ends_with([' ', '/', '-']) {
@@ -779,14 +850,10 @@ impl Writer {
                 }
                 self.words.push_str(&rest[..length]);
                 rest = &rest[length..];
-            } else if c.is_ascii_digit() || c == '.' && rest[1..].starts_with(|c: char| c.is_ascii_digit()) {
+            } else if c.is_ascii_digit() || c == '.' && numbered(rest) {
                 rest = self.number(rest);
-            } else if c == ':'
-                && self.after_value()
-                && self.words.is_empty()
-                && rest[1..].starts_with(|c: char| c.is_ascii_digit())
-            {
-                self.out.push(':');
+            } else if c == ':' && self.after_value() && self.words.is_empty() && numbered(rest) {
+                self.push(Token::Colon);
                 rest = &rest[1..];
             } else if matches!(c, '.' | ':' | '!' | '(' | ')' | '~' | '"' | '\'' | '`')
                 && (!digits || !matches!(c, '(' | ')'))
@@ -802,8 +869,15 @@ impl Writer {
         self.words.push(' ');
         if self.words.trim().is_empty() {
             self.words.clear();
-            self.out.push(' ');
+            self.spaced = true;
         }
+    }
+
+    /// Reads "a.m." or "p.m." behind a value. Returns the rest.
+    fn half_day<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
+        let found = regex!(r"^([AaPp])\.\s?[Mm]\.?").captures(rest).filter(|_| self.after_value())?;
+        self.words.push_str(if found[1].eq_ignore_ascii_case("a") { "am" } else { "pm" });
+        Some(&rest[found[0].len()..])
     }
 
     /// Letters in a row: a function, words, or variables.
@@ -812,10 +886,13 @@ impl Writer {
         let (run, after) = rest.split_at(length);
         let lower = run.to_ascii_lowercase();
         let value = self.after_value();
-        let glued = self.out.ends_with(|c: char| c.is_alphabetic() || matches!(c, '_' | '\\'));
-        let is_function = FUNCTIONS.contains(&run) && !after.starts_with('_');
-        if is_function && self.words.is_empty() {
-            self.push(&format!("\\{run} "));
+        if let Some(after) = self.half_day(rest) {
+            return after;
+        }
+        let glued = !self.spaced
+            && matches!(self.tokens.last(), Some(Token::Letter(_) | Token::Underscore | Token::Text(_)));
+        if FUNCTIONS.contains(&run) && !after.starts_with('_') && self.words.is_empty() {
+            self.latex(&format!("\\{run}"));
             return after;
         }
         let scale = SCALES.iter().any(|(word, _)| *word == lower.trim_end_matches('s'));
@@ -826,14 +903,14 @@ impl Writer {
                 || scale
                 || matches!(lower.as_str(), "percent" | "percentage" | "pct" | "base"));
         // A temperature: `20°C`.
-        if matches!(run, "C" | "F") && self.words.is_empty() && self.written().ends_with("^\\circ") {
+        if matches!(run, "C" | "F") && self.words.is_empty() && self.after_degrees() {
             self.words.push_str(run);
             return after;
         }
         let spelled = run[1..].bytes().all(|byte| byte.is_ascii_lowercase());
-        let long = (length > 4 || length == 4 && spelled && (!value || self.out.ends_with(' ')))
+        let long = (length > 4 || length == 4 && spelled && (!value || self.spaced))
             && lower.bytes().any(|byte| b"aeiou".contains(&byte));
-        let short = value && self.out.ends_with(' ') && after.starts_with(' ') && SHORT.contains(&run)
+        let short = value && self.spaced && after.starts_with(' ') && SHORT.contains(&run)
             || self.at_start() && NUMBERS.contains(&lower.as_str());
         let known = short
             || self.at_start() && units::currency(&lower).is_some()
@@ -848,8 +925,11 @@ impl Writer {
             return after;
         }
         self.flush(rest);
-        self.push(run);
-        after
+        let mut rest = rest;
+        while rest.len() > after.len() {
+            rest = self.token(rest);
+        }
+        rest
     }
 
     /// Whether a letter is the article of the word behind it: `a Wednesday`.
@@ -875,18 +955,18 @@ impl Writer {
 
     fn place(&mut self, written: &str, next: &str) {
         if written.is_empty() {
-            self.out.push(' ');
+            self.spaced = true;
             return;
         }
         let lower = written.to_ascii_lowercase();
         let words = &lower[..];
         // The same words as they are written.
         let as_written = |rest: &str| &written[written.len() - rest.len()..];
-        for (word, sign) in [("and", " \\land "), ("or", " \\lor ")] {
+        for (word, sign) in [("and", Token::And), ("or", Token::Or)] {
             if let Some(rest) =
                 words.strip_prefix(word).filter(|rest| rest.is_empty() || rest.starts_with(' '))
             {
-                self.out.push_str(sign);
+                self.push(sign);
                 return self.place(as_written(rest.trim_start()), next);
             }
         }
@@ -903,18 +983,18 @@ impl Writer {
             if let Some(value) = bare.strip_prefix("minus ").or_else(|| bare.strip_prefix("negative "))
                 && spoken(value).is_some()
             {
-                self.push("-");
+                self.push(Token::Minus);
                 return self.place_number(value, written, next);
             }
             if spoken(bare).is_some() {
                 return self.place_number(bare, written, next);
             }
             if let Some((_, symbol)) = PHRASES.iter().find(|(phrase, _)| *phrase == bare) {
-                return self.push(symbol);
+                return self.latex(symbol);
             }
         }
         if self.at_start() && matches!(words, "minus" | "negative") && !ends {
-            return self.push("-");
+            return self.push(Token::Minus);
         }
         if let Some(unit) = units::currency(words).filter(|_| self.at_start() && !ends) {
             self.currency = Some(unit);
@@ -925,7 +1005,7 @@ impl Writer {
             && regex!(r"^all real(?: number)?s (?:except|other than)(?: for)?$").is_match(words)
         {
             self.excludes = true;
-            return self.push("\\mathbb{R}\\setminus\\{");
+            return self.latex("\\mathbb{R}\\setminus\\{");
         }
         // The direction of a change is a unit of its amount: `increases by 20%`.
         if let Some(found) =
@@ -940,7 +1020,7 @@ impl Writer {
             // A denial or a guess of what follows is nothing that is read.
             const DOUBTS: [&str; 6] = ["not", "never", "possibly", "probably", "maybe", "perhaps"];
             if !ends && words.split(' ').any(|word| DOUBTS.contains(&word)) {
-                return self.out.push_str("\\| ");
+                return self.unknown("|");
             }
             let named = next.starts_with(['=', '<', '>', '_', '≤', '≥', '≠', '≈'])
                 || ["\\approx", "\\in", "\\le", "\\ge", "\\ne"].iter().any(|sign| next.starts_with(sign));
@@ -949,57 +1029,53 @@ impl Writer {
                 || words.rsplit(' ').next().is_some_and(|last| VERBS.contains(&&*word(last)))
                     && !words.split(' ').any(|found| units::changes(&word(found)));
             if ends || named || !leading {
-                self.out.push_str(&format!("\\text{{{}}}", without_articles(written)));
+                self.push_text(&without_articles(written));
             }
             return;
         }
-        if !self.after_value() && !self.written().ends_with("^\\circ") {
-            self.out.push_str(&format!("\\text{{{}}}", without_articles(written)));
+        if !self.after_value() {
+            self.push_text(&without_articles(written));
             return;
         }
         // The terms of a ratio, and a value that is said in words too.
         if words == "to" && next.starts_with(|c: char| c.is_ascii_digit()) {
-            return self.out.push(':');
+            return self.push(Token::Colon);
         }
         if let Some((value, "")) = spoken(words) {
-            let last = self.written().rsplit([' ', '=', ',', ';']).next().unwrap_or_default();
-            if last.parse() != Ok(value) {
-                self.out.push_str("\\| ");
+            if self.last_integer() != Some(&value.into()) {
+                self.unknown("|");
             }
             return;
         }
         let (first, rest) = words.split_once(' ').unwrap_or((words, ""));
         // Dozens are multiplied here: a product of two plain numbers would be left to the reader.
-        let last = self.written().rsplit([' ', '=', ',', ';']).next().unwrap_or_default();
-        if let ("dozen" | "dozens", Ok(count)) = (first, last.parse::<u32>()) {
-            self.out.truncate(self.written().len() - last.len());
-            self.out.push_str(&(12 * u64::from(count)).to_string());
+        if let ("dozen" | "dozens", Some(Token::Integer(count))) = (first, self.tokens.last_mut()) {
+            *count *= 12;
             return self.place_rest(as_written(rest), next);
         }
         if let Some((_, factor)) = SCALES.iter().find(|(word, _)| *word == first.trim_end_matches('s')) {
-            self.out.push_str(factor);
+            self.latex(factor);
             self.place_rest(as_written(rest), next);
             return;
         }
         if matches!(first, "percent" | "percentage" | "pct") {
-            self.out.push_str("\\%");
+            self.push(Token::Percent);
             self.place_rest(as_written(rest), next);
             return;
         }
         let in_base = words.strip_prefix("in ").unwrap_or(words);
         if let Some(base) = in_base.strip_prefix("base ").and_then(base) {
-            self.out.push_str(&format!("_{{{base}}}"));
-            return;
+            return self.latex(&format!("_{{{base}}}"));
         }
         self.has_unit = true;
-        self.out.push_str(&format!("\\text{{{written}}}"));
+        self.push_text(written);
     }
 
     /// Places a number in words. `written` are all words of the statement.
     fn place_number(&mut self, words: &str, written: &str, next: &str) {
         let Some((number, rest)) = spoken(words) else { return };
         if let Some(denominator) = units::denominator(rest) {
-            return self.push(&format!("\\frac{{{number}}}{{{denominator}}}"));
+            return self.latex(&format!("\\frac{{{number}}}{{{denominator}}}"));
         }
         // Any other word behind a number makes it a statement in words.
         let joined = rest.starts_with("and ") || rest.starts_with("or ");
@@ -1014,10 +1090,10 @@ impl Writer {
                 .is_some_and(|stem| stem.len() > 2 && spoken(stem).is_none() && !is_scale(stem))
             && !units::changes(rest);
         if joined || counted || rest.split_whitespace().all(unit) {
-            self.push(&number.to_string());
+            self.push(Token::Integer(number.into()));
             self.place_rest(&written[written.len() - rest.len()..], next);
         } else {
-            self.push(&format!("\\text{{{written}}}"));
+            self.push_text(written);
         }
     }
 
@@ -1033,7 +1109,7 @@ impl Writer {
         if let Some(after) = rest.strip_prefix("...") {
             self.flush(rest);
             if !self.ends_in_decimal() {
-                self.push("\\ldots ");
+                self.latex("\\ldots");
             }
             return after;
         }
@@ -1049,8 +1125,7 @@ impl Writer {
         let digits = |text: &str| text.bytes().take_while(u8::is_ascii_digit).count();
         let mut literal = rest[..digits(rest)].to_owned();
         let mut after = &rest[literal.len()..];
-        let grouped =
-            (1..=3).contains(&literal.len()) && !self.out.ends_with(|c: char| c.is_ascii_digit() || c == '.');
+        let grouped = (1..=3).contains(&literal.len());
         if grouped {
             let mut separator = None;
             while let Some((found, tail)) =
@@ -1089,20 +1164,25 @@ impl Writer {
             // A period that ends a sentence, or the first of two.
             return after.strip_prefix('.').filter(|_| point.is_none()).unwrap_or(after);
         }
-        self.push(if literal.is_empty() { "0" } else { &literal });
+        if literal.is_empty() {
+            literal.push('0');
+        }
         if !fraction.is_empty() {
-            self.out.push('.');
-            self.out.push_str(fraction);
+            literal.push('.');
+            literal.push_str(fraction);
         }
         let exponent = regex!(r"^[eE]([+-]?[0-9]+)(?:[^.A-Za-z0-9]|$)").captures(after);
         let exponent = exponent.and_then(|found| found.get(1)).map_or("", |found| found.as_str());
         // `2e-3` is a difference.
-        if exponent.is_empty() || point.is_none() && exponent.starts_with(['+', '-']) && exponent.len() == 2 {
-            return after;
+        if !exponent.is_empty()
+            && (point.is_some() || !exponent.starts_with(['+', '-']) || exponent.len() > 2)
+        {
+            literal.push('E');
+            literal.push_str(exponent);
+            after = &after[1 + exponent.len()..];
         }
-        self.out.push('E');
-        self.out.push_str(exponent);
-        &after[1 + exponent.len()..]
+        self.token(&literal);
+        after
     }
 
     /// A decimal with a period, as a fraction.
@@ -1112,8 +1192,8 @@ impl Writer {
         let all = format!("{whole}{fraction}{period}");
         let nines = format!("{}{}", "9".repeat(period.len()), "0".repeat(fraction.len()));
         match (IBig::from_str_radix(&all, 10), IBig::from_str_radix(&format!("0{head}"), 10)) {
-            (Ok(all), Ok(head)) => self.push(&format!("\\frac{{{}}}{{{nines}}}", all - head)),
-            _ => self.push("\\ldots "),
+            (Ok(all), Ok(head)) => self.latex(&format!("\\frac{{{}}}{{{nines}}}", all - head)),
+            _ => self.latex("\\ldots"),
         }
     }
 }
@@ -1215,19 +1295,4 @@ fn group(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let end = group_end(text).filter(|_| text.starts_with('{'))?;
     Some((&text[1..end - 1], &text[end..]))
-}
-
-/// Normal form for comparing answers that aren't mathematical. Separate numbers stay separate, and commands keep their case.
-pub(super) fn as_words(text: &str) -> Cow<'_, str> {
-    let text = text.replace("\\text", "");
-    let mut words = String::with_capacity(text.len());
-    for part in text.split_whitespace() {
-        let part = part.replace(['{', '}', '.'], "");
-        let digit = |c: char| c.is_ascii_digit();
-        if words.ends_with(digit) && part.starts_with(digit) {
-            words.push(' ');
-        }
-        words.push_str(&if part.contains('\\') { part } else { part.to_lowercase() });
-    }
-    Cow::Owned(words)
 }

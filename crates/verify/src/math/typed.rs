@@ -1,0 +1,289 @@
+//! Strict mode's answers: each is read once into what it is, and equals only what its type can equal.
+
+use super::budget::{MAX_ANSWER, ParseError};
+use super::compare::{self, Subject};
+use super::expr::{Expr, Relation};
+use super::finished::Open;
+use super::lexer::{Token, spelled};
+use super::{MatchTypes, Mode, Options, answer, application, judge_values, latex, reader, unread};
+use crate::boxed;
+use crate::python_text::regex;
+use crate::verdict::{Outcome, Verdict};
+
+/// An answer that was read.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Answer {
+    /// The tokens of its parts, with commas between them; equal tokens are equal answers.
+    pub(super) tokens: Vec<Token>,
+    /// Its value, unless it is only text.
+    pub(super) subject: Option<Subject>,
+    /// Whether some part was beyond the limits.
+    pub(super) over_budget: bool,
+    /// Whether several answers are offered.
+    hedged: bool,
+    /// Whether it is a list in braces, which has no order.
+    braced: bool,
+    /// The letter of the option before the value, as in `\textbf{(D)}\ 45`.
+    letter: Option<char>,
+}
+
+impl Answer {
+    /// Reads a gold: all of it is the answer, unless `types` says that it is part of a string.
+    pub(super) fn of_gold(gold: &str, types: Option<MatchTypes>) -> Self {
+        let gold = &*boxed::halfwidth(gold);
+        let gold = &*regex!(r"\\tag\*?\{[^{}]*\}").replace_all(gold, "");
+        let stated = match types {
+            Some(types) => answer::find(gold, types.latex, types.expr),
+            None => answer::Stated::of(gold),
+        };
+        Self { hedged: false, ..Self::read(&stated) }
+    }
+
+    /// Finds the answer of a completion and reads it.
+    pub(super) fn of_response(response: &str, types: MatchTypes) -> Self {
+        // Markdown's bold italics are bold to the patterns of plain answers.
+        let mut response = boxed::halfwidth(response).replace("***", "**");
+        if response.contains('`') {
+            response = regex!(r"(^|[^`])`([^`\n]+)`").replace_all(&response, "$1$2").into_owned();
+        }
+        if response.contains('*') {
+            const ITALICS: &str = r"(^|[\s(])\*([^*\s]+)\*([\s.,;:!?)]|$)";
+            response = regex!(ITALICS).replace_all(&response, "$1$2$3").into_owned();
+        }
+        let response = answer::with_money(&response);
+        // Check marks, boxes and pictures behind the last sentence.
+        let marks = |c: char| {
+            c.is_whitespace() || c >= '\u{1f000}' || matches!(c, '∎' | '\u{2500}'..='\u{27bf}' | '\u{fe0f}')
+        };
+        Self::read(&answer::find(response.trim_end_matches(marks), types.latex, types.expr))
+    }
+
+    /// Reads the parts of an answer: several are a list.
+    fn read(stated: &answer::Stated) -> Self {
+        let mut answer = Self { hedged: stated.hedged, ..Self::default() };
+        let mut values: Vec<Expr> = Vec::new();
+        let mut open = Open::default();
+        let mut rounded = false;
+        let mut parts: Vec<Vec<Token>> = Vec::new();
+        for part in &stated.parts {
+            if part.len() > MAX_ANSWER {
+                return Self { over_budget: true, ..Self::default() };
+            }
+            let (letter, part) =
+                lettered(part).map_or((None, &**part), |(letter, rest)| (Some(letter), rest));
+            answer.letter = answer.letter.or(letter);
+            let Ok(tokens) = reader::tokens(part) else {
+                return Self { over_budget: true, ..Self::default() };
+            };
+            // One answer that is stated twice.
+            if parts.contains(&tokens) {
+                continue;
+            }
+            rounded |= tokens.contains(&Token::Approximately);
+            let parsed = piecewise(part).unwrap_or_else(|| parse(&tokens));
+            if !tokens.is_empty() {
+                parts.push(tokens);
+            }
+            match parsed {
+                Ok((expr, done)) => {
+                    open = open.with(done);
+                    let inner = match expr {
+                        Expr::Set(inner) if stated.parts.len() > 1 => inner,
+                        other => vec![other],
+                    };
+                    values.extend(inner);
+                }
+                Err(error) => {
+                    answer.over_budget |= error == ParseError::Budget;
+                    values.clear();
+                    break;
+                }
+            }
+        }
+        if let [tokens] = &parts[..] {
+            let bracketed = matches!(tokens[..], [Token::OpenSet, .., Token::CloseSet]);
+            answer.braced = bracketed
+                && values.iter().all(
+                    |value| matches!(value, Expr::Set(inner) if inner.len() > 1 && !inner.iter().any(Expr::is_set)),
+                );
+            // Alternatives have no order either.
+            answer.braced |= tokens.iter().any(|token| matches!(token, Token::Or | Token::Vee))
+                && matches!(values[..], [Expr::Set(_)]);
+            let element = tokens.windows(2).any(|pair| *pair == [Token::Element, Token::OpenSet]);
+            answer.braced |= element && tokens.last() == Some(&Token::CloseSet);
+        }
+        answer.tokens = parts.join(&Token::Comma);
+        answer.subject = match values.len() {
+            0 => None,
+            1 => values.pop(),
+            _ => Some(Expr::Set(values)),
+        }
+        .map(|expr| Subject { expr, complex: false, rounded, open });
+        answer
+    }
+
+    /// Whether the outcome needs no comparison of values, or depends on more than the values.
+    pub(super) fn decides_alone(&self, answer: &Self) -> bool {
+        answer.braced || self.same_words(answer) || answer.is_empty_equation()
+    }
+
+    /// Whether the tokens are the same; without a value, apart from case and braces.
+    fn same_words(&self, answer: &Self) -> bool {
+        !self.tokens.is_empty()
+            && (self.tokens == answer.tokens
+                || self.subject.is_none() && answer.subject.is_none() && self.folded() == answer.folded())
+    }
+
+    /// Words as they are compared: separate numbers stay separate.
+    fn folded(&self) -> String {
+        let mut words = String::new();
+        for token in &self.tokens {
+            let word = match token {
+                Token::OpenBrace | Token::CloseBrace => continue,
+                Token::Letter(_) | Token::Text(_) => spelled([token]).to_lowercase().replace('.', ""),
+                other => spelled([other]),
+            };
+            if matches!(token, Token::Integer(_)) && words.ends_with(|c: char| c.is_ascii_digit()) {
+                words.push(' ');
+            }
+            words.push_str(&word);
+        }
+        words
+    }
+
+    /// Whether it says only that something is itself, as `5=5`.
+    fn is_empty_equation(&self) -> bool {
+        let equal = self.tokens.iter().position(|token| *token == Token::Relation(Relation::Equal));
+        equal.is_some_and(|at| self.tokens[..at] == self.tokens[at + 1..])
+    }
+
+    /// The outcome of an answer if this one is the gold.
+    pub(super) fn judge(&self, answer: &Self, options: &Options) -> Outcome {
+        if self.subject.is_none() && self.tokens.is_empty() {
+            return Outcome::new(Verdict::Unscorable, "gold");
+        }
+        if answer.hedged {
+            return Outcome::new(Verdict::Wrong, "several");
+        }
+        // The letter of an option says what its value says.
+        if let Some(letter) = self.letter {
+            let bare = |token: &&Token| !matches!(token, Token::OpenParen | Token::CloseParen);
+            let same = answer.tokens.iter().filter(bare).eq([&Token::Letter(letter)]);
+            let other = answer.letter.is_some_and(|other| other != letter);
+            if other || same {
+                let verdict = if other { Verdict::Wrong } else { Verdict::Correct };
+                return Outcome::new(verdict, "exact");
+            }
+        }
+        if self.same_words(answer) {
+            return Outcome::new(Verdict::Correct, "exact");
+        }
+        let (Some(gold), Some(subject)) = (&self.subject, &answer.subject) else {
+            return unread(self.subject.is_some(), !answer.tokens.is_empty(), answer.over_budget);
+        };
+        let ordered = |expr: &Expr| matches!(expr, Expr::Tuple(_) | Expr::Interval(..));
+        if answer.is_empty_equation()
+            || self.braced && ordered(&subject.expr)
+            || answer.braced && ordered(&gold.expr)
+        {
+            return Outcome::new(Verdict::Wrong, "exact");
+        }
+        judge_values(gold, subject, options)
+    }
+}
+
+/// Whether two strings are the same value.
+pub(super) fn same_value(first: &str, second: &str) -> bool {
+    let read = |text| Answer::read(&answer::Stated::of(text)).subject;
+    let options = Options { mode: Mode::Strict, ..Options::default() };
+    let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);
+    read(first).zip(read(second)).is_some_and(same)
+}
+
+/// The letter of an option and the value behind it: `\textbf{(D)}\ 45`, `(D) 45`.
+fn lettered(text: &str) -> Option<(char, &str)> {
+    const COMMAND: &str = concat!(
+        r"(?s)^[\s$]*(?:\\(?:textbf|mathbf|text|textrm|mathrm|bf)\s*\{\s*\(?([A-E])\s*[).:]+\s*\}(?:\\[ ,;:!]|\\q?quad\b|[~\s:])*|",
+        r"\(([A-E])\)\s+)(\S*\w.*)$"
+    );
+    let found = regex!(COMMAND).captures(text)?;
+    let letter = found.get(1).or(found.get(2))?.as_str().chars().next()?;
+    Some((letter, found.get(3)?.as_str()))
+}
+
+/// Reads a function by cases as a set of pairs, each a value and its condition. Returns `None` for a system of equations.
+fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
+    let (head, rest) = text.split_once("\\begin{cases}")?;
+    let (body, tail) = rest.split_once("\\end{cases}")?;
+    if tail.contains(|c: char| c.is_alphanumeric()) {
+        return None;
+    }
+    let mut open = Open::default();
+    let mut read = |text: &str| {
+        let text = text.trim_matches(|c: char| c.is_whitespace() || matches!(c, ',' | ';' | '.' | '&'));
+        let (value, done) = parse(&reader::tokens(text)?)?;
+        open = open.with(done);
+        Ok(value)
+    };
+    const CONDITION: &str = r"&|,?\s*(?:\\(?:text|mbox|textrm|mathrm)\{[\s,]*)?\b(?:if|for|when|otherwise|else)\b|\\(?:text|mbox)\{[\s,]*(?:if|for|when|otherwise|else)\b";
+    const WORD: &str = r"^[\s&,]*(?:\\(?:text|mbox|textrm|mathrm)\{)?[\s,]*(?:if|for|when)?\b\s*\}?";
+    let mut rows = Vec::new();
+    for row in body.split("\\\\").filter(|row| !row.trim().is_empty()) {
+        let (start, bare) = match (regex!(CONDITION).find(row), row.rsplit_once(',')) {
+            (Some(found), _) => (found.start(), false),
+            (None, Some((value, _))) => (value.len(), true),
+            _ => return None,
+        };
+        let (value, condition) = row.split_at(start);
+        let condition = regex!(WORD).replace(&condition[usize::from(bare)..], "");
+        if value.trim().is_empty() || condition.trim().is_empty() && !row.contains("otherwise") {
+            return None;
+        }
+        // A system of equations.
+        if value.contains('=') || condition.trim_start().starts_with('=') {
+            return None;
+        }
+        let condition = match condition.contains("otherwise") || condition.contains("else") {
+            true => Ok(Expr::symbol("otherwise")),
+            false => read(&condition),
+        };
+        match (read(value), condition) {
+            (Ok(value), Ok(condition)) => rows.push(Expr::Tuple(vec![value, condition])),
+            (Err(error), _) | (_, Err(error)) => return Some(Err(error)),
+        }
+    }
+    let cases = Expr::Set(rows);
+    let head = head.trim().trim_start_matches('$').trim();
+    let Some(name) = head.strip_suffix('=') else {
+        return head.is_empty().then_some(Ok((cases, open)));
+    };
+    Some(read(name).map(|name| (Expr::relation(Relation::Equal, name, cases), open)))
+}
+
+/// Parses a part of an answer: all of it, or what is said about a quantity in a notation that is not read.
+fn parse(tokens: &[Token]) -> Result<(Expr, Open), ParseError> {
+    let whole = latex::parse_strictly(tokens);
+    if whole != Err(ParseError::Syntax) {
+        return whole;
+    }
+    // `2x=6 \Rightarrow x=3` states `x=3`.
+    let arrow = tokens.iter().rposition(|token| *token == Token::Implies);
+    if let Some(arrow) = arrow {
+        let from = tokens[..arrow].iter().rposition(|token| *token == Token::Implies).map_or(0, |at| at + 1);
+        let before = &tokens[from..arrow];
+        let before = before.strip_suffix(&[Token::Comma]).unwrap_or(before);
+        if latex::parse_strictly(before).is_ok_and(|(given, _)| given.is_relation()) {
+            return latex::parse_strictly(&tokens[arrow + 1..]);
+        }
+    }
+    let Some((name, rest)) = application::stated(tokens) else { return whole };
+    let (said, done) = latex::parse_strictly(rest)?;
+    let equal = |value: Expr| Expr::relation(Relation::Equal, Expr::symbol(&spelled(name)), value);
+    match said {
+        Expr::Relation(Relation::Equal, ref sides) => {
+            Ok((Expr::Chain(vec![equal(sides[0].clone()), said]), done))
+        }
+        value if !value.is_relation() => Ok((equal(value), done)),
+        _ => whole,
+    }
+}

@@ -1,0 +1,93 @@
+//! Numbers in words, up to millions.
+
+/// Words for powers of ten.
+pub(super) const SCALES: &[(&str, &str)] = &[
+    ("hundred", "\\cdot 10^{2}"),
+    ("thousand", "\\cdot 10^{3}"),
+    ("million", "\\cdot 10^{6}"),
+    ("billion", "\\cdot 10^{9}"),
+    ("trillion", "\\cdot 10^{12}"),
+    ("dozen", "\\cdot 12"),
+];
+
+/// Numbers as words, each at its own place.
+pub(super) const NUMBERS: &[&str] = &[
+    "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
+    "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
+];
+
+/// Tens as words, from twenty on.
+pub(super) const TENS: &[&str] =
+    &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
+
+/// A base written as digits or as a word.
+pub(super) fn base(text: &str) -> Option<u32> {
+    let name = text.trim().trim_matches(['(', ')']).to_ascii_lowercase();
+    let name =
+        name.strip_prefix("\\text{").and_then(|inside| inside.strip_suffix('}')).unwrap_or(&name).trim();
+    let written =
+        spoken(name).filter(|(_, rest)| rest.is_empty()).and_then(|(value, _)| value.try_into().ok());
+    written.or_else(|| name.parse().ok()).filter(|base| (2..=36).contains(base))
+}
+
+/// The value of a number in words, such as `thirty-two`.
+pub(super) fn number_in_words(text: &str) -> Option<u64> {
+    spoken(&text.trim().to_ascii_lowercase()).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number)
+}
+
+/// Whether a word is a power of ten or a dozen, or raises the value before it.
+pub(super) fn is_scale(word: &str) -> bool {
+    SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))
+        || matches!(word, "squared" | "cubed" | "factorial")
+}
+
+/// Reads a number in words below a thousand million. Returns the number and the rest of the text.
+pub(super) fn spoken(text: &str) -> Option<(u64, &str)> {
+    /// Kind of the last word. A small one is below twenty.
+    #[derive(PartialEq)]
+    enum Last {
+        Start,
+        Small,
+        Tens,
+        Scale,
+    }
+    let (mut total, mut group, mut least) = (0u64, 0u64, u64::MAX);
+    let mut last = Last::Start;
+    let mut rest = text;
+    loop {
+        let after_and = rest.strip_prefix("and ").filter(|_| last == Last::Scale);
+        let words = after_and.unwrap_or(rest);
+        let length = words.find([' ', '-']).unwrap_or(words.len());
+        let word = &words[..length];
+        let small = NUMBERS.iter().position(|known| *known == word).map(|at| at as u64);
+        let tens = TENS.iter().position(|known| *known == word).map(|at| 10 * (at as u64 + 2));
+        let opens = matches!(last, Last::Start | Last::Scale);
+        last = match (small, tens, word) {
+            (Some(value), ..) if opens || last == Last::Tens && (1..10).contains(&value) => {
+                group += value;
+                Last::Small
+            }
+            (_, Some(value), _) if opens => {
+                group += value;
+                Last::Tens
+            }
+            (.., "hundred") if last == Last::Small && (1..20).contains(&group) => {
+                group *= 100;
+                Last::Scale
+            }
+            (.., "thousand" | "million")
+                if group > 0
+                    && after_and.is_none()
+                    && least > if word == "million" { 1_000_000 } else { 1_000 } =>
+            {
+                least = if word == "million" { 1_000_000 } else { 1_000 };
+                total += group * least;
+                group = 0;
+                Last::Scale
+            }
+            _ => break,
+        };
+        rest = words[length..].trim_start_matches([' ', '-']);
+    }
+    (last != Last::Start).then_some((total + group, rest))
+}

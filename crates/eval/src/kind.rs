@@ -109,7 +109,7 @@ macro_rules! kinds {
 // A change that can change a verdict of a kind increases its version: stored verdicts of another version are made again.
 // The last of each row are the fields of a line of `fgrpo verify`.
 kinds! {
-    Math(math) version 5 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
+    Math(math) version 6 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
     Choice(choice) version 3 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
     IfEval(ifeval) version 1 = "ifeval": "instructions that a program can check",
         Some(r#"{"instruction_id_list", "kwargs", "prompt", "response"}"#);

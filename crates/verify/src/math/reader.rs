@@ -424,14 +424,12 @@ impl Reader {
             }
             Err(error) => {
                 self.over_budget |= error == ParseError::Budget;
-                let command = text.strip_prefix('\\').map_or(0, |name| {
-                    1 + name
-                        .bytes()
-                        .take_while(u8::is_ascii_alphabetic)
-                        .count()
-                        .max(usize::from(name.is_ascii() && !name.is_empty()))
-                });
-                let length = command.max(text.chars().next().map_or(0, char::len_utf8));
+                // A command, a backslash with the character behind it, or a character.
+                let mut length = text.chars().next().map_or(0, char::len_utf8);
+                if let Some(name) = text.strip_prefix('\\') {
+                    let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
+                    length += letters.max(name.chars().next().map_or(0, char::len_utf8));
+                }
                 self.unknown(&text[..length]);
                 &text[length..]
             }
@@ -479,24 +477,6 @@ impl Reader {
         if c.is_whitespace() || c == '~' {
             self.space();
             return after;
-        }
-        // A unit goes on: `km/h`, `\mathrm{km}/\mathrm{h}`, `cm^2`.
-        if !self.words.is_empty() && matches!(c, '/' | '^') && self.after_value() {
-            if c == '/'
-                && let Some((content, rest)) = text_command(after.trim_start())
-                && let Some(unit) = unit_text(content)
-            {
-                self.words.push('/');
-                self.words.push_str(&unit);
-                return rest;
-            }
-            if let Some(more) = regex!(r"^(?:/[{ -]*[A-Za-z]+|\^[{ -]*[0-9]+)").find(rest)
-                && !rest[more.end()..].starts_with(|c: char| c.is_ascii_alphanumeric())
-            {
-                self.words.push_str(&more.as_str().replace(['{', ' '], ""));
-                let after = &rest[more.end()..];
-                return after.strip_prefix('}').filter(|_| more.as_str().contains('{')).unwrap_or(after);
-            }
         }
         if matches!(c, '"' | '“' | '”' | '$') {
             return after;
@@ -567,6 +547,10 @@ impl Reader {
                 self.push(Token::CloseBrace);
                 &after[more..]
             }
+            '″' => {
+                self.sign('\'', "''");
+                after
+            }
             // Nothing but a set is taken away from a set.
             '-' | '−' | '–' if is_set(after) && !self.tokens.is_empty() => {
                 self.push(Token::SetMinus);
@@ -632,17 +616,6 @@ impl Reader {
                 return "";
             }
             self.text_group(name, content, depth);
-            return after;
-        }
-        if matches!(name, "frac" | "dfrac" | "tfrac")
-            && self.after_value()
-            && let Some((above, after)) = group(after)
-            && let Some((below, after)) = group(after)
-            && let (Some(above), Some(below)) = (texts_as_unit(above), texts_as_unit(below))
-            // A quotient of units has one unit after each sign of division.
-            && !below.contains(' ')
-        {
-            self.words.push_str(&format!(" {above}/{below}"));
             return after;
         }
         if name == "begin" || name == "end" {
@@ -778,9 +751,11 @@ impl Reader {
         self.flush(rest);
         let opens = name == "begin";
         let system = self.statements > 0 && matches!(kind, "array" | "matrix");
-        // The columns of an array.
-        let columns = if opens && kind == "array" { group_end(tail.trim_start()) } else { None };
-        let tail = columns.map_or(tail, |end| &tail.trim_start()[end..]);
+        // The position and the columns of an array.
+        let columns = regex!(r"^\s*(?:\[[a-z]\]\s*)?").find(tail).map_or(0, |found| found.end());
+        let columns =
+            group_end(&tail[columns..]).filter(|_| opens && kind == "array").map(|end| columns + end);
+        let tail = columns.map_or(tail, |end| &tail[end..]);
         let count = match (STATEMENTS.contains(&kind) || system, opens) {
             (true, true) if system => return tail,
             (true, _) => &mut self.statements,
@@ -807,7 +782,7 @@ impl Reader {
             && letter.is_ascii_alphabetic()
         {
             // One letter: a constant, a unit after a value, or a name.
-            let unit = self.after_value()
+            let unit = (self.after_value() || self.tokens.last() == Some(&Token::OpenBrace))
                 && !matches!(letter, 'e' | 'i' | 'd' | 'x' | 'y' | 'z')
                 && units::canonical(&letter.to_ascii_lowercase().to_string()).is_some();
             if unit {
@@ -1263,24 +1238,6 @@ fn unit_text(content: &str) -> Option<String> {
         && words.peek().is_some()
         && words.all(|word| units::canonical(&word.to_lowercase()).is_some());
     units.then(|| spaced.trim().chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')).collect())
-}
-
-/// The units of text commands with exponents and nothing else: `\text{m}`, `\mathrm{s}^2`.
-fn texts_as_unit(text: &str) -> Option<String> {
-    let mut units = String::new();
-    let mut rest = text.trim();
-    while !rest.is_empty() {
-        if let Some((content, after)) = text_command(rest) {
-            units.push_str(&format!(" {content}"));
-            rest = after.trim_start();
-        } else {
-            let length =
-                rest.find(|c: char| !c.is_ascii_digit() && !"^{}- ".contains(c)).unwrap_or(rest.len());
-            units.push_str(&rest[..length]);
-            rest = (length > 0).then(|| &rest[length..])?;
-        }
-    }
-    unit_text(&units)
 }
 
 /// The content of the text command that starts a string, and what follows it.

@@ -10,6 +10,94 @@ use crate::boxed;
 use crate::python_text::regex;
 use crate::verdict::{Outcome, Verdict};
 
+/// What an answer is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Number,
+    Percentage,
+    /// A value with its unit, or with what is counted.
+    Quantity,
+    /// A name or a word.
+    Name,
+    Expression,
+    /// A ratio or a time of day.
+    Ratio,
+    Equation,
+    /// Inequalities, alone or joined.
+    Condition,
+    /// An interval or an expression of sets.
+    Region,
+    /// Two values in parentheses: a point or an open interval.
+    Pair,
+    Tuple,
+    /// Values without braces, each as often as it is written, or the only value in braces.
+    List,
+    /// Several values in braces, or alternatives.
+    Set,
+    Matrix,
+}
+
+impl Kind {
+    fn of(expr: &Expr, braced: bool) -> Self {
+        match expr {
+            Expr::Number(_) | Expr::Decimal(..) => Self::Number,
+            Expr::Percent(_) => Self::Percentage,
+            Expr::Quantity(..) => Self::Quantity,
+            Expr::Symbol(_) => Self::Name,
+            Expr::Ratio(_) => Self::Ratio,
+            Expr::Matrix(..) => Self::Matrix,
+            Expr::Tuple(_) => Self::Tuple,
+            Expr::Interval(_, true, true) => Self::Pair,
+            // Coordinates by their letters: `x=1, y=2`.
+            Expr::Set(_)
+                if !braced
+                    && compare::named(expr).is_some()
+                    && expr.symbols().iter().all(|name| name.len() == 1) =>
+            {
+                Self::Tuple
+            }
+            Expr::Set(_) => {
+                if braced {
+                    Self::Set
+                } else {
+                    Self::List
+                }
+            }
+            Expr::Relation(Relation::Equal, pair) if braced && matches!(pair[1], Expr::Set(_)) => Self::Set,
+            Expr::Relation(Relation::Equal, _) => Self::Equation,
+            Expr::Chain(links) if links.iter().all(|link| Self::of(link, false) == Self::Equation) => {
+                Self::Equation
+            }
+            other if other.is_relation() || other.is_set() && other.any(&Expr::is_relation) => {
+                Self::Condition
+            }
+            other if other.is_set() => Self::Region,
+            _ => Self::Expression,
+        }
+    }
+
+    /// The table of the types that can be equal.
+    fn can_equal(self, other: Self) -> bool {
+        use Kind::{
+            Condition, Equation, Expression, List, Matrix, Name, Number, Pair, Percentage, Quantity, Ratio,
+            Region, Set, Tuple,
+        };
+        let listed = |first, second| match first {
+            // An equation states a value, a quantity has one, and a list may give one value in several forms.
+            Equation | Quantity | List => true,
+            Expression => matches!(second, Number | Percentage | Name | Ratio | Matrix | Tuple | Pair),
+            Number => matches!(second, Percentage | Ratio),
+            Percentage => second == Ratio,
+            Pair => matches!(second, Tuple | Matrix | Region | Condition),
+            Tuple => second == Matrix,
+            Region => matches!(second, Condition | Set),
+            Condition => second == Set,
+            Name | Ratio | Set | Matrix => false,
+        };
+        self == other || listed(self, other) || listed(other, self)
+    }
+}
+
 /// An answer that was read.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Answer {
@@ -181,11 +269,8 @@ impl Answer {
         let (Some(gold), Some(subject)) = (&self.subject, &answer.subject) else {
             return unread(self.subject.is_some(), !answer.tokens.is_empty(), answer.over_budget);
         };
-        let ordered = |expr: &Expr| matches!(expr, Expr::Tuple(_) | Expr::Interval(..));
-        if answer.is_empty_equation()
-            || self.braced && ordered(&subject.expr)
-            || answer.braced && ordered(&gold.expr)
-        {
+        let kinds = [Kind::of(&gold.expr, self.braced), Kind::of(&subject.expr, answer.braced)];
+        if answer.is_empty_equation() || !kinds[0].can_equal(kinds[1]) {
             return Outcome::new(Verdict::Wrong, "exact");
         }
         judge_values(gold, subject, options)

@@ -18,6 +18,7 @@ use super::expr::{Constant, Expr, Relation};
 use super::finished::{self, Open};
 use super::{Mode, Options};
 use relations::is_equal;
+pub(super) use statements::named;
 pub(super) use values::without_point;
 
 /// How a comparison was decided.

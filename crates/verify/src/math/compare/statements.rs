@@ -330,7 +330,7 @@ fn listed(expr: &Expr) -> Option<Vec<Expr>> {
 }
 
 /// The values of assignments to different names: coordinates in their order, others as written.
-fn named(expr: &Expr) -> Option<Vec<Expr>> {
+pub(in crate::math) fn named(expr: &Expr) -> Option<Vec<Expr>> {
     let Expr::Set(values) = expr else { return None };
     let mut pairs = Vec::with_capacity(values.len());
     for value in values {

@@ -6,7 +6,7 @@ use super::super::budget::ParseError;
 use super::super::expr::{Constant, Expr};
 use super::super::lexer::{Spanned, Token, letter_name, spelled};
 use super::super::units::Unit;
-use super::super::{lexer, words};
+use super::super::{lexer, units, words};
 use super::{Operand, Parsed, Parser};
 
 /// Argument lists tried in one answer.
@@ -48,35 +48,50 @@ impl Parser<'_> {
 
     /// Strictly: whether words follow that are the unit of the value before them.
     pub(super) fn unit_follows(&self) -> bool {
-        matches!(self.peek(), Some(Token::Text(_)))
-            && !matches!(self.peek_at(1), Some(Token::Underscore | Token::OpenParen | Token::Relation(_)))
+        let group = matches!(
+            (self.peek(), self.peek_at(1), self.peek_at(2)),
+            (Some(Token::Frac), Some(Token::OpenBrace), Some(Token::Text(_)))
+        );
+        group
+            || matches!(self.peek(), Some(Token::Text(_)))
+                && !matches!(self.peek_at(1), Some(Token::Underscore | Token::OpenParen | Token::Relation(_)))
     }
 
     /// Words and their exponents, quotients and products: `\text{m}/\text{s}^2`.
     pub(super) fn unit(&mut self) -> Parsed<Unit> {
-        let start = self.at;
-        loop {
-            match (self.peek(), self.peek_at(1)) {
-                (Some(Token::Text(_)), _) => self.at += 1,
-                (Some(Token::Divide | Token::Times), Some(Token::Text(_))) => self.at += 2,
-                (Some(Token::Caret), Some(Token::Integer(_))) => self.at += 2,
-                (Some(Token::Caret), Some(Token::OpenBrace)) => {
+        let mut words = String::new();
+        let mut open = 0usize;
+        let is_unit = |token: &Token| match token {
+            Token::Text(_) => true,
+            Token::Letter(letter) => units::canonical(&letter.to_ascii_lowercase().to_string()).is_some(),
+            _ => false,
+        };
+        while let Some(token) = self.peek().cloned() {
+            let next = self.peek_at(1);
+            match token {
+                Token::Text(text) => words.extend([" ", &text]),
+                Token::Letter(letter) if words.ends_with('/') => words.push(letter),
+                Token::Times if next.is_some_and(is_unit) => {}
+                Token::Divide if next.is_some_and(is_unit) => words.push('/'),
+                // A fraction of units.
+                Token::Frac if next == Some(&Token::OpenBrace) => {}
+                Token::OpenBrace if next.is_some_and(is_unit) => open += 1,
+                Token::CloseBrace if open > 0 => {
+                    open -= 1;
+                    if next == Some(&Token::OpenBrace) {
+                        words.push('/');
+                    }
+                }
+                Token::Caret => {
                     self.at += 1;
-                    self.raw_group()?;
+                    let exponent = self.script()?;
+                    let power = exponent.as_integer().ok_or(ParseError::Syntax)?;
+                    words.push_str(&format!("^{power}"));
+                    continue;
                 }
                 _ => break,
             }
-        }
-        let mut words = String::new();
-        for Spanned { token, .. } in &self.tokens[start..self.at] {
-            match token {
-                Token::Text(text) => words.extend([" ", text]),
-                Token::Divide => words.push('/'),
-                Token::Caret => words.push('^'),
-                Token::Minus => words.push('-'),
-                Token::Integer(value) => words.push_str(&value.to_string()),
-                _ => {}
-            }
+            self.at += 1;
         }
         Ok(Unit::parse(&words))
     }

@@ -213,7 +213,7 @@ def reward_manager(name, **settings):
 def test_both_reward_managers_take_the_reward_function(name):
     async def scores():
         manager, found = reward_manager(name), []
-        for text in ("so \\boxed{7}", "\\boxed{8}", "nothing"):
+        for text in ("so \\boxed{7}", "\\boxed{8}", "so \\boxed{}"):
             ids = manager.tokenizer(text, return_tensors="pt")["input_ids"]
             data = DataProto.from_dict(
                 tensors={"responses": ids, "attention_mask": torch.ones_like(ids)},

@@ -149,6 +149,10 @@ fn settings_that_a_teacher_cannot_have_are_refused_by_name() {
         let said = refused_dry(config, set);
         assert!(said.contains(wanted), "{set:?}: {said}");
     }
+    let out = folder.path().join("x");
+    let missing = ["--set", "teacher.path=\"./nothing\"", "--out", out.to_str().unwrap()];
+    let said = refused(&[&["train", config][..], &missing].concat());
+    assert!(said.contains("teacher.path: ./nothing: no such file or folder"), "{said}");
     let plain = file(folder.path(), "plain.toml", &small_run(&[]));
     let said = refused_dry(plain.to_str().unwrap(), &["algorithm.teacher_coef=1"]);
     assert!(said.contains("algorithm.teacher_coef: requires a teacher; set teacher.path"), "{said}");

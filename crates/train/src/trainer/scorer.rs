@@ -5,6 +5,7 @@ use crate::credit::Credited;
 use crate::language::Language;
 use crate::policy::{self, Policy, Sequence};
 use crate::problem::{Prompt, Split, Task};
+use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Completion, Device, Engine};
@@ -20,7 +21,7 @@ pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
     let policy = policy::sizes(config, task)?;
     let model = match &teacher.path {
         Some(path) if !teacher.is_adapter() => {
-            let tokens = Language::read(path, &[])?.tokens();
+            let tokens = Language::read(path, &[]).context("teacher.path").or_bad_input()?.tokens();
             if let Some((token, _)) = task.language.tokens().iter().find(|(t, id)| tokens.get(*t) != Some(id))
             {
                 bad_input!(

@@ -271,7 +271,7 @@ fn separates_thousands(text: &str) -> bool {
     regex!(r"[0-9]*(?:,[0-9]*)+").find_iter(text).all(|number| is_grouped(number.as_str()))
 }
 
-/// The text without what stands around all of it: delimiters, Markdown, quotes, a period, braces.
+/// The text without what stands around all of it: delimiters, Markdown, quotes, a period.
 fn peeled(raw: &str) -> &str {
     let mut text = raw;
     for _ in 0..64 {
@@ -285,11 +285,6 @@ fn peeled(raw: &str) -> &str {
             })
             .or_else(|| inner.strip_prefix("\\(")?.strip_suffix("\\)"))
             .or_else(|| inner.strip_prefix("\\[")?.strip_suffix("\\]"))
-            .or_else(|| {
-                // `{n \choose k}` needs its braces.
-                let inside = inner.strip_prefix('{')?.strip_suffix('}')?;
-                (group_end(inner) == Some(inner.len()) && !inside.contains("\\choose")).then_some(inside)
-            })
             .unwrap_or(inner);
         if inner.len() == text.len() {
             break;
@@ -1026,16 +1021,16 @@ impl Reader {
         // Dozens are multiplied here: a product of two plain numbers would be left to the reader.
         if let ("dozen" | "dozens", Some(Token::Integer(count))) = (first, self.tokens.last_mut()) {
             *count *= 12;
-            return self.place_rest(as_written(rest), next);
+            return self.place(as_written(rest), next);
         }
         if let Some((_, factor)) = SCALES.iter().find(|(word, _)| *word == first.trim_end_matches('s')) {
             self.latex(factor);
-            self.place_rest(as_written(rest), next);
+            self.place(as_written(rest), next);
             return;
         }
         if matches!(first, "percent" | "percentage" | "pct") {
             self.push(Token::Percent);
-            self.place_rest(as_written(rest), next);
+            self.place(as_written(rest), next);
             return;
         }
         let in_base = words.strip_prefix("in ").unwrap_or(words);
@@ -1066,16 +1061,9 @@ impl Reader {
             && !units::changes(rest);
         if joined || counted || rest.split_whitespace().all(unit) {
             self.push(Token::Integer(number.into()));
-            self.place_rest(&written[written.len() - rest.len()..], next);
+            self.place(&written[written.len() - rest.len()..], next);
         } else {
             self.push_text(written);
-        }
-    }
-
-    /// Pattern of the text after a scale or "percent".
-    fn place_rest(&mut self, rest: &str, next: &str) {
-        if !rest.is_empty() {
-            self.place(rest, next);
         }
     }
 

@@ -10,7 +10,7 @@ use crate::boxed;
 use crate::python_text::regex;
 use crate::verdict::{Outcome, Verdict};
 
-/// What an answer is.
+/// Type of an answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
@@ -103,7 +103,7 @@ impl Kind {
 pub(super) struct Answer {
     /// The tokens of its parts, with commas between them; equal tokens are equal answers.
     pub(super) tokens: Vec<Token>,
-    /// Its value, unless it is only text.
+    /// The value, or `None` if the answer is only text.
     pub(super) subject: Option<Subject>,
     /// Whether some part was beyond the limits.
     pub(super) over_budget: bool,
@@ -215,7 +215,7 @@ impl Answer {
         answer.braced || self.same_words(answer) || answer.is_empty_equation()
     }
 
-    /// Whether the tokens are the same; without a value, apart from case and braces.
+    /// Whether the tokens are the same. Case and braces don't count if neither answer has a value.
     fn same_words(&self, answer: &Self) -> bool {
         !self.tokens.is_empty()
             && (self.tokens == answer.tokens

@@ -220,7 +220,7 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> St
 /// Whether the text behind a value gives it in another form and ends: `, or 50%`.
 fn is_said_again(behind: &str, value: &str) -> bool {
     const OTHER: &str = r"^[\s$)}\\\]*]*[,;]?\s*(?:or|i\.e\.|that is|equivalently)(?: equivalently)?,?\s+([^=]{1,80}?)[\s.]*$";
-    regex!(OTHER).captures(behind).is_some_and(|other| super::typed::same_value(&other[1], value))
+    regex!(OTHER).captures(behind).is_some_and(|other| super::same_value(&other[1], value))
 }
 
 /// The sign of the value at `start`, whose formula begins at `low`; `None` if it isn't stated as an answer.

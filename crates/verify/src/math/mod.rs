@@ -289,8 +289,8 @@ impl Reading {
     }
 }
 
-/// The outcome if the gold or the answer has no value: whether the gold has one, whether the answer has a text, and
-/// whether the answer is beyond the limits.
+/// Outcome of an answer that can't be compared. `gold` is whether the gold has a value, `text` whether the answer contains
+/// anything, and `over_budget` whether it exceeds the limits.
 fn unread(gold: bool, text: bool, over_budget: bool) -> Outcome {
     match text {
         _ if over_budget => Outcome::new(Verdict::Wrong, "budget"),
@@ -317,6 +317,14 @@ fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome 
         Evidence::Probabilistic => "probabilistic",
     };
     Outcome::new(verdict, reason)
+}
+
+/// Whether two strings are the same value.
+fn same_value(first: &str, second: &str) -> bool {
+    let read = |text| typed::Answer::read(&answer::Stated::of(text)).subject;
+    let options = Options { mode: Mode::Strict, ..Options::default() };
+    let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);
+    read(first).zip(read(second)).is_some_and(same)
 }
 
 /// Finds the answer in a string and parses it.

@@ -1,8 +1,8 @@
 //! Strict mode's reader: the characters of an answer become tokens, once.
 //!
-//! Colours, bold type, sizes, spaces, lead-ins and delimiters are no tokens. Words after a value become its unit, words
-//! for numbers and percent their values, and connectives separators. Whatever is not known is [`Token::Unknown`], which
-//! the parser refuses: nothing is dropped because it can't be read.
+//! Colours, bold type, sizes, spaces, lead-ins and delimiters are dropped. Words after a value become its unit, number
+//! words and "percent" become values, and connectives become separators. Everything unknown is [`Token::Unknown`], which
+//! the parser refuses.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -330,7 +330,7 @@ fn group_end(text: &str) -> Option<usize> {
 #[derive(Default)]
 struct Reader {
     tokens: Vec<Token>,
-    /// Whether a space stands behind the last token.
+    /// Whether a space follows the last token.
     spaced: bool,
     /// Words not yet placed.
     words: String,
@@ -431,7 +431,7 @@ impl Reader {
         }
     }
 
-    /// Reads LaTeX that stands for a word or character.
+    /// Reads the LaTeX spelling of a word or character.
     fn latex(&mut self, mut text: &str) {
         while !text.is_empty() {
             text = self.token(text);

@@ -5,8 +5,8 @@
 //! value. The sentence right behind the answer must also have a known form if it is short, and may not name a fault or another
 //! result.
 
+use super::same_value;
 use super::statement::{is_neutral, praises};
-use super::typed::same_value;
 use super::words::number_in_words;
 use crate::python_text::regex;
 

@@ -5,7 +5,7 @@ use super::compare::{self, Subject};
 use super::expr::{Expr, Relation};
 use super::finished::Open;
 use super::lexer::{Token, spelled};
-use super::{MatchTypes, Mode, Options, answer, application, judge_values, latex, reader, unread};
+use super::{MatchTypes, Options, answer, application, judge_values, latex, reader, unread};
 use crate::boxed;
 use crate::python_text::regex;
 use crate::verdict::{Outcome, Verdict};
@@ -109,7 +109,7 @@ pub(super) struct Answer {
     pub(super) over_budget: bool,
     /// Whether several answers are offered.
     hedged: bool,
-    /// Whether it is a list in braces, which has no order.
+    /// Whether it is a list in braces, so that its order doesn't count.
     braced: bool,
     /// The letter of the option before the value, as in `\textbf{(D)}\ 45`.
     letter: Option<char>,
@@ -147,7 +147,7 @@ impl Answer {
     }
 
     /// Reads the parts of an answer: several are a list.
-    fn read(stated: &answer::Stated) -> Self {
+    pub(super) fn read(stated: &answer::Stated) -> Self {
         let mut answer = Self { hedged: stated.hedged, ..Self::default() };
         let mut values: Vec<Expr> = Vec::new();
         let mut open = Open::default();
@@ -277,14 +277,6 @@ impl Answer {
     }
 }
 
-/// Whether two strings are the same value.
-pub(super) fn same_value(first: &str, second: &str) -> bool {
-    let read = |text| Answer::read(&answer::Stated::of(text)).subject;
-    let options = Options { mode: Mode::Strict, ..Options::default() };
-    let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);
-    read(first).zip(read(second)).is_some_and(same)
-}
-
 /// The letter of an option and the value behind it: `\textbf{(D)}\ 45`, `(D) 45`.
 fn lettered(text: &str) -> Option<(char, &str)> {
     const COMMAND: &str = concat!(
@@ -345,7 +337,7 @@ fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
     Some(read(name).map(|name| (Expr::relation(Relation::Equal, name, cases), open)))
 }
 
-/// Parses a part of an answer: all of it, or what is said about a quantity in a notation that is not read.
+/// Parses one part of an answer: the whole part, or the value that it states of a quantity with an unknown notation.
 fn parse(tokens: &[Token]) -> Result<(Expr, Open), ParseError> {
     let whole = latex::parse_strictly(tokens);
     if whole != Err(ParseError::Syntax) {

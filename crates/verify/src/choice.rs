@@ -525,7 +525,7 @@ const LONGEST_FORMAL: usize = 4096;
 /// Maximum number of statements that are read, from the end.
 const MOST_STATEMENTS: usize = 64;
 
-/// The words that announce a choice in English and Chinese, and a line of hashes.
+/// Patterns that announce an answer: phrases in English and Chinese, and `####` at the start of a line.
 const ANNOUNCED: [&str; 5] = [
     r"\b(?:answer|choice|option|solution)\b[^.,;:?!\n]{0,30}?\b(?:is|was|be)\b\s*:?",
     r"\b(?:answer|choice|option)\W{0,4}[:=]",

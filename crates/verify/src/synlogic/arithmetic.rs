@@ -11,7 +11,7 @@ use crate::verdict::{Outcome, Verdict};
 use dashu_ratio::RBig;
 use std::collections::HashMap;
 
-/// Numbers to combine into a result.
+/// Rules for game_of_24: an expression of the given numbers has the target as its value.
 /// Quirk: in parity mode the value is not compared with the target; any expression that has a value passes.
 pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
     let numbers = game.list("numbers", "a list of whole numbers", |v| Some(v.as_i64()?.to_string()))?;
@@ -71,7 +71,7 @@ pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// `abs(x - x) < 1e-10`: true for every number but infinities and NaN.
+/// Outcome of the reference's test `abs(x - x) < 1e-10`, which holds for every number but infinities and NaN.
 fn finite(value: &Value) -> Outcome {
     let holds = match value {
         Value::Bool(_) | Value::Int(_) => true,
@@ -90,7 +90,7 @@ fn symbols(text: &str) -> impl Iterator<Item = char> + '_ {
     text.chars().filter(|c| "+-*/%".contains(*c))
 }
 
-/// An equation with missing digits.
+/// Rules for math_path: the answer restores the missing digits of an equation.
 pub(crate) fn math_path(game: &Game) -> Result<Rules, Error> {
     let query = game.text("query_expr")?.replace(' ', "");
     Ok(Box::new(move |text, mode| {
@@ -119,7 +119,8 @@ pub(crate) fn math_path(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// For strict mode: the answer is the query with a digit for each question mark, and both sides are equal as rationals.
+/// Checks in strict mode that the answer is the query with a digit for each question mark, and that its two sides are
+/// equal rational numbers.
 fn restored(query: &str, answer: &str) -> Outcome {
     let fits = query.chars().count() == answer.chars().count()
         && query.chars().zip(answer.chars()).all(|(q, a)| if q == '?' { a.is_ascii_digit() } else { q == a });
@@ -135,7 +136,7 @@ fn restored(query: &str, answer: &str) -> Outcome {
     }
 }
 
-/// An equation of digits for letters.
+/// Rules for cryptarithm: the answer is the equation with digits for letters.
 pub(crate) fn cryptarithm(game: &Game) -> Result<Rules, Error> {
     let wanted = game.answer_text()?.replace(' ', "");
     Ok(Box::new(move |text, mode| {
@@ -170,7 +171,7 @@ pub(crate) fn cryptarithm(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A number with two decimals.
+/// Rules for buggy_tables: the answer is a number with two decimals.
 pub(crate) fn buggy_tables(game: &Game) -> Result<Rules, Error> {
     let answer = game.answer_text()?;
     let expected = two_decimals(&answer).to_owned();
@@ -180,7 +181,7 @@ pub(crate) fn buggy_tables(game: &Game) -> Result<Rules, Error> {
             Mode::Strict if expected.is_empty() => return Err(unscorable("problem")),
             Mode::Parity => two_decimals(text).to_owned(),
             Mode::Strict => {
-                // A number ends where no digit, letter or separator continues it.
+                // A number includes all adjacent digits, letters and separators.
                 let words = regex!(r"[-−]?[\w.,]*\d").find_iter(text);
                 let plain = |word: &str| {
                     let pattern = regex!(r"^[-−]?(?:0|[1-9]\d*|[1-9]\d{0,2}(?:,\d{3})+)\.\d{2}$");
@@ -200,7 +201,7 @@ pub(crate) fn buggy_tables(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// The last number with exactly two decimals, or the stripped text.
+/// Returns the last number with exactly two decimals, or else the stripped text.
 fn two_decimals(text: &str) -> &str {
     let text = strip(text);
     last_two_decimals(text).unwrap_or(text)
@@ -225,7 +226,7 @@ fn last_two_decimals(text: &str) -> Option<&str> {
     last
 }
 
-/// The value of an expression, compared by the math verifier.
+/// Rules for operation: the answer is the value of an expression, compared by the math verifier.
 /// Quirk: in parity mode the response and the stored answer are swapped in the comparison, as in the reference;
 /// both are parsed in either notation.
 pub(crate) fn operation(game: &Game) -> Result<Rules, Error> {
@@ -243,7 +244,8 @@ pub(crate) fn operation(game: &Game) -> Result<Rules, Error> {
                 let options = math::Options { match_types: Some(types), ..math::Options::default() };
                 let swapped = math::Verifier::new(text, &options).check(&answer);
                 match swapped.verdict {
-                    // The response stands in the gold's place: that it can't be read or computed is its own fault.
+                    // The response is passed as the gold answer, so "gold" means that the response can't be parsed,
+                    // and the verdict isn't "unscorable".
                     Verdict::Unscorable if swapped.reason == "gold" => unparsed("no_answer"),
                     Verdict::Unscorable => wrong("budget"),
                     _ => swapped,
@@ -255,7 +257,8 @@ pub(crate) fn operation(game: &Game) -> Result<Rules, Error> {
                 if regex!(r"(?:^|[^\w.,])0\d|\d_\d|[\d&&[^0-9]]|[-+−]\s*[-+−]").is_match(&stated) {
                     return Err(wrong("not_plain"));
                 }
-                // A number alone is the answer, wherever it stands; the math verifier finds others.
+                // If the stated answer is a single number, it is boxed. Otherwise the math verifier searches the
+                // text.
                 let alone = regex!(r"^[-+−]?\d[\d.,]*$").is_match(&stated);
                 strict.check(if alone { &boxed } else { text })
             }

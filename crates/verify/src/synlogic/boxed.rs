@@ -16,7 +16,7 @@ fn equal(equal: bool) -> Checked {
     Ok(exact(equal))
 }
 
-/// The letters of the true options.
+/// Rules for boolean_expressions: the answer is the letters of the true options.
 /// Quirk: in parity mode every letter in the box counts, including those of `\text`.
 pub(crate) fn boolean_expressions(game: &Game) -> Result<Rules, Error> {
     let wanted = letters(&game.answer_text()?);
@@ -26,7 +26,7 @@ pub(crate) fn boolean_expressions(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// For strict mode: letters with only punctuation and "and" between them, or capital letters in a row.
+/// Reads letters in strict mode: separated by only punctuation and "and", or as adjacent capital letters.
 fn plain_letters(text: &str) -> Option<BTreeSet<char>> {
     let words = text.split(|c: char| c.is_whitespace() || ",，、;(){}[].&$*".contains(c));
     let words: Vec<&str> = words.filter(|word| !word.is_empty() && *word != "and").collect();
@@ -41,7 +41,7 @@ fn letters(text: &str) -> BTreeSet<char> {
 pub(crate) use count as object_counting;
 pub(crate) use count as object_properties;
 
-/// An integer.
+/// Rules for the counting tasks: the answer is an integer.
 pub(crate) fn count(game: &Game) -> Result<Rules, Error> {
     let wanted = game::int(&game.answer).ok_or_else(|| game.error("answer", "a whole number"))?;
     Ok(Box::new(move |text, mode| {
@@ -53,7 +53,7 @@ pub(crate) fn count(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A name, compared without case.
+/// Rules for space_reasoning: the answer is a name, compared without case.
 pub(crate) fn space_reasoning(game: &Game) -> Result<Rules, Error> {
     let wanted = game.answer_text()?.to_lowercase();
     Ok(Box::new(move |text, mode| {
@@ -64,7 +64,7 @@ pub(crate) fn space_reasoning(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A set of names.
+/// Rules for space_reasoning_tree: the answer is a set of names.
 pub(crate) fn space_reasoning_tree(game: &Game) -> Result<Rules, Error> {
     let wanted = name_set(&game.answer_text()?);
     Ok(Box::new(move |text, mode| {
@@ -82,7 +82,7 @@ fn name_set(text: &str) -> BTreeSet<String> {
     text.replace('，', ",").replace(' ', "").split(',').map(str::to_owned).collect()
 }
 
-/// A list of words in order.
+/// Rules for word_sorting: the answer is a list of words in order.
 pub(crate) fn word_sorting(game: &Game) -> Result<Rules, Error> {
     let wanted = word_list(&game.answer_text()?);
     Ok(Box::new(move |text, mode| {
@@ -97,7 +97,7 @@ fn word_list(text: &str) -> Vec<String> {
     text.replace('，', ",").replace(' ', "").split(',').map(|w| strip(w).to_owned()).collect()
 }
 
-/// A step's number, or text such as "No".
+/// Rules for word_sorting_mistake: the answer is the number of the wrong step, or text such as "No".
 pub(crate) fn word_sorting_mistake(game: &Game) -> Result<Rules, Error> {
     let wanted = match &game.answer {
         Value::None => Value::Str("No".into()),
@@ -117,13 +117,13 @@ pub(crate) fn word_sorting_mistake(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// The letter of an option, or its content.
+/// Rules for gpqa_diamond: the answer is the letter of an option, or the option's content.
 pub(crate) fn gpqa_diamond(game: &Game) -> Result<Rules, Error> {
     let wanted = strip(&game.answer_text()?).to_lowercase();
     Ok(Box::new(move |text, mode| {
         let lower = strip(text).to_lowercase();
         match mode {
-            // Without a box the reference compares the empty text.
+            // Without a box the reference compares the empty string.
             Mode::Parity => {
                 let content = last_boxed_simple(&lower);
                 let same = fuzzy(content.unwrap_or(""), &wanted);
@@ -138,7 +138,8 @@ pub(crate) fn gpqa_diamond(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// The reference's loose equality: letters in parentheses, numbers, quotes, brackets, a question mark.
+/// The reference's loose comparison, which ignores parentheses around letters, the notation of numbers, quotes,
+/// brackets and a question mark.
 fn fuzzy(prediction: &str, reference: &str) -> bool {
     let (prediction, reference) = (strip(prediction), strip(reference));
     if prediction == reference {
@@ -162,7 +163,7 @@ fn fuzzy(prediction: &str, reference: &str) -> bool {
         || prediction.strip_suffix('?') == Some(reference)
 }
 
-/// Python's `float(text)`.
+/// Like Python's `float(text)`.
 fn float(text: &str) -> Option<f64> {
     let plain = strip(text);
     if regex!(r"(?:^|[^0-9])_|_(?:[^0-9]|$)").is_match(plain) {

@@ -11,14 +11,14 @@ use super::{Error, Mode, Rules, correct, exact, python, unparsed, wrong};
 use crate::python_text::{is_space, plain_int, strip};
 use crate::verdict::Outcome;
 
-/// The whole sequence with all brackets closed.
+/// Rules for dyck_language: the answer is the whole sequence with all brackets closed.
 pub(crate) fn dyck_language(game: &Game) -> Result<Rules, Error> {
     let wanted = game.text("full_sequence")?;
     Ok(Box::new(move |text, mode| {
         let answer = match mode {
             Mode::Parity => unescaped(text),
             Mode::Strict => {
-                // A sequence may be broken into lines.
+                // A sequence may have line breaks.
                 let sequence = |c: char| is_space(c) || "()[]{}<>".contains(c);
                 let whole = strip(text).chars().all(sequence) && !strip(text).contains("\n\n");
                 let answer = if whole { text } else { only_statement(text)? };
@@ -30,7 +30,7 @@ pub(crate) fn dyck_language(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A string without blanks, escaped blanks and a pair of quotes around it.
+/// Removes white space, escaped white space and a pair of quotes around the string.
 fn unescaped(text: &str) -> String {
     let mut answer: String = text.chars().filter(|c| !is_space(*c)).collect();
     for escape in ["\\n", "\\t", "\\r"] {
@@ -41,7 +41,7 @@ fn unescaped(text: &str) -> String {
     inside('"').or_else(|| inside('\'')).map(str::to_owned).unwrap_or(answer)
 }
 
-/// The position of the first error, -1 for none.
+/// Rules for dyck_language_errors: the answer is the position of the first error, or -1 if the sequence is valid.
 /// Quirk: in parity mode a string with "valid" or "correct" anywhere, so also "invalid", means -1.
 pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
     let wanted = if game.field("is_valid")?.truthy() {
@@ -83,9 +83,9 @@ pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
 const NO_ERRORS: [&str; 7] =
     ["无问题", "no", "无错误", "no error", "no errors", "no mistakes", "all correct"];
 
-/// The numbers of the wrong steps.
+/// Rules for dyck_language_reasoning_errors: the answer lists the numbers of the wrong steps.
 /// Quirk: in parity mode only digits and commas are kept, so `[1, 2]` and `1a2,3` are read too (the latter as 12 and 3),
-/// and any text without digits says that there is no error.
+/// and any text without digits means that no step is wrong.
 pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error> {
     let indices = game.list("error_indices", "a list of whole numbers", |v| match v {
         Value::Int(n) => Some(n.clone()),
@@ -112,16 +112,16 @@ pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error
         if wanted.is_empty() && kept.is_empty() {
             return Ok(correct("exact"));
         }
-        // A number too long for Python empties the whole set.
+        // If a number is too long for Python, the whole set is empty, as in the reference.
         let numbers: Option<BTreeSet<IBig>> =
             kept.split(',').filter(|s| !s.is_empty()).map(python::int).collect();
         Ok(exact(numbers.unwrap_or_default() == wanted))
     }))
 }
 
-/// For strict mode: whether a list names the wrong steps.
+/// Compares in strict mode a list of steps with the wrong steps.
 fn stated_steps(text: &str, wanted: &BTreeSet<IBig>) -> Outcome {
-    // The public data's questions ask for an empty text in quotes where no step is wrong.
+    // If no step is wrong, the questions of the public data ask for an empty string in quotes.
     let trimmed = text.trim_matches('"');
     let found = if trimmed.is_empty() || NO_ERRORS.contains(&trimmed.to_lowercase().as_str()) {
         Some(Vec::new())

@@ -8,7 +8,7 @@ use super::{Error, Mode, Rules, exact, json, unparsed, wrong};
 use crate::python_text::strip;
 use crate::verdict::Outcome;
 
-/// The text after the last `opening` and before the next fence.
+/// Returns the text between the last `opening` and the next code fence.
 fn after_last<'a>(text: &'a str, opening: &str) -> &'a str {
     let tail = text.rfind(opening).map_or(text, |at| &text[at + opening.len()..]);
     strip(tail.split("```").next().unwrap_or(tail))
@@ -47,8 +47,8 @@ fn nested(text: &str) -> Value {
     Value::List(vec![Value::List(vec![Value::Str(text.to_owned())])])
 }
 
-/// A grid of colours.
-/// In strict mode the value must be written plainly; nothing is computed.
+/// Rules for arc_agi: the answer is a grid of colours, as a list of lists.
+/// Strict mode accepts only a literal list; an expression such as `[[0] * 3]` isn't evaluated.
 pub(crate) fn arc_agi(game: &Game) -> Result<Rules, Error> {
     let wanted = game.answer.clone();
     if wanted == Value::None {
@@ -70,12 +70,12 @@ pub(crate) fn arc_agi(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A value in JSON, or computed from a Python expression.
+/// Parses a value as JSON, or else evaluates it as a Python expression.
 fn json_or_expression(source: &str) -> Result<Value, Outcome> {
     json::parse(source).map_or_else(|| python::evaluate(source).map_err(refused), Ok)
 }
 
-/// A table as a JSON object, whose values and their types must agree, or a string.
+/// Rules for zebra_puzzle: the answer is a JSON object whose values and types equal the stored ones, or a string.
 pub(crate) fn zebra_puzzle(game: &Game) -> Result<Rules, Error> {
     let wanted = match &game.answer {
         Value::Str(text) => json::parse(text).filter(is_object).unwrap_or_else(|| game.answer.clone()),
@@ -102,7 +102,7 @@ fn is_object(value: &Value) -> bool {
     matches!(value, Value::Dict(_))
 }
 
-/// Deep equality of values and of their types.
+/// Whether two values are equal, and the types of their parts too.
 fn same_types(a: &Value, b: &Value) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
         && match (a, b) {

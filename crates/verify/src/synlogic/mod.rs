@@ -35,10 +35,10 @@ pub use generate::{GenerateError, Generated, generate, has_generator};
 
 use crate::verdict::{Outcome, Verdict};
 
-/// How to check.
+/// Settings of a check.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Options {
-    /// The reference whose rules decide.
+    /// Whether the verdicts follow the Python reference or the rules of the puzzle.
     pub mode: Mode,
     /// Whether the response must have the form `<think>...</think>...<answer>...</answer>`. Without the gate, the
     /// answer is the text between the answer tags.
@@ -48,7 +48,7 @@ pub struct Options {
 /// Why a problem can't be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// There is no task of this name.
+    /// The task is unknown.
     #[error("task: expected one of {tasks}, found `{0}`", tasks = Task::ALL.map(Task::name).join(", "))]
     UnknownTask(String),
     /// The problem's data is not a JSON object.
@@ -59,18 +59,19 @@ pub enum Error {
     Field {
         /// The task.
         task: Task,
-        /// The field, of the object or its metadata.
+        /// Name of the field, in the object or in its metadata.
         field: &'static str,
         /// The expected content.
         wanted: &'static str,
     },
 }
 
-/// Checks an answer to one problem.
+/// Function that checks an answer to one problem.
 type Rules =
     Box<dyn Fn(&str, Mode) -> Checked + Send + Sync + std::panic::UnwindSafe + std::panic::RefUnwindSafe>;
 
-/// Each task, the module of its rules and the module of its generator. The functions in them have the task's name.
+/// Declares each task with the modules of its rules and of its generator. Both modules have a function with the
+/// task's name.
 macro_rules! tasks {
     ($($variant:ident $rules:ident::$name:ident $(, $maker:ident)?: $doc:literal,)*) => {
         /// A SynLogic task.
@@ -97,7 +98,7 @@ macro_rules! tasks {
                 }
             }
 
-            /// Generator of the task, if it has one.
+            /// Generator of the task, or `None` for tasks whose problems are external.
             fn maker(self) -> Option<generate::Maker> {
                 match self {
                     $(Task::$variant => None$(.or(Some(generate::$maker::$name as generate::Maker)))?,)*
@@ -192,12 +193,13 @@ impl Verifier {
         self.task
     }
 
-    /// Checks a response without thoughts, or with those that the reference strips itself.
+    /// Checks a response whose thoughts (`<think>...</think>`) have been removed, or are left to the rules of the
+    /// task. To pass the answer separately, use [`Self::check_answer`].
     pub fn check(&self, response: &str, options: &Options) -> Outcome {
         self.check_answer(response, response, options)
     }
 
-    /// Checks the answer after the thoughts of a response. The format gate is about the whole response.
+    /// Checks `answer`, the part of `response` after its thoughts. Only the format gate reads the whole `response`.
     pub fn check_answer(&self, response: &str, answer: &str, options: &Options) -> Outcome {
         let mode = options.mode;
         if options.format_gate && !extract::passes_format_gate(response, mode) {
@@ -219,7 +221,7 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
     Ok(Verifier::parse(task.parse()?, game_data_str)?.check(response, options))
 }
 
-/// The outcome of a check; also an error if the check ends early.
+/// The outcome of a check. `Err` is an outcome too: it ends the check early.
 type Checked = Result<Outcome, Outcome>;
 
 /// The outcome of a comparison with the stored answer.

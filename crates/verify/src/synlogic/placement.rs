@@ -10,12 +10,13 @@ use super::{Error, Mode, Rules, correct, exact, json, unparsed, wrong};
 use crate::python_text::regex;
 use crate::verdict::Outcome;
 
-/// An integer; one that is too large for a cell becomes an out-of-range value. `None` if Python refuses it.
+/// Parses an integer. One beyond 64 bits becomes `i64::MAX`, which is outside of every grid. `None` if Python's `int`
+/// would fail.
 pub(super) fn number(word: &str) -> Option<i64> {
     python::int(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// Tents beside trees.
+/// Rules for campsite: each tent is beside a separate tree, and no two tents touch.
 /// Quirk: in parity mode the first `[[...]]` counts and an empty cell may contain anything.
 pub(crate) fn campsite(game: &Game) -> Result<Rules, Error> {
     let (n, m) = (game.size("n")?, game.size("m")?);
@@ -56,8 +57,8 @@ pub(crate) fn campsite(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Whether each tent can be paired with a separate tree beside it. No two tents touch, so a tree is beside at most two of
-/// them. Therefore a connected group of tents and trees can be paired if it has as many tents as trees.
+/// Whether each tent can be paired with a separate tree beside it. No two tents touch, so a tree has at most two
+/// tents beside it. Therefore a connected group of tents and trees can be paired if it has as many tents as trees.
 fn match_trees(tents: &[Vec<bool>], trees: &[Vec<bool>]) -> bool {
     let (n, m) = (tents.len(), tents.first().map_or(0, Vec::len));
     let mut seen = vec![vec![false; m]; n];
@@ -73,7 +74,8 @@ fn match_trees(tents: &[Vec<bool>], trees: &[Vec<bool>]) -> bool {
     })
 }
 
-/// The cells of a row: of a list or a tuple, or the characters of a string. A cell that is not a single letter is `None`.
+/// Returns the cells of a row: the elements of a list or a tuple, or the characters of a string. A cell that isn't a
+/// single letter is `None`.
 fn letters(row: &Value) -> Option<Vec<Option<char>>> {
     match row {
         Value::Str(s) => Some(s.chars().map(Some).collect()),
@@ -86,17 +88,17 @@ fn letter(cell: &Value) -> Option<char> {
     chars.next().filter(|_| chars.next().is_none())
 }
 
-/// The cells of a grid, row by row.
+/// Returns the cells `(row, column)` of an `n` by `m` grid, row by row.
 pub(super) fn cells(n: usize, m: usize) -> impl Iterator<Item = (usize, usize)> {
     (0..n).flat_map(move |r| (0..m).map(move |c| (r, c)))
 }
 
-/// Index of the number-th place, for numbers from 1 to n.
+/// Index that belongs to a row or column number from 1 to `n`, or `None` outside of this range.
 pub(super) fn place(number: i64, n: usize) -> Option<usize> {
     usize::try_from(number).ok()?.checked_sub(1).filter(|place| *place < n)
 }
 
-/// Whether two marked cells touch, at a side or a corner.
+/// Whether any two marked cells touch at a side or a corner.
 fn touch(grid: &[Vec<bool>]) -> bool {
     let (n, m) = (grid.len(), grid.first().map_or(0, Vec::len));
     cells(n, m).any(|(r, c)| grid[r][c] && neighbours8(r, c, n, m).any(|(y, x)| grid[y][x]))
@@ -112,7 +114,7 @@ pub(super) fn neighbours8(r: usize, c: usize, n: usize, m: usize) -> impl Iterat
         .filter(move |cell| *cell != (r, c))
 }
 
-/// Ones whose weights sum to the given numbers.
+/// Rules for kukurasu: the weights of the ones in each row and column have the given sum.
 /// Quirk: in parity mode the first grid counts and quotes are double, in strict mode the last and of any kind.
 pub(crate) fn kukurasu(game: &Game) -> Result<Rules, Error> {
     let wanted = (game.ints("row_sums")?, game.ints("col_sums")?);
@@ -136,7 +138,7 @@ pub(crate) fn kukurasu(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Cells that must be mines.
+/// Rules for minesweeper: the answer lists the cells that must be mines.
 /// Quirk: in parity mode any two numbers are a cell if nothing looks like a list of cells.
 pub(crate) fn minesweeper(game: &Game) -> Result<Rules, Error> {
     let wanted: BTreeSet<_> = game.list("current_mines", "cells", game::pair)?.into_iter().collect();
@@ -158,7 +160,8 @@ fn cell(value: &Value) -> Option<(i64, i64)> {
     }
 }
 
-/// The cells of every list of the first kind found, or else any two numbers.
+/// Reads cells leniently: from all lists in the first notation that occurs in the text, or else from any two adjacent
+/// numbers.
 fn lenient_cells(text: &str) -> Result<BTreeSet<(i64, i64)>, Outcome> {
     let lists = [
         regex!(r"\[\s*\(\s*(\d+)\s*,\s*(\d+)\s*\)(?:\s*,\s*\(\s*\d+\s*,\s*\d+\s*\))*\s*\]"),
@@ -180,9 +183,10 @@ fn lenient_cells(text: &str) -> Result<BTreeSet<(i64, i64)>, Outcome> {
     mines.ok_or(unparsed("number_too_long"))
 }
 
-/// Dominoes, two cells of each region.
-/// Quirk: in parity mode a region without a domino is not checked, so an answer without dominoes passes if no cell
-/// is shaded.
+/// Rules for norinori: dominoes that don't touch each other cover every shaded cell (`X`) and two cells of each
+/// region.
+/// Quirk: in parity mode a region that no domino touches isn't checked, so an empty answer passes if no cell is
+/// shaded.
 pub(crate) fn norinori(game: &Game) -> Result<Rules, Error> {
     let regions = game.square("region_grid", game::cell)?;
     Ok(Box::new(move |text, mode| {
@@ -239,7 +243,8 @@ fn judge_dominoes(regions: &[Vec<String>], dominoes: &[[(i64, i64); 2]], mode: M
     if counts.values().all(|count| *count == 2) { correct("rules") } else { wrong("regions") }
 }
 
-/// The dominoes in square brackets, or else all pairs of cells. `None` if Python refuses a number.
+/// Reads dominoes leniently: from square brackets, or else from all pairs of cells. `None` if Python's `int` would
+/// fail.
 fn lenient_dominoes(text: &str) -> Option<Vec<[(i64, i64); 2]>> {
     let patterns = [
         regex!(r"\[\((\d+),\s*(\d+)\),\s*\((\d+),\s*(\d+)\)\]"),
@@ -252,7 +257,8 @@ fn lenient_dominoes(text: &str) -> Option<Vec<[(i64, i64); 2]>> {
     pattern.map_or(Some(Vec::new()), |pattern| pattern.captures_iter(text).map(domino).collect())
 }
 
-/// Stars in rows, columns and regions.
+/// Rules for star_placement_puzzle: each row, column and region has the given number of stars, and no two stars
+/// touch.
 /// Quirk: in parity mode the first code block counts, region names in the answer are ignored and a cell may be
 /// named twice; in strict mode the last block counts and each cell must lie in the region it is listed under.
 pub(crate) fn star_placement_puzzle(game: &Game) -> Result<Rules, Error> {
@@ -297,7 +303,7 @@ pub(crate) fn star_placement_puzzle(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// The entries of a dictionary, if there are any.
+/// Returns the entries of a dictionary, or `None` if the value isn't a dictionary or is empty.
 fn entries(value: Value) -> Option<Vec<(Value, Value)>> {
     match value {
         Value::Dict(entries) if !entries.is_empty() => Some(entries),
@@ -305,7 +311,7 @@ fn entries(value: Value) -> Option<Vec<(Value, Value)>> {
     }
 }
 
-/// The dictionary of the first code block.
+/// Reads the dictionary in the first code block.
 fn lenient_stars(text: &str) -> Result<Vec<(Value, Value)>, Outcome> {
     let block = first_block(text)?;
     let braces = regex!(r"\{[^{}]*\}").find(block);
@@ -317,7 +323,7 @@ fn lenient_stars(text: &str) -> Result<Vec<(Value, Value)>, Outcome> {
     found.and_then(entries).ok_or(unparsed("no_dictionary"))
 }
 
-/// The values that a loop over cells accepts.
+/// Returns the elements of a list, tuple or set.
 fn sequence(v: &Value) -> Option<&[Value]> {
     if let Value::List(v) | Value::Tuple(v) | Value::Set(v) = v { Some(v) } else { None }
 }

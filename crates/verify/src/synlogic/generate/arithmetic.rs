@@ -12,14 +12,14 @@ pub(crate) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<
     let (low, high) = (10_i64.pow(length as u32 - 1), 10_i64.pow(length as u32) - 1);
     let a = source.range(low, high);
     let b = if source.chance(1, 2) { source.range(low, high) } else { source.range(low / 10, high / 10) };
-    // A subtraction is an addition told from its sum.
+    // A subtraction is an addition whose sum is written first.
     let minus = source.chance(difficulty, 20);
     let (first, second, third, operator) = if minus { (a + b, b, a, "-") } else { (a, b, a + b, "+") };
     let mut letters: Vec<char> = ('A'..='Z').collect();
     source.shuffle(&mut letters);
     let word = |n: i64| n.to_string().bytes().map(|d| letters[usize::from(d - b'0')]).collect::<String>();
     let words = [word(a), word(b), word(a + b)];
-    // Some letters are given away where the equation alone leaves a choice.
+    // If the equation has several solutions, some letters are given as clues.
     let mut clues: Vec<(char, u8)> = (0..10_u8)
         .map(|d| (letters[usize::from(d)], d))
         .filter(|(letter, _)| words.iter().any(|w| w.contains(*letter)))
@@ -39,13 +39,14 @@ pub(crate) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<
     })
 }
 
-/// The number of ways to read `a + b = c` in digits with some letters known, at most 2, column by column from the right.
+/// Counts the assignments of digits to letters, given the `clues`, for which `a + b = c` holds. Stops at 2.
 fn count_sums(words: &[String; 3], clues: &[(char, u8)]) -> usize {
     struct Letter {
-        /// How often its digit counts in `a + b - c`.
+        /// Factor of this letter's digit in `a + b - c`.
         factor: i64,
         leading: bool,
-        /// What divides the sum of the letters up to this one: the columns before the next letter's come out even.
+        /// Power of ten that must divide the sum once this letter has a digit. All letters to the right of the next
+        /// letter's first column are known by then, so `a + b - c` must be 0 in those columns.
         divisor: i64,
     }
     fn count(letters: &[Letter], used: u16, sum: i64) -> usize {
@@ -84,11 +85,11 @@ fn count_sums(words: &[String; 3], clues: &[(char, u8)]) -> usize {
 pub(crate) fn game_of_24(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let count = 3 + difficulty.div_ceil(3).min(3);
     let most = 9 + difficulty as i64;
-    // A target of 24 is met once in some dozens of draws.
+    // About one draw in some dozens has the value 24.
     for _ in 0..500 {
         let numbers: Vec<i64> = (0..count).map(|_| source.range(1, most)).collect();
         let (value, expression) = combine(&numbers, source)?;
-        // Up to the middle difficulties the target is the classic one.
+        // Up to difficulty 5, the target is 24.
         if (difficulty <= 5 && value != 24) || !(1..=1000).contains(&value) {
             continue;
         }

@@ -228,7 +228,7 @@ impl Engine {
         let stop = StopTexts::new("stop", stop).map_err(|error| raised(&error))?;
         let (temperature, top_p, top_k, min_p) = cuts;
         let sampling = Sampling { temperature, top_p, top_k, min_p, keep_cache: true, ..Sampling::default() };
-        let groups = self.call(py, move |policy, stop| {
+        let groups = self.call(py, move |policy, interrupted| {
             for (at, prompt) in prompts.iter().enumerate() {
                 policy.check_prompt(&format!("prompts[{at}]"), prompt)?;
             }
@@ -242,7 +242,7 @@ impl Engine {
                 key: key.with(indices.as_ref().map_or(at as u64, |indices| indices[at])),
             };
             let requests: Vec<Request> = prompts.into_iter().enumerate().map(request).collect();
-            let groups = policy.sample_while(&requests, &sampling, &|| !stop.load(Ordering::Relaxed))?;
+            let groups = policy.sample_while(&requests, &sampling, &|| !interrupted.load(Ordering::Relaxed))?;
             let texts = groups.iter().flatten().flatten();
             let texts = texts
                 .map(|c| policy.language().answer_until(&stop.texts, &c.tokens))

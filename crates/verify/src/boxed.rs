@@ -1,4 +1,4 @@
-//! Answers in boxes: `\boxed{...}` and commands like it; and what a string says without its LaTeX and Markdown.
+//! Finding answers in boxes (`\boxed{...}` and similar commands), and removing LaTeX and Markdown formatting.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -8,7 +8,7 @@ use regex::Regex;
 
 use crate::python_text::{pattern, regex};
 
-/// The commands that box an answer.
+/// Commands that box an answer.
 pub(crate) const BOXES: [&str; 3] = ["\\boxed", "\\fbox", "\\framebox"];
 
 /// Position of a box and of its content.
@@ -17,16 +17,16 @@ pub(crate) struct Boxed {
     /// Range of the command with its argument.
     pub(crate) place: Range<usize>,
     pub(crate) content: Range<usize>,
-    /// Whether the braces close. The content of an open box goes on to the end of the text.
+    /// Whether the braces are closed. If they aren't, the content extends to the end of the text.
     pub(crate) closes: bool,
 }
 
-/// Finds all boxes in one pass and returns them in the order of their closing braces. A box inside another comes before it. An argument without
-/// braces is a word: `\boxed 3`.
+/// Finds all boxes in one pass and returns them in the order of their closing braces, so a nested box comes before
+/// the box around it. An argument without braces is one word, as in `\boxed 3`.
 pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
-    // Open braces: where the content begins, and where the box's command is if it has one.
+    // Open braces: the position of the content, and the position of the command if the brace belongs to a box.
     let mut open: Vec<(usize, Option<usize>)> = Vec::new();
     let mut command = None;
     let mut at = 0;
@@ -72,7 +72,7 @@ pub(crate) fn boxes(text: &str) -> Vec<Boxed> {
     found
 }
 
-/// The position of the bracket that closes the one at `open`.
+/// Returns the position of the bracket that closes the bracket at `open`.
 pub(crate) fn closing(text: &str, open: usize, pair: &[u8; 2]) -> Option<usize> {
     let mut depth = 0_usize;
     let closes = |byte: &u8| {
@@ -83,13 +83,14 @@ pub(crate) fn closing(text: &str, open: usize, pair: &[u8; 2]) -> Option<usize> 
     text.as_bytes()[open..].iter().position(closes).map(|at| open + at)
 }
 
-/// Content of the last opened box whose braces close.
+/// Returns the content of the closed box that begins last.
 pub fn last_closed(text: &str) -> Option<&str> {
     let closed = boxes(text).into_iter().filter(|found| found.closes);
     closed.max_by_key(|found| found.place.start).map(|found| &text[found.content])
 }
 
-/// The boxes that close and are in no other one, in order. A box around nothing but a box is its content.
+/// Returns the closed boxes that aren't inside another closed box, in order. A box that contains only a box has the
+/// content of the inner one.
 pub fn outermost(text: &str) -> Vec<(Range<usize>, &str)> {
     let mut found: Vec<(Range<usize>, &str)> = Vec::new();
     for Boxed { place, content, .. } in boxes(text).into_iter().filter(|found| found.closes) {
@@ -106,7 +107,7 @@ pub fn outermost(text: &str) -> Vec<(Range<usize>, &str)> {
     found
 }
 
-/// Fullwidth forms of letters, digits and signs as the usual ones.
+/// Replaces fullwidth letters, digits and signs by their ASCII forms.
 pub fn halfwidth(text: &str) -> Cow<'_, str> {
     let wide = |c: char| matches!(c, '\u{ff01}'..='\u{ff5e}' | '\u{3000}');
     if !text.contains(wide) {
@@ -120,11 +121,11 @@ pub fn halfwidth(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(usual).collect())
 }
 
-/// Maximum length of a string whose formatting is removed. A longer one is not a short answer.
+/// Maximum length in bytes of a string whose formatting is removed. Longer strings aren't short answers.
 const LONGEST: usize = 4096;
 
 /// Removes formatting: fonts, sizes, colours and spacing commands of LaTeX, and the braces,
-/// dollar signs, quotation marks and Markdown emphasis around the whole. Blanks are single.
+/// dollar signs, quotation marks and Markdown emphasis around the whole. White space becomes single spaces.
 pub fn plain(text: &str) -> Cow<'_, str> {
     const STYLE: &str = r"\\(?:text(?:bf|it|rm|sf|tt|sc|up|md|normal)?|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|[mh]box|boxed|fbox|emph|underline|operatorname\*?|textcolor\s*(?:\[\w*\])?\{[^{}]*\})\s*";
     const SWITCH: &str = r"\\(?:bf(?:series)?|it(?:shape)?|rm|sf|tt|tiny|small|normalsize|[lL]arge|LARGE|[hH]uge|(?:display|text)style|left|right|big[lr]?|Big[lr]?)\b\s*";
@@ -141,7 +142,7 @@ pub fn plain(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut text = text.trim().to_owned();
-    // Each round takes a layer off; more than a few layers are no dress.
+    // Each round removes one layer of formatting. Answers have only a few layers.
     for _ in 0..6 {
         let mut next = text.clone();
         for (pattern, replacement) in &*DRESS {
@@ -172,19 +173,20 @@ pub fn plain(text: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The end of a sentence.
+/// Pattern of the end of a sentence.
 pub(crate) const SENTENCE_END: &str = r"[.!?](?:\s|$)|[。；;]";
-/// Number of sentences behind an answer that are read.
+/// Number of sentences after an answer that are checked for a retraction.
 const SENTENCES_READ: usize = 2;
 
-/// The rest of an answer's own sentence, and the next one.
+/// Returns the first [`SENTENCES_READ`] sentences of the text after an answer. The first is the end of the answer's
+/// own sentence.
 pub(crate) fn sentences_behind(rest: &str) -> impl Iterator<Item = &str> {
     let end = rest.char_indices().nth(600).map_or(rest.len(), |(at, _)| at);
     let sentences = regex!(SENTENCE_END).split(&rest[..end]);
     sentences.filter(|sentence| sentence.contains(char::is_alphanumeric)).take(SENTENCES_READ)
 }
 
-/// Whether a sentence says nothing but that the answer before it is wrong or a guess.
+/// Whether a sentence only states that the answer before it is wrong or a guess.
 pub(crate) fn takes_back(sentence: &str) -> bool {
     const THAT: &str =
         r"(?:which|that|this|it|the (?:above|answer|solution|result))(?: (?:answer|solution|above))?";

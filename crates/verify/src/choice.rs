@@ -13,10 +13,10 @@ use thiserror::Error;
 use crate::boxed;
 use crate::verdict::{Outcome, Verdict};
 
-/// Largest number of options: one for each capital letter.
+/// Maximum number of options: one for each capital letter.
 pub const MOST_OPTIONS: usize = 26;
 
-/// Forms of an answer that count.
+/// Forms of an answer that are accepted.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
@@ -29,10 +29,10 @@ pub enum Match {
     LetterOrContent,
 }
 
-/// Why a question cannot be checked or shown.
+/// Reason why a question can't be checked or shown.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// The gold is not the letter of an option.
+    /// The reference answer isn't the letter of an option.
     #[error("gold: expected one capital letter from A to {last}, found {found:?}")]
     Gold {
         /// The reference answer.
@@ -40,7 +40,7 @@ pub enum Error {
         /// The last letter that has an option.
         last: char,
     },
-    /// A question needs between 2 and 26 options.
+    /// The number of options isn't between 2 and 26.
     #[error("options: expected 2 to {MOST_OPTIONS}, found {0}")]
     Count(usize),
 }
@@ -57,9 +57,9 @@ pub fn letter(index: usize) -> char {
 /// Options in display order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shown {
-    /// The options as shown, A first.
+    /// The options in display order, starting with A.
     pub options: Vec<String>,
-    /// `order[i]` is the index, in the given list, of the option shown at position `i`.
+    /// `order[i]` is the index in [`show`]'s `options` of the option at position `i`.
     pub order: Vec<usize>,
     /// The letter of the correct option.
     pub gold: char,
@@ -99,14 +99,15 @@ pub fn show(question: &str, options: &[&str]) -> Result<Shown, Error> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verifier {
     gold: char,
-    /// The options as shown, in the form for comparison. Empty if unknown.
+    /// The options in display order, normalized by [`essence`]. Empty if unknown.
     options: Vec<String>,
     compare: Match,
 }
 
 impl Verifier {
-    /// Parses the gold. `options` are the options as shown; without them only letters are recognised.
-    /// Fails if the gold is not the letter of an option.
+    /// Creates a verifier from the reference answer and the options in display order. Without options only letters
+    /// are recognised.
+    /// Fails if the reference answer isn't the letter of an option.
     pub fn new(gold: &str, options: &[String], compare: Match) -> Result<Self, Error> {
         let last = match options.len() {
             0 => 'Z',
@@ -158,8 +159,9 @@ impl Verifier {
         }
     }
 
-    /// Reads the text around a box with this content. After a denial or an operation, or if it is struck out or taken back, the
-    /// box names no option. If another option is beside it, or is stated or offered after it, the box names several.
+    /// Corrects the `reading` of a box by the text around the box. Returns `Other` if the box is denied, struck out,
+    /// taken back or part of a formula, and `Several` if another option is beside it, or is stated or offered after
+    /// it.
     fn in_its_statement(&self, response: &str, content: &str, reading: Reading) -> Reading {
         let Some(option) = reading.option() else { return reading };
         let inside = content.as_ptr() as usize - response.as_ptr() as usize;
@@ -200,7 +202,8 @@ impl Verifier {
         }
     }
 
-    /// Whether the lines behind a statement begin with another option alone, or correct the statement to another one.
+    /// Whether the first of the lines after a statement contains only another option, or a later line corrects the
+    /// statement to another option.
     fn is_amended(&self, option: char, rest: &str) -> bool {
         let mut lines = rest.lines().skip(1).filter(|line| line.contains(char::is_alphanumeric)).peekable();
         let next = lines.peek().and_then(|line| self.alone(unmarked(line, "-># ")));
@@ -208,8 +211,9 @@ impl Verifier {
             || lines.any(|line| CORRECTION.is_match(line) && self.names_another(option, "X", line))
     }
 
-    /// Whether the sentences behind a statement say that it is wrong. One that calls it an option's words, such as "It is not
-    /// true", agrees if these are the stated option's or it denies another one's.
+    /// Whether the sentences after a statement say that it is wrong. If the options are words such as "true" and
+    /// "false", a sentence such as "It is not true" agrees with the statement "false" and contradicts the statement
+    /// "true".
     fn is_taken_back(&self, option: char, rest: &str) -> bool {
         let rest = self.behind_words(option, rest).unwrap_or(rest);
         boxed::sentences_behind(rest).any(|sentence| {
@@ -227,7 +231,7 @@ impl Verifier {
         statements.extend(self.last_line(response));
         statements.sort_by_key(|statement| (statement.value.end, statement.value.start));
         let mut last: Option<(usize, Reading)> = None;
-        // A statement that names no option is passed over, unless its form says that it is the answer.
+        // A statement that names no option is skipped, unless it is a box, a tag or `####`.
         let mut unread = None;
         for statement in statements.iter().rev().take(MOST_STATEMENTS) {
             let said = &response[statement.value.clone()];
@@ -304,7 +308,7 @@ impl Verifier {
     /// Returns the option of a line that contains nothing else: its letter, its words, or both.
     fn alone(&self, line: &str) -> Option<char> {
         let text = essence(truncated(line, LONGEST_VALUE));
-        // A letter is an option's letter before it is another option's text.
+        // A single letter is first compared with the letters of the options, and only then with their text.
         if let [letter @ b'a'..=b'z'] = text.as_bytes()
             && let letter = letter.to_ascii_uppercase().into()
             && self.place(letter).is_some()
@@ -331,7 +335,7 @@ impl Verifier {
         found.next().filter(|_| found.next().is_none()).map(letter)
     }
 
-    /// Reads a stated value, up to the end of its line.
+    /// Reads the first line of a stated value.
     fn read(&self, said: &str) -> Reading {
         let line = said.trim().lines().next().unwrap_or_default();
         let plain = boxed::plain(truncated(line, LONGEST_VALUE));
@@ -339,7 +343,7 @@ impl Verifier {
         if let [letter] = text.trim_end_matches(['.', '。']).as_bytes()
             && letter.is_ascii_alphabetic()
         {
-            // A letter that no option has may be the text of one.
+            // A letter beyond the last option's letter may be the text of an option.
             let content = self.option_of(text).map(Reading::Content);
             return match (self.letter(char::from(*letter)), content) {
                 (Reading::Other, Some(content)) => content,
@@ -363,7 +367,7 @@ impl Verifier {
         };
         let letter = self.letter(found[1].chars().next().unwrap_or_default());
         let rest = &text[found.get(1).map_or(0, |m| m.end())..];
-        // A pronoun or an article begins a sentence.
+        // A lower-case letter or "I" before a space is an article or a pronoun, not an option.
         if rest.starts_with(char::is_whitespace)
             && !found[1].starts_with(|c: char| c.is_uppercase() && c != 'I')
         {
@@ -373,7 +377,7 @@ impl Verifier {
         self.amended(letter, &found[1], rest)
     }
 
-    /// The reading of a value with the text behind it.
+    /// Corrects the reading of a value by the text after it.
     fn amended(&self, reading: Reading, letter: &str, rest: &str) -> Reading {
         match reading.option() {
             Some(option) if REFUSED.is_match(rest) || self.is_taken_back(option, rest) => Reading::Other,
@@ -393,7 +397,7 @@ impl Verifier {
         Some((letter as usize).checked_sub('A' as usize)?).filter(|place| *place < options)
     }
 
-    /// Returns the text behind the words of an option, if the text begins with them.
+    /// Returns the text after the words of an option, if `text` begins with these words.
     fn behind_words<'a>(&self, option: char, text: &'a str) -> Option<&'a str> {
         let words = self.options.get(self.place(option)?)?;
         let bare = unmarked(text, " .:,;*\"”`')]–—=>$-");
@@ -404,7 +408,8 @@ impl Verifier {
         })
     }
 
-    /// The letters of other options in a clause, in the case of `letter`, each with the text before and behind it.
+    /// Returns the letters of other options in a clause, each with the text before and after it. Only letters in the
+    /// case of `letter` count.
     fn mentions<'a>(&self, option: char, letter: &str, clause: &'a str) -> Vec<(char, &'a str, &'a str)> {
         let lower = letter.starts_with(char::is_lowercase);
         let found = SINGLE.find_iter(clause).filter_map(|found| {
@@ -417,8 +422,9 @@ impl Verifier {
         found.collect()
     }
 
-    /// Whether the text behind a stated option offers another one, by letter or in words. Text that denies, describes or only
-    /// mentions another option doesn't offer it. `letter` is the letter as it was written: others count only in its case.
+    /// Whether the text after a stated option offers another option, by letter or in words. Text that denies,
+    /// describes or only mentions another option doesn't offer it. Other letters count only in the case of `letter`,
+    /// the stated one.
     fn names_another(&self, option: char, letter: &str, rest: &str) -> bool {
         let rest = truncated(rest, LONGEST_FORMAL);
         let is_other = |named: Option<char>| named.is_some_and(|named| named != option);
@@ -448,7 +454,7 @@ impl Verifier {
                     }
                 })
             };
-            // The letter with the option's own words, which may deny something themselves.
+            // Another option's letter followed by its words, which may contain a denial themselves.
             let labelled = |clause: &str| {
                 self.mentions(option, letter, clause).into_iter().any(|(named, before, behind)| {
                     let words = self.option_of(behind.trim_start_matches([')', ']', '.', ':', '*', ' ']));
@@ -467,7 +473,7 @@ impl Verifier {
         })
     }
 
-    /// Returns the letter of the only option with these words, which a reason may follow.
+    /// Returns the letter of the only option whose words are `said`, ignoring a reason after them.
     fn option_of(&self, said: &str) -> Option<char> {
         let sentence = SENTENCE_END.find(said).map_or(said, |end| &said[..end.start()]);
         let reason = REASON.find(sentence).map(|reason| &sentence[..reason.start()]);
@@ -515,14 +521,14 @@ struct Statement {
 /// Characters that end a clause.
 const CLAUSE_ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '、', '।', '؛', '،'];
 
-/// Marks around a box that don't change its meaning.
+/// Formatting characters around a box that don't change its meaning.
 const DRESS: [char; 8] = ['$', '*', ' ', '\\', '(', ')', '[', ']'];
 
-/// Longest stated value that is read, in bytes.
+/// Maximum length in bytes of a stated value. The rest is ignored.
 const LONGEST_VALUE: usize = 300;
-/// Longest content of a box or tag that is searched for a statement, in bytes.
+/// Maximum number of bytes of a box or tag that are searched for a statement.
 const LONGEST_FORMAL: usize = 4096;
-/// Maximum number of statements that are read, from the end.
+/// Maximum number of statements that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
 /// Patterns that announce an answer: phrases in English and Chinese, and `####` at the start of a line.
@@ -538,13 +544,13 @@ const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|rispo
 /// Words or marks that can follow [`ANSWER`].
 const JOINS: &str =
     "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
-/// Words for "answer" in languages that put no spaces between words.
+/// Words for "answer" in other scripts, in which words aren't always separated by spaces.
 const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
 const JOINS_IN_OTHER_SCRIPTS: &str =
     "应该是|应该为|应是|应为|應為|是|为|為|は|が|은|는|이|คือ|هي|هو|ہے|است|है|ہے|היא|הוא|ঃ|[:=–—-]";
-/// Words that make a statement in one of these languages a supposition or a denial.
+/// Words that make a statement in a language of [`ANSWER`] or [`ANSWER_IN_OTHER_SCRIPTS`] a supposition or a denial.
 const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|не|якщо|δεν|αν)\b|不|非|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
-/// A letter called correct.
+/// Pattern of a letter that is called correct, as in "B is correct".
 const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
 /// Words that attribute a statement to somebody else, or to an earlier guess.
 const NOT_HELD: &str = r"\b(?:doubt\w*|avoid\w*|refus\w+|tempting|tempted|naive|far from|(?:first|initial|previous|earlier) (?:answer|guess|choice|thought|option|idea)|(?:some|many|most|people|students|others|they|one|he|she|nobody|no one|everyone|everybody) (?:\w+ ){0,2}(?:say|said|think|believe|claim|argue|answer|pick|choose)s?|(?:another|previous|different|other) (?:question|problem|task)|(?:teacher|student|friend|author|expert)['’]s|used to)\b";
@@ -572,8 +578,8 @@ patterns! {
     FILLERS = r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
     LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
     REFUSED = r"^[\s.)\]$*]*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
-    // Text directly before a box that isn't the answer: a denial or an exclusion with filler words, an operation, or a mark
-    // that strikes the box out.
+    // Text directly before a box that shows that the box isn't the answer: a denial or an exclusion with filler
+    // words, an operator, or a command that strikes the box out.
     DENIED_BEFORE = r"(?:(?:\b(?:not|never|cannot|(?:except|but) for|far from|(?:any|every)thing (?:but|except))|n['’]t)\b(?:[^\w.!?:;,]+(?:be|the|an?|correct|right|answer|option|choice|is|it|equal(?: to)?|simply|just)\b)*|\b(?:or|either|neither|nor|except|exclud\w+|eliminat\w+|rul\w+ out|discard\w*|reject\w*|guess (?:was|is))(?:\W+(?:the|option|choice|answer)\b)*)[^\w.!?:;,]*$|(?:[-+/^≠¬]|\\(?:neq?|neg|lnot|not|x?cancel|sout|overline|sqrt|frac\{[^{}]*\})\s*\{?|~~)\$?$";
     DENIED_AFTER = r"^\W*(?:(?:says?|said) (?:nobody|no one)|(?:is|was|would|could|can|does|do|should)\s*(?:n['’]t|not)|cannot|isn['’]t|is (?:the )?(?:wrong|incorrect|false))\b|^~~|^\?|^'";
     // Text that joins two boxes into one statement.
@@ -581,12 +587,12 @@ patterns! {
     CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no|or|maybe|perhaps|alternatively|edit|update|hmm+|on (?:second thought|reflection)|it could)\b";
     // Text that joins statements on two lines into one with two answers.
     ALTERNATIVE = r"^\W*(?:or|either|maybe|perhaps|possibly|alternatively)\b";
-    // A sentence that calls the answer something: whether it denies that, and what.
+    // A sentence about the answer, such as "it isn't true". The groups are the negation and the words after it.
     CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was)|['’]s)(\s+not|n['’]t)?\s+(.+)$";
     CLAUSE = r"[,;:(–—]|\bbut\b";
-    // A letter by itself or beside a word of another script.
+    // A letter that isn't part of a Latin word. It may be beside a word of another script.
     SINGLE = r"(?-u:\b)[a-z](?-u:\b)";
-    // What can precede a letter that is offered, and follow it.
+    // Text before an offered letter, and text after it.
     OFFERS = r"(?:^|\b(?:be|is|it|or|and|that|rather|though|although|albeit|unless|otherwise|else|maybe|perhaps|possibly|alternatively|hmm|thought|reflection|edit|update|option|choice|answer|also|even|either|with|for|to|say|mean|meant|prefer|choose|pick|take|now|actually|no|wait|sorry|oops|correction|instead|y|o|e|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или|и)\b|和|或者?|以及|と|または|および|또는|और|या|এবং|বা|و|أو)\W*$";
     ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or|if|in|when|for|with|too|as well)\b|^['’]|^\s*[\pL--\p{Latin}]";
     SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|might|may|must|should|would|will|too|also|equally|[a-z]+s|[a-z]+n['’]t)\b";
@@ -597,7 +603,7 @@ patterns! {
     REASON = r"\?|\s+\(|,?\s+(?:because|since|as|which|due)\b|,\s+(?:the|an?|not|namely|i\.e\.|that is)\s";
 }
 
-/// The statements of a response, in no order.
+/// Finds the statements of a response, in any order.
 fn statements(response: &str) -> Vec<Statement> {
     let mut found = statements_in_words(response);
     found.extend(boxed::outermost(response).into_iter().map(|(place, content)| {
@@ -612,7 +618,7 @@ fn statements(response: &str) -> Vec<Statement> {
 
 /// Returns the statements in words, without suppositions and denials.
 fn statements_in_words(text: &str) -> Vec<Statement> {
-    // The text from the start of the clause around `from` up to `to`, and whether it is a statement.
+    // Returns the text from the start of the clause around `from` up to `to`, and whether it is a statement.
     let clause = |from: usize, to: usize| {
         let before = floor(text, from.saturating_sub(60));
         let start = text[before..from].rfind(CLAUSE_ENDS);

@@ -1,11 +1,11 @@
-//! Text as in Python's `str` and `re`: blanks, stripping, splitting, digits of any script.
+//! Text functions as in Python's `str` and `re`: white space, stripping, splitting, digits of any script.
 //!
 //! The reference verifiers are Python programs, so Python defines what is blank and what is a digit.
 
 use dashu_int::IBig;
 use regex::Regex;
 
-/// Largest number of digits of an integer in Python.
+/// Maximum number of digits of an integer that Python parses.
 pub(crate) const MAX_DIGITS: usize = 4300;
 
 /// Whether Python's `str.isspace` holds: Rust's white space and the four separators U+001C to U+001F.
@@ -13,12 +13,12 @@ pub(crate) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }
 
-/// Python's `str.strip()`.
+/// Like Python's `str.strip()`.
 pub(crate) fn strip(text: &str) -> &str {
     text.trim_matches(is_space)
 }
 
-/// Python's `str.split()`.
+/// Like Python's `str.split()`.
 pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|w| !w.is_empty())
 }
@@ -39,7 +39,8 @@ pub(crate) fn decimal(c: char) -> Option<u32> {
     Some(code - ZEROS[at]).filter(|d| *d < 10)
 }
 
-/// In strict mode, a whole number written plainly: without leading zeros, underscores, blanks or digits of other scripts.
+/// Parses in strict mode a whole number without leading zeros, underscores, inner white space or digits of other
+/// scripts.
 pub(crate) fn plain_int(text: &str) -> Option<IBig> {
     let text = strip(text);
     let digits = text.strip_prefix(['-', '+', '−']).unwrap_or(text);
@@ -51,7 +52,7 @@ pub(crate) fn plain_int(text: &str) -> Option<IBig> {
     Some(if text.starts_with(['-', '−']) { -magnitude } else { magnitude })
 }
 
-/// Python's `str.isdigit`: decimal digits, and circled, superscript or subscript digits, which `int` refuses.
+/// Like Python's `str.isdigit`: decimal digits, and circled, superscript or subscript digits, for which `int` fails.
 pub(crate) fn is_digit(c: char) -> bool {
     decimal(c).is_some()
         || matches!(u32::from(c),
@@ -72,7 +73,7 @@ pub(crate) fn pattern(source: &str) -> Regex {
     }
 }
 
-/// A compiled pattern in a static.
+/// Returns a compiled pattern that is stored in a static.
 macro_rules! regex {
     ($source:expr) => {{
         static PATTERN: std::sync::LazyLock<regex::Regex> =

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 pub struct Tags {
     /// Begins the thoughts.
     pub open: String,
-    /// Ends them.
+    /// Ends the thoughts.
     pub close: String,
     /// Whether the prompt ends with the opening tag, so that a response begins within its thoughts.
     pub opened: bool,
@@ -33,7 +33,7 @@ const KNOWN: [(&str, &str); 9] = [
     ("<reasoning>", "</reasoning>"),
 ];
 
-/// Whether a token is a tag of known models. Some have it as a special token, whose text is otherwise left out.
+/// Whether a token is a known model's tag. Such a token is decoded to text even if it is a special token.
 pub fn is_tag(token: &str) -> bool {
     KNOWN.iter().any(|(open, close)| *open == token || *close == token)
 }
@@ -54,13 +54,14 @@ impl Tags {
         Ok(Self { open: open.to_owned(), close: close.to_owned(), opened: false })
     }
 
-    /// The tags that a chat template has for thoughts, if any.
+    /// Returns the known tags whose closing tag occurs in a chat template, or `None`.
     pub fn of_template(source: &str) -> Option<Self> {
         let (open, close) = KNOWN.into_iter().find(|(_, close)| source.contains(close))?;
         Some(Self { open: open.to_owned(), close: close.to_owned(), opened: false })
     }
 
-    /// The answer in a response: what follows the last closing tag, with or without an opening tag before it.
+    /// Returns the answer in a response: the text after the last closing tag, with or without an opening tag before
+    /// it.
     ///
     /// `None` if the thoughts don't end: an opening tag without a closing one after it, or no closing tag at all where the
     /// prompt opened the thoughts.

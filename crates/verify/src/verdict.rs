@@ -10,7 +10,7 @@ pub enum Verdict {
     Correct,
     /// The completion has an answer, and it is wrong.
     Wrong,
-    /// No answer could be read from the completion. Counts as wrong and is also counted separately.
+    /// No answer was found in the completion. It counts as wrong, and is also counted separately.
     Unparsed,
     /// No verdict is possible, for a reason that the completion can't cause: the reference answer can't be parsed or is
     /// too expensive by itself, or the grader failed. The completion is removed from its group. (A completion that

@@ -9,8 +9,8 @@ use crate::python_text::{is_space, plain_int, regex, strip, words};
 use crate::verdict::Outcome;
 
 /// Whether a response has the required form: it starts with `<think>`, ends with `</answer>`, and contains each of the
-/// four tags once. In strict mode they must also stand in their order, and whatever looks like one of them (in another
-/// case, with blanks or attributes) is one.
+/// four tags once. In strict mode the tags must also be in this order, and a variant of a tag (in another case, with
+/// white space or attributes) counts as the tag.
 pub fn passes_format_gate(response: &str, mode: Mode) -> bool {
     const TAGS: [&str; 4] = ["<think>", "</think>", "<answer>", "</answer>"];
     let tag = regex!(r"(?i)<\s*/?\s*(?:think|answer)(?:\s[^<>]*=[^<>]*)?\s*/?\s*>");
@@ -22,8 +22,7 @@ pub fn passes_format_gate(response: &str, mode: Mode) -> bool {
         }
 }
 
-/// The answer in a response with tags: the stripped text of the first `<answer>` after `</think>`, or else all the text
-/// there.
+/// Returns the stripped content of the first `<answer>` after `</think>`, or else all the text after `</think>`.
 pub fn answer_text(response: &str) -> &str {
     let rest = match response.split_once("</think>") {
         Some((_, rest)) => rest.split_once("</think>").map_or(rest, |(first, _)| first),
@@ -33,19 +32,20 @@ pub fn answer_text(response: &str) -> &str {
     answer.map_or(rest, |(answer, _)| strip(answer))
 }
 
-/// The stripped content of the last `\boxed{`, up to the brace that closes it. `None` if there is no box or it isn't closed.
+/// Returns the stripped content of the last `\boxed{`, up to the brace that closes it. `None` without a closed box.
 pub fn last_boxed(text: &str) -> Option<&str> {
     let open = text.rfind("\\boxed{")? + "\\boxed".len();
     boxed::closing(text, open, b"{}").map(|end| strip(&text[open + 1..end]))
 }
 
-/// The stripped content of the last `\boxed{`, up to the first `}`. `None` if there is no box or it isn't closed.
+/// Returns the stripped content of the last `\boxed{`, up to the first `}`. `None` without a closed box.
 pub fn last_boxed_simple(text: &str) -> Option<&str> {
     let start = text.rfind("\\boxed{")? + "\\boxed{".len();
     text[start..].split_once('}').map(|(content, _)| strip(content))
 }
 
-/// In strict mode, the part of an answer that states it: inside the answer tags if there are any.
+/// Returns in strict mode the content of the answer tags, or all of `text` if it has no tags. Fails if tags contain
+/// different answers, or the text after them takes the answer back.
 pub(crate) fn stated(text: &str) -> Result<&str, Outcome> {
     let tagged = regex!(r"(?s)<answer>(.*?)</answer>").captures_iter(text).filter_map(|found| found.get(1));
     let tagged: Vec<_> = tagged.map(|content| (content.range(), strip(content.as_str()))).collect();
@@ -57,11 +57,10 @@ pub(crate) fn stated(text: &str) -> Result<&str, Outcome> {
     if boxed::sentences_behind(behind).any(boxed::takes_back) { Err(DENIED) } else { Ok(answer) }
 }
 
-/// The outcome of an answer that its own text denies, takes back or shows as an example.
+/// The outcome if the text around an answer denies it, takes it back or shows it as an example.
 const DENIED: Outcome = wrong("denied");
 
-/// Whether the text around an answer states it. It doesn't if the clause before it denies or quotes it, or a sentence behind
-/// it takes it back.
+/// Fails if the clause before an answer denies or quotes the answer, or a later sentence takes it back.
 fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
     const MARKS: [char; 9] = ['`', '"', '*', '$', '>', '(', '[', '{', '\\'];
     const DENIES: &str = concat!(
@@ -73,7 +72,7 @@ fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
     const OPENS: &str = r"(?i)(?:```[a-z]*|\b(?:the )?(?:final )?answer(?: is)?)[\s:：]*$";
     let opened = regex!(OPENS).replace(&text[..answer.start], "");
     let before = opened.trim_end_matches(|c: char| is_space(c) || MARKS.contains(&c));
-    // A line without a colon at its end doesn't introduce what follows an empty line.
+    // A line that is followed by an empty line introduces the answer only if the line ends with a colon.
     let gap = opened[before.len()..].matches('\n').count();
     let line = before.lines().next_back().filter(|line| gap < 2 || line.ends_with([':', '：']));
     let clause = line.and_then(|line| {
@@ -90,12 +89,12 @@ fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
     if denied { Err(DENIED) } else { Ok(()) }
 }
 
-/// The last answers of a string that are adjacent, with only punctuation or joining words between them.
+/// The last answers in a string, with only punctuation or joining words between them.
 struct Together<T> {
-    /// From the first to the end of the last.
+    /// Byte range from the start of the first answer to the end of the last one.
     place: Range<usize>,
     answers: Vec<T>,
-    /// Whether a word such as "or" makes them alternatives.
+    /// Whether a word such as "or" makes the answers alternatives.
     alternatives: bool,
 }
 
@@ -145,7 +144,7 @@ pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<(Range<usize>, T)>) -> R
     stands(text, place).map(|()| answer)
 }
 
-/// In strict mode, the content of the last box. Fails if a later box isn't closed.
+/// Returns in strict mode the content of the last box. Fails if a later box isn't closed.
 fn only_box(text: &str) -> Result<&str, Outcome> {
     let boxes = boxed::outermost(text);
     let end = boxes.last().map_or(0, |(place, _)| place.end);
@@ -155,13 +154,13 @@ fn only_box(text: &str) -> Result<&str, Outcome> {
     only(text, boxes)
 }
 
-/// In strict mode, the words in the last box, without dress and final period.
+/// Returns in strict mode the content of the last box, without markup around it and without a final period.
 pub(crate) fn only_boxed(text: &str) -> Result<String, Outcome> {
     only_box(text).map(undressed)
 }
 
-/// In strict mode, the answer of a task that wants the answer alone: the last code block, or else the last box, the rest
-/// of the line after the last "answer is", or the last line.
+/// Returns in strict mode the answer of a task whose response states only the answer: the last code block, or else
+/// the last box, the line's text after the last "answer is", or the last line.
 pub(crate) fn only_statement(text: &str) -> Result<&str, Outcome> {
     let blocks = regex!(r"(?s)```[a-z]*\s(.*?)```").captures_iter(text);
     let blocks = blocks.filter_map(|c| Some((c.get(0)?.range(), strip(c.get(1)?.as_str()))));
@@ -186,7 +185,7 @@ pub(crate) fn only_statement(text: &str) -> Result<&str, Outcome> {
     let statements: Vec<_> = said.find_iter(last).collect();
     let start = statements.last().map_or(0, |found| found.end());
     let answer = strip(&last[start..]);
-    // An earlier statement of the same line goes on up to the words that announce the last one.
+    // An earlier statement on the same line ends before the words that announce the last one.
     let another = statements.windows(2).any(|two| {
         !last[two[0].end()..two[1].start()].trim_start().starts_with(answer.trim_end_matches(['.', '。']))
     });
@@ -197,39 +196,39 @@ pub(crate) fn only_statement(text: &str) -> Result<&str, Outcome> {
     stands(text, place..place + answer.len()).map(|()| answer)
 }
 
-/// A statement without dress and final period.
+/// Removes markup around a statement, and its final period.
 pub(crate) fn undressed(text: &str) -> String {
     let text = strip(text).trim_end_matches(['.', '。']);
     boxed::plain(text).trim_end_matches(['.', '。']).to_owned()
 }
 
-/// The first group of the last place where a pattern is found, without blanks around it.
+/// Returns the stripped first group of the pattern's last match.
 pub(super) fn last_group<'a>(pattern: &regex::Regex, text: &'a str) -> Option<&'a str> {
     Some(strip(pattern.captures_iter(text).last()?.get(1)?.as_str()))
 }
 
-/// The first Python code block, with its blanks.
+/// Returns the content of the first Python code block, with its white space.
 pub(super) fn first_block(text: &str) -> Result<&str, Outcome> {
     let block = regex!(r"(?s)```python\s*\n(.*?)\n\s*```").captures(text).and_then(|c| c.get(1));
     block.map(|m| m.as_str()).ok_or(unparsed("no_code_block"))
 }
 
-/// Returns the grid if it has these numbers of rows and columns.
+/// Returns the grid if it has `n` rows of `m` cells, and an error otherwise.
 pub(super) fn shaped<T>(grid: Vec<Vec<T>>, (n, m): (usize, usize)) -> Result<Vec<Vec<T>>, Outcome> {
     let fits = grid.len() == n && grid.iter().all(|row| row.len() == m);
     if fits { Ok(grid) } else { Err(wrong("shape")) }
 }
 
-/// Builds the pattern of a list of lists of cells.
+/// Builds the regular expression of a list of lists of cells that match `cell`.
 pub(super) fn grid_pattern(cell: &str) -> String {
     let row = format!(r"\[(?:\s*{cell}\s*,\s*)*\s*{cell}\s*\]\s*");
     format!(r"\[\s*{row}(?:,\s*{row})*\]")
 }
 
-/// In strict mode, the values in brackets that `read` accepts, in order. Of nested ones, only the outermost counts. Brackets
-/// that nest more than four deep aren't read, so that the work is linear.
+/// Returns in strict mode the values in brackets that `read` accepts, in order. If accepted values are nested, only
+/// the outermost counts. Brackets of more than four levels aren't read, so that the work is linear.
 pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<(Range<usize>, T)> {
-    // Where each open bracket stands, and how deep the brackets inside it nest.
+    // Open brackets: the position, the character, and the depth of the brackets inside.
     let mut open: Vec<(usize, u8, usize)> = Vec::new();
     let mut found: Vec<(Range<usize>, T)> = Vec::new();
     for (at, byte) in text.bytes().enumerate() {
@@ -257,8 +256,8 @@ pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<
     found
 }
 
-/// In strict mode, the last grid: rows of cells as in Python or JSON, or as in `[[1 2,3 4]]`. A grid smaller than three by
-/// three is skipped unless it has the given size, because it may be a list of cells.
+/// Returns in strict mode the last grid: rows of cells as in Python or JSON, or as in `[[1 2,3 4]]`. A grid smaller
+/// than three by three is skipped unless it has the given size, because it may be a list of cells.
 pub(crate) fn only_grid<T: PartialEq>(
     text: &str,
     size: (usize, usize),
@@ -284,8 +283,8 @@ pub(crate) fn only_grid<T: PartialEq>(
     shaped(only(text, bracketed(text, read))?, size)
 }
 
-/// The grid of an answer with a number of rows and columns: in strict mode the last one, otherwise the one that is read
-/// leniently.
+/// Returns an answer's grid if it has the given size: in strict mode the last grid, in parity mode the grid that
+/// `lenient` reads.
 pub(crate) fn grid<T: PartialEq>(
     text: &str,
     mode: Mode,
@@ -299,7 +298,7 @@ pub(crate) fn grid<T: PartialEq>(
     }
 }
 
-/// In strict mode, the last list of items. The items may be in brackets or follow each other.
+/// Returns in strict mode the last list of items. The items may be in brackets or follow each other.
 pub(crate) fn only_list<T: PartialEq>(
     text: &str,
     item: impl Fn(&Value) -> Option<T>,
@@ -314,14 +313,14 @@ pub(crate) fn only_list<T: PartialEq>(
     listed(text, bracketed(text, read))
 }
 
-/// A list, or an item by itself.
+/// A list, or an item outside of a list.
 #[derive(PartialEq)]
 pub(crate) enum Listed<T> {
     Item(T),
     List(Vec<T>),
 }
 
-/// In strict mode, the last list, or the last items that stand together.
+/// Returns in strict mode the last list, or the last adjacent items.
 pub(crate) fn listed<T: PartialEq>(
     text: &str,
     found: Vec<(Range<usize>, Listed<T>)>,

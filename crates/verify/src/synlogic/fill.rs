@@ -12,7 +12,7 @@ use super::{Error, Mode, Rules, correct, json, python, unparsed, wrong};
 use crate::python_text::{decimal, plain_int, regex, strip};
 use crate::verdict::Outcome;
 
-/// The arrows and the direction of each, as steps down and right.
+/// The arrows, each with its steps down and right.
 pub(super) const ARROWS: [(&str, i64, i64); 8] = [
     ("↑", -1, 0),
     ("↓", 1, 0),
@@ -28,7 +28,8 @@ fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.chars().all(|c| decimal(c).is_some())
 }
 
-/// Rays of arrows from numbers.
+/// Rules for arrow_maze: the arrows form rays that start at the numbers, and each number is the total length of its
+/// rays.
 /// Quirk: in parity mode an empty cell may be filled with a number, for example "0" without a ray.
 pub(crate) fn arrow_maze(game: &Game) -> Result<Rules, Error> {
     let maze = game.grid("maze", "a grid of text", game::cell)?;
@@ -65,7 +66,7 @@ pub(crate) fn arrow_maze(game: &Game) -> Result<Rules, Error> {
 }
 
 fn rays(grid: &[Vec<String>]) -> Outcome {
-    // The reference takes the width of the first row.
+    // As in the reference, the width is the length of the first row.
     let (n, m) = (grid.len() as i64, grid.first().map_or(0, Vec::len) as i64);
     if grid.iter().any(|row| row.len() as i64 != m) {
         return wrong("shape");
@@ -93,7 +94,7 @@ fn rays(grid: &[Vec<String>]) -> Outcome {
     if cells(grid.len(), m as usize).any(free) { wrong("uncovered") } else { correct("rules") }
 }
 
-/// The last code block or `[[...]]` that is a list of lists.
+/// Returns the last code block or `[[...]]` that is a list of lists.
 fn extract_lists(text: &str) -> Option<Value> {
     let lists = |source: &str| {
         let value = python::evaluate(source).ok()?;
@@ -112,7 +113,7 @@ fn extract_lists(text: &str) -> Option<Value> {
     lists(regex!(r"(?s)\[\s*\[.*?\]\s*\]").find_iter(text).last()?.as_str())
 }
 
-/// A path of consecutive numbers.
+/// Rules for numbrix: consecutive numbers are in adjacent cells.
 pub(crate) fn numbrix(game: &Game) -> Result<Rules, Error> {
     let given = game.square("grid", |v| match v {
         Value::Str(s) if s == "X" => Some(None),
@@ -154,7 +155,7 @@ enum Cell {
 
 const WALL_CELL: &str = r#"(?:"[XA]"|'[XA]'|[0-9]+|"[0-9]+"|'[0-9]+')"#;
 
-/// Islands of a number's size between walls.
+/// Rules for number_wall: walls separate islands, each of which has one number, its size.
 pub(crate) fn number_wall(game: &Game) -> Result<Rules, Error> {
     let clues = game.square("grid", |v| match v {
         Value::Int(_) => v.as_i64().map(Some),
@@ -238,7 +239,7 @@ fn judge_islands(grid: &[Vec<Cell>]) -> Outcome {
     if inner().any(diagonal) { wrong("diagonal") } else { correct("rules") }
 }
 
-/// A matrix with row and column sums.
+/// Rules for survo: a matrix whose rows and columns have the given sums.
 pub(crate) fn survo(game: &Game) -> Result<Rules, Error> {
     let puzzle = game.grid("original_matrix", "a matrix of numbers", Value::as_f64)?;
     let n = game.size("n")?;

@@ -47,13 +47,13 @@ impl Game {
         self.field(field)?.as_str().map(str::to_owned).ok_or_else(|| self.error(field, "text"))
     }
 
-    /// A size: at least 0 and small enough to allocate.
+    /// Returns a size from the metadata, from 0 to 1000.
     pub(crate) fn size(&self, field: &'static str) -> Result<usize, Error> {
         let n = self.field(field)?.as_i64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1000);
         n.ok_or_else(|| self.error(field, "a whole number from 0 to 1000"))
     }
 
-    /// A list of values of one kind.
+    /// Returns a list from the metadata whose values `read` accepts.
     pub(crate) fn list<T>(
         &self,
         field: &'static str,
@@ -64,7 +64,7 @@ impl Game {
         items.flatten().ok_or_else(|| self.error(field, wanted))
     }
 
-    /// A list of lists of values of one kind.
+    /// Returns a list of lists from the metadata whose values `read` accepts.
     pub(crate) fn grid<T>(
         &self,
         field: &'static str,
@@ -74,7 +74,7 @@ impl Game {
         self.list(field, wanted, |row| row.as_list()?.iter().map(&read).collect())
     }
 
-    /// A square grid of at most 1000 cells a side.
+    /// Returns a square grid from the metadata, with at most 1000 rows.
     pub(crate) fn square<T>(
         &self,
         field: &'static str,
@@ -94,17 +94,17 @@ impl Game {
     }
 }
 
-/// A cell `[row, column]` of a JSON list.
+/// Reads a cell that is stored as `[row, column]`.
 pub(crate) fn pair(v: &Value) -> Option<(i64, i64)> {
     if let [a, b] = v.as_sequence()? { Some((a.as_i64()?, b.as_i64()?)) } else { None }
 }
 
-/// Text of a cell.
+/// Returns the text of a cell.
 pub(crate) fn cell(v: &Value) -> Option<String> {
     v.as_str().map(str::to_owned)
 }
 
-/// An integer of any size from a stored value that Python's `int()` takes: a number or its text.
+/// Reads a stored value like Python's `int()`: a number or a string of one, of any size.
 pub(crate) fn int(v: &Value) -> Option<IBig> {
     match v {
         Value::Int(n) => Some(n.clone()),

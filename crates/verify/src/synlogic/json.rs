@@ -6,10 +6,10 @@ use dashu_int::IBig;
 use super::value::{DictBuilder, Value};
 use crate::python_text::{MAX_DIGITS, regex};
 
-/// Deepest nesting of brackets; deeper ones are beyond Python's own limit.
+/// Maximum nesting of brackets. Deeper nesting exceeds Python's recursion limit.
 const MAX_DEPTH: usize = 990;
 
-/// Parses one JSON value with only blanks around it. `None` if it is not JSON or nests too deep.
+/// Parses one JSON value with only white space around it. `None` if it isn't JSON or its nesting is too deep.
 pub fn parse(text: &str) -> Option<Value> {
     let mut p = Parser { text, at: 0 };
     p.blanks();
@@ -18,7 +18,7 @@ pub fn parse(text: &str) -> Option<Value> {
     (p.at == text.len()).then_some(value)
 }
 
-/// A text and the position of what is read next.
+/// A string and the byte position at which parsing continues.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -29,14 +29,14 @@ impl Parser<'_> {
         self.text.as_bytes().get(self.at).copied()
     }
 
-    /// Skips blanks.
+    /// Skips white space.
     fn blanks(&mut self) {
         while matches!(self.peek(), Some(b' ' | b'\t' | b'\n' | b'\r')) {
             self.at += 1;
         }
     }
 
-    /// Skips a word, if it comes next. Returns whether it did.
+    /// Skips a word if it comes next. Returns whether it was skipped.
     fn word(&mut self, word: &str) -> bool {
         let found = self.text.as_bytes()[self.at..].starts_with(word.as_bytes());
         if found {
@@ -126,7 +126,7 @@ impl Parser<'_> {
     fn string(&mut self) -> Option<String> {
         let literal = regex!(r#"(?s)^"(?:[^"\\]|\\.)*""#).find(&self.text[self.at..])?.as_str();
         self.at += literal.len();
-        // A lone surrogate is text to Python but not to Rust; no answer holds one.
+        // Python's strings can contain a lone surrogate, Rust's can't. No answer contains one.
         let surrogates = regex!(r"(?i)\\\\|\\u(d[89ab]..\\ud[cdef]..|d[89abcdef]..)");
         let whole = surrogates.replace_all(literal, |found: &regex::Captures<'_>| {
             let lone = found.get(1).is_some_and(|code| code.len() == 4);

@@ -23,17 +23,17 @@ fn is_latin(grid: &[Vec<i64>]) -> bool {
         && (0..n).all(|c| complete(&mut grid.iter().map(|row| row[c])))
 }
 
-/// The last Python code block, stripped.
+/// Returns the stripped content of the last Python code block.
 pub(super) fn last_python_block(text: &str) -> Option<&str> {
     last_group(regex!(r"```python\s*([\s\S]*?)\s*```"), text)
 }
 
-/// The last tuple of tuples that begins with a number.
+/// Returns the last tuple of tuples that begins with a number.
 fn last_tuples(text: &str) -> Option<&str> {
     regex!(r"(?s)\(\s*\(\s*\d+\s*,.*?\)\s*\)").find_iter(text).last().map(|m| strip(m.as_str()))
 }
 
-/// Nine by nine, boxes of three by three.
+/// Rules for sudoku: nine by nine cells, in boxes of three by three.
 pub(crate) fn sudoku(game: &Game) -> Result<Rules, Error> {
     let given = game.grid("original_sudoku", "nine rows of nine digits or X", |v| match v {
         Value::Str(s) if s == "X" || s == "x" => Some(0),
@@ -73,7 +73,8 @@ struct Cage {
     operator: String,
 }
 
-/// Cages with a sum, difference, product or quotient.
+/// Rules for calcudoko: a latin square in which the numbers of each cage have the given sum, difference, product or
+/// quotient.
 /// Quirks of parity mode: the first `[[...]]` counts, a row that is too short is padded with ones, a missing row is
 /// a row of ones, and text that does not parse becomes a default grid (which never satisfies the puzzle).
 pub(crate) fn calcudoko(game: &Game) -> Result<Rules, Error> {
@@ -113,18 +114,19 @@ pub(crate) fn calcudoko(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// As in the reference: the rows in the brackets, those written out, or a default.
+/// Reads rows as the reference does: from brackets, or else from lines such as "Row 1: 1 2 3", or else a default
+/// grid.
 fn lenient_rows(text: &str, n: usize) -> Option<Vec<Vec<i64>>> {
     let bracketed = regex!(r"\[\[(.*?)\]\]").captures(text).and_then(|c| c.get(1)).map(|m| m.as_str());
     let mut rows = described_or_split(text, bracketed, n).or_else(|| {
-        // The second try reads the brackets as they stand; without them only the default grid is left.
+        // The second attempt reads the brackets unchanged. Without brackets, the default grid is returned.
         bracketed?.split(',').map(|row| fitted(row, n)).collect()
     })?;
     rows.resize(n, vec![1; n]);
     Some(rows)
 }
 
-/// A row's numbers, cut or padded with ones to the grid's size.
+/// Parses a row's numbers, and truncates or pads them with ones to the grid's size.
 fn fitted(row: &str, n: usize) -> Option<Vec<i64>> {
     let mut row = words(row).map(number).collect::<Option<Vec<_>>>()?;
     row.resize(n, 1);
@@ -153,7 +155,7 @@ fn described_or_split(text: &str, bracketed: Option<&str>, n: usize) -> Option<V
     Some(rows)
 }
 
-/// Rows written out as "Row 1: 1 2 3", fitted to the grid's size.
+/// Reads rows written as "Row 1: 1 2 3", and truncates or pads them to the grid's size.
 fn described_rows(text: &str, n: usize) -> Option<Vec<Vec<i64>>> {
     let patterns = [
         regex!(r"第\s*\d+\s*行\s*[:：]\s*([\d\s]+)"),
@@ -196,7 +198,7 @@ impl Cage {
     }
 }
 
-/// Signs of inequality between cells.
+/// Rules for futoshiki: a latin square that satisfies the inequalities between cells.
 pub(crate) fn futoshiki(game: &Game) -> Result<Rules, Error> {
     let n = game.size("grid_size")?;
     let inside = |v: &Value| {
@@ -204,7 +206,7 @@ pub(crate) fn futoshiki(game: &Game) -> Result<Rules, Error> {
         Some((usize::try_from(r).ok().filter(|r| *r < n)?, usize::try_from(c).ok().filter(|c| *c < n)?))
     };
     let prefilled = game.list("prefilled_coords", "cells inside the grid", inside)?;
-    // Of each pair, the greater is first.
+    // Pairs of cells; the first cell of a pair is the greater one.
     let signs =
         game.list("constraints", "two cells inside the grid and < or >", |v| match v.as_sequence()? {
             [a, b, sign] => match sign.as_str()? {
@@ -241,7 +243,7 @@ pub(crate) fn futoshiki(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// The lines after "Current puzzle:" with an X, up to the first line without one.
+/// Returns the lines after "Current puzzle:" that contain an X, up to the first line without an X.
 fn quirky_rows(question: &str) -> Vec<&str> {
     let mut rows = Vec::new();
     let mut inside = false;
@@ -259,7 +261,7 @@ fn quirky_rows(question: &str) -> Vec<&str> {
     rows
 }
 
-/// The first n consecutive lines with n digits or X each.
+/// Returns the first `n` consecutive lines that have `n` digits or X each.
 fn question_rows(question: &str, n: usize) -> Vec<&str> {
     let lines: Vec<&str> = question.split('\n').map(strip).filter(|l| !l.is_empty()).collect();
     let is_row = |line: &&str| {
@@ -269,7 +271,7 @@ fn question_rows(question: &str, n: usize) -> Vec<&str> {
     start.map_or(Vec::new(), |at| lines[at..at + n].to_vec())
 }
 
-/// The number of buildings higher than all before them.
+/// Counts the buildings that are higher than all buildings before them.
 pub(super) fn visible(heights: impl IntoIterator<Item = i64>) -> i64 {
     let mut highest = 0;
     let mut is_seen = |height: &i64| {
@@ -280,7 +282,7 @@ pub(super) fn visible(heights: impl IntoIterator<Item = i64>) -> i64 {
     heights.into_iter().filter(|height| is_seen(height)).count() as i64
 }
 
-/// The number of visible buildings from each side.
+/// Rules for skyscraper_puzzle: a latin square of heights with the given numbers of visible buildings from each side.
 /// Quirk: in parity mode the first code block counts, in strict mode the last grid.
 pub(crate) fn skyscraper_puzzle(game: &Game) -> Result<Rules, Error> {
     let n = game.size("n")?;
@@ -292,7 +294,7 @@ pub(crate) fn skyscraper_puzzle(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         let grid = grid(text, mode, (n, n), Value::number, || {
             let block = first_block(text)?;
-            // A block that can't be read is read without its comments.
+            // If the block can't be parsed, it is parsed again without its comments.
             let uncommented = || regex!(r"(?m)#.*$").replace_all(block, "").into_owned();
             let literal = python::literal(strip(block)).or_else(|_| python::literal(strip(&uncommented())));
             rows(&literal.map_err(|_| unparsed("not_a_literal"))?, Value::as_i64).ok_or(wrong("shape"))

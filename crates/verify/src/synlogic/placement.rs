@@ -16,7 +16,8 @@ pub(super) fn number(word: &str) -> Option<i64> {
     python::int(word).map(|n| i64::try_from(n).unwrap_or(i64::MAX))
 }
 
-/// Rules for campsite: each tent is beside a separate tree, and no two tents touch.
+/// Rules for campsite: each tent is beside a separate tree, no two tents touch, and rows and columns have the given
+/// numbers of tents.
 /// Quirk: in parity mode the first `[[...]]` counts and an empty cell may contain anything.
 pub(crate) fn campsite(game: &Game) -> Result<Rules, Error> {
     let (n, m) = (game.size("n")?, game.size("m")?);

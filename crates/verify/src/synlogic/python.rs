@@ -18,13 +18,14 @@ use lexer::{Lexer, Token};
 pub use operations::floor_division;
 use operations::{compare, complex, finite, float, negate, subscript, true_division, weight};
 
-/// Deepest nesting of brackets, as in CPython's tokenizer.
+/// Maximum nesting of brackets, as in CPython's tokenizer.
 const MAX_BRACKETS: usize = 200;
-/// Deepest nesting of unary operators, powers and conditionals, in addition to brackets.
+/// Maximum nesting of unary operators, powers and conditionals, in addition to brackets.
 pub const MAX_DEPTH: usize = 400;
-/// The longest integer, in bits.
+/// Maximum length of an integer, in bits.
 pub const MAX_BITS: usize = 1 << 16;
-/// The work of one evaluation, in bits of all results together (an element of a repeated list counts 64).
+/// Maximum work of one evaluation: the total size in bits of all intermediate results. An element of a repeated list
+/// counts 64.
 pub const WORK: usize = 1 << 20;
 
 /// Why an expression has no value.
@@ -32,7 +33,8 @@ pub const WORK: usize = 1 << 20;
 pub enum EvalError {
     /// Not an expression, or one outside the supported part of the language.
     Syntax,
-    /// Python would raise: a division by zero, an unknown name, operands of the wrong type, an overflow.
+    /// Python would raise an exception, for example because of a division by zero, an unknown name, operands of the
+    /// wrong type or an overflow.
     Raised,
     /// The value is too large to compute here.
     Budget,
@@ -155,13 +157,13 @@ impl Parser<'_> {
         }
     }
 
-    /// `a` or `a, b,`: without brackets at the top level, inside brackets elsewhere.
+    /// Parses `a` or a tuple `a, b`, either at the top level or inside brackets.
     fn tuple_or_expression(&mut self, live: bool) -> Result<Value> {
         let unpacked = matches!(self.token, Token::Op("*"));
         let mut items = Vec::new();
         self.element(live, &mut items)?;
         if !self.eat(",")? {
-            // Only inside a tuple may something be unpacked.
+            // `*` may occur only inside a tuple.
             return if unpacked { Err(EvalError::Syntax) } else { items.pop().ok_or(EvalError::Syntax) };
         }
         while self.starts_expression() {
@@ -173,7 +175,7 @@ impl Parser<'_> {
         Ok(Value::Tuple(items))
     }
 
-    /// An element of a list or tuple, or `*` and a value to unpack.
+    /// Parses an element of a list or tuple, or `*` and a value whose elements are added.
     fn element(&mut self, live: bool, items: &mut Vec<Value>) -> Result<()> {
         if !self.eat("*")? {
             items.push(self.expression(live)?);
@@ -213,7 +215,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Refuses an operator if only literals are allowed.
+    /// Returns an error for an operator if only literals are allowed.
     fn computed(&self) -> Result<()> {
         if self.literal { Err(EvalError::Syntax) } else { Ok(()) }
     }
@@ -222,7 +224,8 @@ impl Parser<'_> {
         self.joined("or", true, live, |p, live| p.joined("and", false, live, Self::not))
     }
 
-    /// Operands with `and` or `or` between them. The value is the first operand whose truth is `decisive`, or else the last one.
+    /// Parses operands with `and` or `or` between them. Returns the first operand whose truth value is `decisive`, or
+    /// else the last operand.
     fn joined(
         &mut self,
         word: &str,
@@ -372,7 +375,7 @@ impl Parser<'_> {
         self.subscripts(value, live)
     }
 
-    /// `value[0][-1]`: an index or a key; slices are refused.
+    /// Parses indices or keys after a value, such as `[0][-1]`. A slice is an error.
     fn subscripts(&mut self, mut value: Value, live: bool) -> Result<Value> {
         while matches!(self.token, Token::Op("[")) {
             self.computed()?;
@@ -383,7 +386,7 @@ impl Parser<'_> {
                 value = subscript(value, &index)?;
             }
         }
-        // A value followed by another bracket is a call, followed by a value a mistake.
+        // A bracket after a value is a call, and a second value is a syntax error.
         match self.token {
             Token::Op("(" | "{") | Token::Value(_) | Token::OtherName => Err(EvalError::Syntax),
             _ => Ok(value),
@@ -402,7 +405,7 @@ impl Parser<'_> {
         Ok(items)
     }
 
-    /// A dictionary or a set, which is read as a dictionary without values.
+    /// Parses a dictionary or a set. A set is built as a dictionary without values.
     fn dict_or_set(&mut self, live: bool) -> Result<Value> {
         let mut dict = DictBuilder::default();
         let mut has_values = None;
@@ -568,7 +571,8 @@ impl Parser<'_> {
     }
 }
 
-/// Python's `int(text)`: blanks around, a sign, digits of any script, single underscores between them.
+/// Like Python's `int(text)`: accepts white space around the number, a sign, digits of any script, and single
+/// underscores between digits.
 pub fn int(text: &str) -> Option<IBig> {
     let text = crate::python_text::strip(text);
     let (sign, digits) = match text.strip_prefix('-') {
@@ -595,7 +599,7 @@ pub fn int(text: &str) -> Option<IBig> {
     Some(if sign == Sign::Negative { -magnitude } else { magnitude })
 }
 
-/// The value as an integer, if it is an integer or a double that equals one.
+/// Returns the value as an integer, if it is an integer or a double that equals one.
 pub fn whole(v: &Value) -> Option<IBig> {
     match v {
         Value::Float(x) => float_to_int(*x),

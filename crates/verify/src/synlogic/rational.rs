@@ -5,7 +5,7 @@ use dashu_ratio::RBig;
 use super::python::EvalError;
 use crate::math::{ParseError, exact_value};
 
-/// The exact value of an expression of decimal integers, operators and parentheses.
+/// Computes the exact value of an expression of decimal integers, operators and parentheses.
 /// Fails if the text is not such an expression, divides by zero, or is beyond the budget.
 pub fn evaluate(text: &str) -> Result<RBig, EvalError> {
     match exact_value(text) {

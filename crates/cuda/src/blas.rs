@@ -29,7 +29,7 @@ const MAX_PLANS: usize = 1024;
 /// An NVIDIA library that was found at run time.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Library {
-    /// Path of the file; empty if unknown.
+    /// Path of the file. Empty if unknown.
     pub path: PathBuf,
     /// Version number as the library reports it.
     pub version: usize,
@@ -171,13 +171,14 @@ impl Key {
     }
 }
 
-/// Returns the product for which the algorithm of the exact product `p` is chosen. It depends on neither the number of rows nor the addresses of `a` and
-/// `c`.
+/// Returns the product for which cuBLASLt is asked for an algorithm if `p.exact` is set: `p` with [`EXACT_ROWS`] rows and a contiguous result. Products that
+/// differ only in these properties therefore use the same algorithm.
 fn typical(p: &Product) -> Product {
     Product { m: EXACT_ROWS, c_stride: p.n, onto: p.onto.map(|_| p.c), ..*p }
 }
 
-/// Returns the key of a typical product. The alignments of `a` and `c` are those that their strides guarantee to every row.
+/// Returns the key of a result of [`typical`]. It doesn't depend on the addresses of `a` and `c`: their alignments are the ones that the strides guarantee
+/// for every row.
 fn exact_key(typical: &Product) -> Key {
     let (operand, result) = typical.numbers.bytes();
     let row_alignment = |stride: usize, bytes: usize| alignment((stride * bytes) as u64, EXACT_ALIGNMENT);
@@ -186,10 +187,10 @@ fn exact_key(typical: &Product) -> Key {
     Key { alignment: [a, b, c, c], ..Key::new(typical) }
 }
 
-/// cuBLASLt's descriptors of a product, and the algorithm.
+/// cuBLASLt's descriptors of a product, and the algorithm that computes it.
 struct Plan {
     description: sys::cublasLtMatmulDesc_t,
-    /// Of `b`, `a`, `c`: cuBLASLt's left operand is `b`.
+    /// Layouts of `b`, `a` and `c`. In column-major cuBLASLt, the left operand is `b`.
     layouts: [sys::cublasLtMatrixLayout_t; 3],
     algorithm: sys::cublasLtMatmulAlgo_t,
 }

@@ -31,7 +31,7 @@ pub struct Prompt<'a> {
     pub samples: Range<usize>,
 }
 
-/// Why a completion ended.
+/// Reason why a completion ended.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Finish {
     /// A stop token or the caller's stop condition.
@@ -119,7 +119,7 @@ pub(crate) struct Fed<'a> {
     /// Maximum number of tokens of a prompt and its completion.
     pub(crate) longest: usize,
     pub(crate) vocabulary: usize,
-    /// Whether keys and values stay in the cache for later generations.
+    /// Whether keys and values are retained in the cache for later generations.
     pub(crate) keep: bool,
 }
 
@@ -143,9 +143,9 @@ fn future_pages(state: usize, samples: usize, tokens: usize) -> usize {
 
 /// Maximum number of prompts of a feed that wait for an executor, so that other executors get some too.
 const AHEAD: usize = 8;
-/// Maximum number of rows of a decoding step that computes the rest of a prompt. Devices have memory for that many samples.
+/// Maximum number of prompt tokens per decoding step if a prompt continues a cached prefix. Each of these tokens is a row of the step.
 const READ: usize = 256;
-/// How long an executor without work waits while others have some.
+/// Time for which an executor without work waits before it asks the feed again, while other executors have work.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// A row of the batch: samples with the same tokens so far.
@@ -207,8 +207,7 @@ struct Scheduler<'a, 'r, X: Executor> {
     changes: DecodeChanges,
 }
 
-/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. `limit` bounds the pages in use, and `most_slots` the slots. Each single
-/// sequence must fit.
+/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. At most `limit` pages are in use; each sequence must fit into them.
 pub(crate) fn generate<X: Executor>(
     g: &mut Generator<'_, X>,
     jobs: &[Job<'_>],
@@ -264,7 +263,7 @@ pub(crate) fn generate<X: Executor>(
         g.drawn(&mut drawn)?;
         scheduler.branch_all(&step, &drawn);
     }
-    // After a cancellation, the cache is dropped.
+    // The cache is dropped after a cancellation.
     if scheduler.tree.keep && !scheduler.cancelled {
         *g.tree = scheduler.tree;
     }
@@ -331,7 +330,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.tree.push_slot(node, self.limit, &mut self.changes.nodes)
     }
 
-    /// Takes the prompts that the feed has now.
+    /// Receives the prompts that are available in the feed.
     fn receive(&mut self) {
         let Some(fed) = &self.request.feed else { return };
         while self.waiting.len() < AHEAD
@@ -416,8 +415,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.full &= !self.leaves.is_empty();
     }
 
-    /// Expected pages of a sample to be started. For `n` samples this is at least `future_pages(n, expected) + 1` plus a state, and exactly that for one
-    /// sample without states.
+    /// Expected number of pages of a sample that starts. `n` times this value is at least `future_pages(n, expected) + 1` plus the pages of a state, with
+    /// equality for one sample without states.
     fn pages_each(&self, job: usize) -> usize {
         self.expected(job, 0).div_ceil(PAGE) + 2 * (1 + self.tree.state_pages)
     }
@@ -489,7 +488,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 }
                 let prompt = self.prompt_pages(index);
                 let count = self.fitting(index, room.saturating_sub(prompt)).min(samples.len());
-                // A prompt that continues one of these has to come after them.
+                // A prompt that continues one of the prompts in `fresh` has to be computed after it.
                 if count == 0 || !fresh.is_empty() && self.find_prefix(index).is_some() {
                     break;
                 }
@@ -597,7 +596,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         samples.map(|sample| Draw { row, uniform: (self.request.uniform)(prompt, sample, 0) }).collect()
     }
 
-    /// Draws the first token of samples of a prompt, whose results are `drawn`.
+    /// Starts samples of a prompt with their first tokens, which are in `drawn`.
     fn start(&mut self, job: usize, node: usize, samples: Range<usize>, drawn: &[Drawn]) {
         self.tree.hold(node);
         self.admissions += 1;
@@ -645,8 +644,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.changes.clear();
     }
 
-    /// Whether the next step can be planned before the running step's tokens are read. Every row must have one sample, so it either continues or ends (then
-    /// one step is computed in vain); none may end by its length; slots must be available; and no sample may be waiting that could start.
+    /// Whether the next step can be planned before the running step's tokens are read. The conditions: each row has one sample, which continues or ends (if
+    /// it ends, its row of the next step is wasted); no sample reaches its maximum length; slots are available; and no waiting sample could start.
     fn may_run_ahead(&mut self) -> bool {
         self.receive();
         let continues = |leaf: &Leaf| {
@@ -657,11 +656,12 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             && self.leaves.iter().all(continues)
             && self.tree.used + self.new_pages() <= self.limit
             && self.startable() == 0
-            // A cached node must not have the state after a token that it doesn't have.
+            // A step ahead may store a state after a token that the cached node doesn't have.
             && !(self.tree.keep && self.tree.state_pages > 0)
     }
 
-    /// Continues the samples of all rows with the results of a step, where `step` has each row's first draw. Returns, for each row, its index before.
+    /// Continues the samples of all rows with the results of a step. `step` has the index of each row's first draw. Returns each new row's index before the
+    /// step.
     fn branch_all(&mut self, step: &[usize], drawn: &[Drawn]) -> Vec<usize> {
         let mut rows_before = Vec::with_capacity(step.len());
         for (row, leaf) in std::mem::take(&mut self.leaves).into_iter().enumerate() {

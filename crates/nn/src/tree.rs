@@ -1,7 +1,8 @@
-//! The sequences in a key/value cache as a tree: those that generation is extending, and those that a later prompt may continue.
+//! The sequences in a key/value cache, as a tree. Some sequences are being extended by generation, and others are retained because a later prompt may
+//! continue them.
 //!
 //! A prompt is a node, and so is each part of its completions that several samples share. With `keep`, unused nodes stay until their pages are needed; the
-//! least recently used are evicted first. If a prompt begins like an earlier one, or like an earlier one with its completion, only the rest is computed.
+//! least recently used are evicted first. If a prompt begins like a cached sequence, only the tokens after the common prefix are computed.
 
 use std::collections::BTreeSet;
 
@@ -19,9 +20,9 @@ pub(crate) struct Node {
     /// Children that a prompt may continue, sorted by tokens, then by index.
     children: Vec<usize>,
     pub(crate) run: Run,
-    /// Tokens in the cache, and possibly one more.
+    /// Tokens in the cache, and possibly one token that isn't cached yet.
     tokens: Vec<u32>,
-    /// Log-probability of each token if they were sampled; empty in nodes of prompts.
+    /// Log-probability of each sampled token. Empty in nodes of prompts.
     pub(crate) logp: Vec<f32>,
     pub(crate) entropy: Vec<f32>,
     /// Time of last use, if the node is unused.
@@ -37,11 +38,11 @@ pub(crate) struct Tree {
     /// Unused nodes without unused children, by the time of last use, then by index.
     evictable: BTreeSet<(u64, usize)>,
     pages: Pages,
-    /// Number of pages of nodes in use, including those that count for their states.
+    /// Number of pages of nodes in use. A node's recurrent state counts as `state_pages` pages.
     pub(crate) used: usize,
-    /// Number of pages of unused nodes, likewise.
+    /// Number of pages of unused nodes, including their states.
     unused: usize,
-    /// Number of pages that take as much memory as a node's recurrent state; 0 without recurrent layers.
+    /// Number of pages that take as much memory as a node's recurrent state. 0 without recurrent layers.
     pub(crate) state_pages: usize,
     /// Whether unused nodes stay in the cache.
     pub(crate) keep: bool,
@@ -64,7 +65,7 @@ impl Tree {
         self.pages.slots()
     }
 
-    /// Number of pages of a node, including those that count for its state.
+    /// Number of pages of a node, including its state.
     fn pages_of(&self, node: usize) -> usize {
         match self.nodes[node].run.pages.len() {
             0 => 0,
@@ -94,7 +95,7 @@ impl Tree {
         }
     }
 
-    /// Adds a node for the tokens of a prompt that follow those of `parent`. References `parent`.
+    /// Adds a node for the tokens of a prompt that follow the tokens of `parent`, and a reference to `parent`.
     pub(crate) fn prompt(&mut self, parent: Option<usize>, tokens: &[u32]) -> usize {
         if let Some(parent) = parent {
             self.hold(parent);
@@ -252,7 +253,7 @@ impl Tree {
         self.nodes[node].run.push()
     }
 
-    /// Tells the executor about a node and its content in the cache.
+    /// Adds to `changes` a node and its content in the cache.
     pub(crate) fn begin(&self, node: usize, changes: &mut Vec<NodeChange>) {
         let Node { parent, ref run, .. } = self.nodes[node];
         changes.push(NodeChange::Begin { node, parent, stored: run.len });
@@ -260,7 +261,7 @@ impl Tree {
     }
 
     /// Finds the child of `parent` with the longest common prefix with `rest`, as (length, child). Among equal children, takes the largest index. Returns
-    /// `None` if that child can't be continued, because it differs from `rest` or is longer, and they have no whole page in common.
+    /// `None` if `rest` doesn't continue that child and shares less than a page with it.
     fn best_child(&self, parent: Option<usize>, rest: &[u32]) -> Option<(usize, usize)> {
         let children = self.children(parent);
         let tokens = |position: usize| &self.nodes[children[position]].tokens[..];
@@ -288,7 +289,7 @@ impl Tree {
         let first = children[..position].partition_point(|child| !matches(child));
         let end = position + children[position..].partition_point(matches);
         let usable = |child: usize| self.nodes[child].tokens.len() == shared || shared >= PAGE;
-        // The first is the shortest. If it isn't usable, none is; checking all could take long, because there may be thousands.
+        // The first child is the shortest. If it isn't usable, the others aren't either. Checking all could take long, because there may be thousands.
         if !usable(children[first]) {
             return None;
         }

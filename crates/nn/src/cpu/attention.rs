@@ -66,7 +66,8 @@ impl Plan<'_> {
     }
 }
 
-/// Visits the blocks of a piece. With several queries, a block has one head; a single query has all heads that share a key head in one block.
+/// Calls `visit` for each block of a piece: the products of up to [`QUERIES`] query rows and up to [`KEYS`] keys. The rows are one head of several queries
+/// or, if the piece has a single query, all of its heads that share a key head.
 fn blocks(heads: Heads, plan: Plan<'_>, piece: &Piece, mut visit: impl FnMut(Block)) {
     let (h, e, width) = (heads.queries, heads.size, heads.query_width());
     let group = h / heads.keys;

@@ -6,11 +6,12 @@ use super::words::{List, Words};
 use crate::families::LARGEST_CONVOLUTION as TAPS;
 use crate::segments::{Chunk, STRETCH};
 
-/// No row, slot or node.
+/// Absent row, slot or node.
 const NONE: u32 = u32::MAX;
 
-/// Lists of paths. A run is a range of consecutive rows of which only the last may be continued by several rows. It has five words: first row, end, the
-/// slots of the states before and after it, and the node that stores the latter.
+/// The paths of a prefix tree of rows, as lists in GPU memory. A run is a range of consecutive rows of a path, of which only the last row may have several
+/// successors. It takes five words: first row, end row, slot of the recurrent state before the run, slot of the state after it, and the cache node that
+/// stores the state after it. Absent values are [`NONE`].
 #[derive(Debug, Clone, Default)]
 pub(super) struct Paths {
     /// Row that precedes each row on its path.
@@ -25,7 +26,7 @@ pub(super) struct Paths {
     pub(super) ends: List,
     /// Runs, first with slots only for states that others continue, and then with slots for the state after each stretch.
     pub(super) runs: [List; 2],
-    /// Range of the runs that continue each run.
+    /// For each run, the range of the runs that continue it.
     pub(super) children: List,
     /// In a decoding step, the start of each group of consecutive runs.
     pub(super) groups: List,

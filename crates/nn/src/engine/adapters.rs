@@ -1,6 +1,6 @@
 //! LoRA in the engine: factors and merged weights.
 //!
-//! Quantized matrices don't change: every pass adds `scale · B A x` to their results, in sampling, scoring and training alike.
+//! Quantized matrices don't change: sampling, scoring and training add `scale · B A x` to their results.
 //!
 //! Other adapted matrices always are `W0 + scale · B A`, recomputed after each update from the base weights and the factors. A resumed run therefore
 //! computes the same as an uninterrupted one, and rounding errors don't accumulate. The base weights are stored for this, in 16 bits if that is
@@ -22,11 +22,11 @@ use crate::weights::{Dtype, TensorWriter, write_json};
 pub(crate) struct Adapters {
     config: LoraConfig,
     pub(super) layout: AdapterLayout,
-    /// Whether passes apply the update; if not, they compute with the base weights alone.
+    /// Whether passes apply the adapters. Otherwise passes use only the base weights.
     pub(super) applied: bool,
 }
 
-/// Layout of the factors that passes apply separately from the weights, or `None` if there are none.
+/// Layout of the factors that passes apply separately from the weights, or `None` if all factors are merged or not applied.
 pub(super) fn unmerged(adapters: &Option<Adapters>) -> Option<&AdapterLayout> {
     adapters.as_ref().filter(|adapters| adapters.applied && !adapters.layout.merged).map(|a| &a.layout)
 }
@@ -92,13 +92,13 @@ impl Engine {
                 return Err(Error::file(path, "an adapter", expected));
             }
         }
-        // As the base's tensors are named, because PEFT and vLLM skip factors of modules that they don't find.
+        // Names of the base's tensors are used, because PEFT and vLLM skip factors of modules that they don't find.
         let names = adapters.layout.tensors.iter().map(|tensor| &tensor.name);
         let names: Vec<String> =
             names.map(|name| if self.inner { name_in_whole(name) } else { name.clone() }).collect();
         let mut settings = adapters.config.to_json(base);
         if self.inner {
-            // In full, because the tower for images has modules of the same names.
+            // Full module names are written, because the image tower has modules with the same short names.
             let factors =
                 names.iter().filter_map(|name| name.strip_prefix(PEFT)?.strip_suffix(".lora_A.weight"));
             settings["target_modules"] = factors.collect();
@@ -134,7 +134,7 @@ impl Engine {
         self.read_factors(dir, &lora, &BTreeSet::new())
     }
 
-    /// Reads the factors in the layers of an adapter with these settings. `used` are the names in its file that belong to other tensors.
+    /// Reads the layers' factors of an adapter with these settings. `used` are the names in the adapter's file that belong to other tensors.
     pub(super) fn read_factors(
         &mut self,
         dir: &Path,
@@ -143,7 +143,7 @@ impl Engine {
     ) -> Result<(), Error> {
         let layout = AdapterLayout::new(&self.decoder.layout, lora);
         let file = open_weights(dir)?;
-        // If the file names no format, it may be PEFT's, trained on any.
+        // If the file doesn't name a format, PEFT may have written it, and it may have been trained on any format.
         let (trained, base) = (LoraConfig::trained_on(dir)?, self.decoder.layout.base);
         if trained.is_some() && trained != base {
             let name = |format: Option<BaseFormat>| format.map_or("none", BaseFormat::name);
@@ -216,7 +216,7 @@ impl Engine {
         self.merge();
     }
 
-    /// LoRA's factors under PEFT's names, `A` before `B`, in the checkpoint's order; empty without adapters.
+    /// LoRA's factors under PEFT's names, `A` before `B`, in the checkpoint's order. Empty without adapters.
     pub fn adapter_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = if self.lora().is_some() { self.trained() } else { &[] };
         self.named(Store::Factors, tensors)

@@ -110,7 +110,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             self.forget_prompts();
         }
         self.workers.iter_mut().for_each(|worker| worker.tree.keep = keep);
-        // A cache that is kept keeps its limit; another limit would require another cache.
+        // A retained cache keeps its limit, because another limit would require another cache.
         let kept_limit = self.workers.first().map_or(0, |worker| worker.tree.limit);
         let limit = match sampling.max_cached_tokens {
             _ if kept_limit > 0 => kept_limit,
@@ -161,7 +161,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
                 Option<mpsc::Sender<Completion>>,
                 Result<(), Error>,
             ) = task;
-            // Dropped at the end of the task; when all are, the receiver ends.
+            // Each task drops its sender at the end. The receiver ends when all senders are dropped.
             let sender = sender.take().expect("a task runs once");
             let mut emit = |completion| {
                 if cancelled.load(Ordering::Relaxed) || sender.send(completion).is_err() {
@@ -174,7 +174,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             let executor = &mut Checked::new(executor, decoder.checked_layout());
             let parameters = decoder.parameters(weights, factors.zip(unmerged));
             let most_slots = match request.feed {
-                // The same for all requests, so that the cache can be kept.
+                // With a feed, the number of slots is the same for all requests, so that the cache can be retained.
                 Some(_) => limit * PAGE,
                 None => slots_needed(jobs).min(PAGE * pages_of_keys(limit, state, reach)),
             };

@@ -52,11 +52,12 @@ impl Engine {
         self.run_generation(&shares, longest, rollout, &request, on_done)
     }
 
-    /// Samples completions of prompts that arrive from `feed` while it runs. Returns when the feed has none and all completions are done.
+    /// Samples completions of prompts that arrive from `feed` while it runs. Returns when the feed is empty and all completions are done.
     ///
     /// `longest` is the maximum number of tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay
-    /// in the cache until their memory is needed or the weights change. Of a prompt that begins like an earlier one, or like one with its completion, only the
-    /// rest is then computed ([`Completion::cached`](crate::Completion::cached) counts the cached tokens), and its log-probabilities differ by rounding.
+    /// in the cache until their memory is needed or the weights change. If a prompt begins like an earlier sequence of prompt and completion, only the tokens
+    /// after the common prefix are computed ([`Completion::cached`](crate::Completion::cached) counts the cached tokens), and log-probabilities differ by
+    /// rounding.
     /// `on_done` works as in [`Engine::generate`].
     ///
     /// # Panics

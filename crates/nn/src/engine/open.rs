@@ -40,7 +40,8 @@ impl Engine {
         Engine::init_with_base(config, std, normal, None, device)
     }
 
-    /// Like [`Engine::init`], with the layers' matrices in the quantized format `base` if given. They are frozen, and can only be trained through adapters.
+    /// Like [`Engine::init`], with the layers' matrices in the quantized format `base` if given. Quantized matrices are frozen, and can only be trained
+    /// through adapters.
     ///
     /// # Panics
     /// See [`Engine::init`].

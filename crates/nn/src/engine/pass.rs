@@ -42,8 +42,8 @@ pub(super) enum Output<'a> {
 }
 
 impl Engine {
-    /// Scores the batch, calls `loss` for the derivatives of each tree, and adds their gradient to the existing gradient. Trees whose derivatives are all zero
-    /// skip the backward pass. Returns the scores, and the results of `loss` for the trees with predictions, in their order.
+    /// Scores the batch, calls `loss` for the derivatives of each tree, and adds the resulting gradient to the existing gradient. Trees whose derivatives are
+    /// all zero skip the backward pass. Returns the scores, and the results of `loss` in the order of the trees, for the trees with predictions.
     /// Returns an error if the scores aren't finite or the device fails; the gradient is then incomplete and must be zeroed.
     ///
     /// # Panics
@@ -160,7 +160,8 @@ impl Engine {
 }
 
 impl Request<'_> {
-    /// Runs an executor's trees through the network, chunk by chunk, and returns the scores.
+    /// Computes the requested output for the prefix trees assigned to one executor, in chunks of about `chunk_tokens` tokens. Returns the log-probability and
+    /// entropy of each prediction, or nothing for [`Output::Logits`].
     pub(super) fn run<X: Executor>(
         &self,
         lane: Lane<'_, X>,
@@ -238,7 +239,7 @@ impl Request<'_> {
         Ok(scores)
     }
 
-    /// Removes trees without a derivative from the chunk, the saved activations and the derivatives. Returns whether any tree is left.
+    /// Removes the trees whose derivatives are all zero from the chunk, the saved activations and the derivatives. Returns whether any tree is left.
     fn drop_idle<X: Executor>(
         &self,
         e: &mut Checked<'_, X>,

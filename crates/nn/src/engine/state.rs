@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::layout::{Span, TensorLayout};
 use crate::lora::LoraConfig;
 
-/// Trained parameters, gradient and optimizer state of a model. With LoRA the parameters are only the factors, so it is small.
+/// Trained parameters, gradient and optimizer state of a model. With LoRA it contains only the factors' values, so it is small.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TrainingState {
     lora: Option<LoraConfig>,
@@ -48,8 +48,8 @@ impl Engine {
         }
     }
 
-    /// Continues from the result of [`Engine::training_state`], bit for bit if [`Engine::gather_gradient`] was called before it. If the settings of the
-    /// adapters differ, the engine's adapters are replaced.
+    /// Restores a result of [`Engine::training_state`]. Training continues bit for bit if [`Engine::gather_gradient`] was called before the state was taken.
+    /// If the settings of the adapters differ, the engine's adapters are replaced.
     /// Returns an error if the state is of another model, or the device fails.
     pub fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
         self.device.forget_prompts();

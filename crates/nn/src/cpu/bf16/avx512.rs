@@ -26,10 +26,12 @@ fn first(count: usize) -> u16 {
     ((1u32 << count.min(SIDE)) - 1) as u16
 }
 
-/// Packs one tile per part. Elements beyond the lines and terms become 0.
+/// Packs up to 16 lines (rows of the left operand, columns of the right one) of up to 32 terms into one tile for each of the `PARTS` bfloat16 values that
+/// represent a value. The rest of each tile is 0.
 ///
 /// # Safety
-/// The processor must have AVX-512 and its bfloat16 extension. The lines and terms must be readable, and `PARTS` tiles writable.
+/// The processor must have AVX-512 and its bfloat16 extension. `from` must be readable for `lines` lines of `terms` terms, and `to` writable for `PARTS`
+/// tiles.
 #[target_feature(enable = "avx512f,avx512bw,avx512vl,avx512bf16")]
 pub(super) unsafe fn pack<const PARTS: usize>(
     hand: Hand,

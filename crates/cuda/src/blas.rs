@@ -43,7 +43,7 @@ pub fn library() -> Result<Library, Error> {
 }
 
 fn find() -> Result<Library, Error> {
-    // Once a library is loaded, the loader returns it for its name. That is how cudarc, which opens it by name, gets this one.
+    // The loader returns an already loaded library for its name. cudarc opens cuBLASLt by name, so it gets the library loaded here.
     // SAFETY: loading runs the initializers of NVIDIA's library, which have no requirements.
     let load = |path: &Path| match unsafe { libloading::Library::new(path) } {
         Ok(library) => {
@@ -57,7 +57,7 @@ fn find() -> Result<Library, Error> {
     if let Some(path) = &named {
         load(Path::new(path)).map_err(|why| unavailable(format!("{VARIABLE}: {why}")))?;
     }
-    // SAFETY: opens the library by its names; as above.
+    // SAFETY: opens the library by its names, and runs only its initializers.
     let present = || unsafe { sys::is_culib_present() };
     let folders = folders();
     let mut files = folders.iter().flat_map(|folder| FILES.map(|file| folder.join(file)));
@@ -417,7 +417,7 @@ impl Blas {
             Numbers::Bf16 => (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_16BF),
             Numbers::Bf16ToF32 => (sys::cudaDataType_t::CUDA_R_16BF, sys::cudaDataType_t::CUDA_R_32F),
         };
-        // Read by columns, the rows in memory are the matrix's columns.
+        // cuBLASLt reads memory by columns, so it sees the rows of a row-major matrix as columns.
         let layout = |kind, matrix: Matrix, rows: usize, columns: usize| {
             let (rows, columns) = if matrix.transposed { (columns, rows) } else { (rows, columns) };
             result::create_matrix_layout(kind, columns as u64, rows as u64, matrix.stride as i64)

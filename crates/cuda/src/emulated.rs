@@ -44,7 +44,7 @@ enum Work {
         to: Address,
         bytes: Vec<u8>,
     },
-    /// A node that `Emulated::checked` returned: never a product.
+    /// A node that `Emulated::checked` returned, which is never a product.
     Node(Node),
     Free {
         at: Address,
@@ -82,7 +82,7 @@ struct Line {
 /// The state of the device, behind one lock.
 #[derive(Default)]
 struct Pending {
-    /// Indexed by `Queue`.
+    /// Queues with their work, indexed by `Queue`.
     lines: [Line; Queue::ALL.len()],
     /// Recorded events: the queue, and the number of pieces submitted to it at the time.
     events: HashMap<usize, (usize, u64)>,

@@ -57,7 +57,7 @@ fn is_loaded() -> bool {
 }
 
 /// Makes the driver return error `code` from call `number` (counted from 0) of the function `call`, given as `(call, number, code)`. The function
-/// "kernel" stands for a kernel that fails while it runs. Clears earlier faults; `None` injects no new one.
+/// "kernel" means a kernel that fails while it runs. Earlier faults are cleared, also by `None`.
 ///
 /// # Panics
 /// If this process doesn't run on the fake driver.

@@ -35,7 +35,7 @@ pub struct Found {
     pub memory: usize,
     /// Compute capability, major and minor.
     pub capability: (i32, i32),
-    /// Why the GPU can't be used; `None` if it can.
+    /// Reason why the GPU can't be used, or `None` if it can be used.
     pub unusable: Option<String>,
 }
 

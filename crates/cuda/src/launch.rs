@@ -29,7 +29,7 @@ pub enum Error {
     Launch {
         /// The kernel.
         kernel: String,
-        /// What is wrong with the launch.
+        /// Reason why the launch is invalid.
         why: String,
     },
 }
@@ -167,8 +167,8 @@ pub struct Limits {
 pub struct Launch {
     /// The kernel's name.
     pub kernel: &'static str,
-    /// Its blocks.
+    /// Blocks of the grid.
     pub shape: Shape,
-    /// Its arguments, in order.
+    /// Arguments of the kernel, in order.
     pub arguments: Vec<Argument>,
 }

@@ -2,7 +2,7 @@
 //!
 //! The sources of the kernels are in `kernels/*.cu`. NVRTC compiles them to the PTX in the binary, so users need only the driver. For tests without a
 //! GPU, a C++ compiler compiles the same sources against `emulator/`. Both devices implement [`Driver`]: memory, copies, launches. CUDA isn't needed at
-//! build time; [`probe`] lists the GPUs at run time, or returns why there are none.
+//! build time. [`probe`] lists the GPUs at run time, or returns the reason why none can be listed.
 //!
 //! This crate doesn't know the decoder: `fgrpo-nn` builds its operations from these launches.
 

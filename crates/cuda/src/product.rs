@@ -2,7 +2,7 @@
 
 use crate::launch::{Address, Argument, Error, Launch, Shape};
 
-/// A row-major matrix whose rows are `stride` elements apart.
+/// A row-major matrix. Consecutive rows start `stride` elements after each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Matrix {
     /// Address of the first element.

@@ -18,8 +18,8 @@ pub fn numbers_per_token(config: &Config) -> usize {
     (2 * config.num_key_value_heads * config.head_dim * layers).max(1)
 }
 
-/// Number of pages that take as much memory as a sequence's states in all layers, which are f32; 0 if there are none. `precision` is the
-/// number type of keys and values.
+/// Number of pages that take as much memory as a sequence's f32 states in all layers. 0 in models without states. `precision` is the number type of keys and
+/// values.
 pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     let state = |layer: usize| config.layer(layer).mixer.map_or(0, |mixer| mixer.state());
     let bytes = 4 * (0..config.num_hidden_layers).map(state).sum::<usize>();

@@ -208,7 +208,7 @@ pub struct Config {
     /// Scaling of the rotary frequencies.
     #[serde(skip)]
     pub rope_scaling: RopeScaling,
-    /// For each layer, 1 if it has a rotary embedding and 0 if not; empty if all layers have one.
+    /// For each layer, 1 if it has a rotary embedding and 0 if not. If empty, all layers have one.
     #[serde(skip)]
     pub no_rope_layers: Vec<usize>,
     /// Number of latest tokens that a query sees in layers with a window, including its own, or `None` if it sees all.
@@ -290,7 +290,7 @@ impl Config {
         self.validate_at("configuration")
     }
 
-    /// Maximum length up to which the passes here compute what the model defines, and the setting that limits it; `None` if there is no limit.
+    /// Maximum sequence length that is computed as the model defines, with the name of the setting that limits it, or `None` without a limit.
     pub(crate) fn longest_sequence(&self) -> Option<(usize, &'static str)> {
         match self.rope_scaling {
             RopeScaling::Yarn {

@@ -80,7 +80,7 @@ pub(crate) const NO_GPU: &str = "`fgrpo devices` lists the available devices; --
 
 impl DeviceName {
     /// Checks that this machine has the device.
-    /// Returns an error if the driver is missing or too old, or if there is no usable GPU with this index.
+    /// Returns an error if the driver is missing or too old, or if the GPU with this index doesn't exist or can't be used.
     pub fn check(self) -> Result<(), Error> {
         match self {
             DeviceName::Cuda(gpu) => {

@@ -280,7 +280,7 @@ impl Engine {
     }
 
     /// Writes the model to a checkpoint folder in transformers' bitsandbytes format: the layers' matrices in NF4, other tensors in `dtype`. Matrices that are in
-    /// NF4 and have no adapters keep their codes; others are quantized.
+    /// NF4 and aren't adapted keep their codes; other matrices are quantized.
     /// Returns an error if the folder contains weights or can't be written, or a value is not finite in `dtype`; `config.json` is then missing.
     pub fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
         let tensors = &self.decoder.layout.tensors;

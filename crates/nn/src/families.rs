@@ -28,7 +28,7 @@ pub(crate) struct Family {
     pub(crate) model_type: &'static str,
     /// Defaults of transformers for fields that a file omits.
     pub(crate) defaults: fn() -> Value,
-    /// Base of the rotary frequencies if a file has none.
+    /// Default base of the rotary frequencies, for files without one.
     pub(crate) default_theta: f64,
     /// Order in which GGUF files store the rows of queries and keys, or `None` if GGUF is not supported for the family.
     pub(crate) gguf: Option<GgufRows>,

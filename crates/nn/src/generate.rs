@@ -207,7 +207,8 @@ struct Scheduler<'a, 'r, X: Executor> {
     changes: DecodeChanges,
 }
 
-/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. At most `limit` pages are in use; each sequence must fit into them.
+/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. At most `limit` pages are in use, which each sequence must fit into; the jobs
+/// must need at most `most_slots` slots.
 pub(crate) fn generate<X: Executor>(
     g: &mut Generator<'_, X>,
     jobs: &[Job<'_>],

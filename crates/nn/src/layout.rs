@@ -26,7 +26,7 @@ impl Span {
         self.offset >= SEPARATE
     }
 
-    /// The common part of two spans, or `None` if there is none.
+    /// Returns the common part of two spans, or `None` if they are disjoint.
     pub(crate) fn intersection(self, other: Span) -> Option<Span> {
         let offset = self.offset.max(other.offset);
         let end = (self.offset + self.len).min(other.offset + other.len);

@@ -45,7 +45,7 @@ pub(crate) fn open_weights(dir: &Path) -> Result<TensorFile, Error> {
     Err(Error::file(path, "no such file", "an adapter's weights in safetensors"))
 }
 
-/// LoRA settings, under PEFT's names where it has them.
+/// LoRA settings, with PEFT's names for settings that PEFT has too.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoraConfig {
     /// Number of rows of `A` and of columns of `B` (PEFT's `r`); at least 1.

@@ -61,7 +61,7 @@ pub struct Workload {
     pub family_tokens: usize,
     /// Number of these rows that predict.
     pub predicting_rows: usize,
-    /// Number of prompts in a `generate` call; 0 if nothing is generated.
+    /// Number of prompts in a `generate` call. 0 if nothing is generated.
     pub prompts: usize,
     /// Length of the longest prompt.
     pub prompt_tokens: usize,
@@ -104,7 +104,7 @@ impl Needs {
     /// Computes the requirements of a workload.
     ///
     /// # Panics
-    /// If the workload has no threads.
+    /// If the workload's number of threads is 0.
     pub fn of(config: &Config, workload: &Workload) -> Needs {
         let Workload { threads, chunk_tokens, .. } = *workload;
         assert!(threads > 0, "a workload of 0 threads");

@@ -42,7 +42,7 @@ impl BaseFormat {
         }
     }
 
-    /// The format with this name, or `None` if there is none.
+    /// Returns the format with this name, or `None` if the name is unknown.
     pub fn named(name: &str) -> Option<BaseFormat> {
         BaseFormat::ALL.into_iter().find(|format| format.name() == name)
     }

@@ -259,7 +259,7 @@ pub(crate) struct Piece {
 pub(crate) struct AttentionPlan {
     /// Row of each query, ascending.
     pub(crate) rows: Vec<u32>,
-    /// Pieces; those of a query are in the order of its ancestors.
+    /// Pieces. The pieces of a query are in the order of its ancestors.
     pub(crate) pieces: Vec<Piece>,
 }
 

@@ -47,7 +47,7 @@ struct Block {
     query_stride: usize,
 }
 
-/// Assignment of keys to queries: pieces, in which each query sees the keys up to its position, or only the latest `window` of them.
+/// Assignment of keys to queries. In each piece, a query sees the keys up to the query's position, or only the latest `window` of these keys.
 #[derive(Clone, Copy)]
 pub(crate) struct Plan<'a> {
     pub(crate) queries: usize,
@@ -94,7 +94,7 @@ fn blocks(heads: Heads, plan: Plan<'_>, piece: &Piece, mut visit: impl FnMut(Blo
 }
 
 impl Block {
-    /// Row `i` of a matrix with one column per key, restricted to the keys that the row's query sees. Sets the other columns to 0.
+    /// Returns row `i` of a matrix with one column per key, restricted to the keys that the row's query sees. Sets the other columns to 0.
     fn visible<'a>(&self, plan: Plan<'_>, piece: &Piece, i: usize, numbers: &'a mut [f32]) -> &'a mut [f32] {
         let n = self.keys.len();
         let seen = plan.seen(piece, self.query + i * self.query_stride);
@@ -106,7 +106,7 @@ impl Block {
     }
 }
 
-/// The part of a piece in ranges of queries and keys, or `None` if it is empty.
+/// Returns the part of a piece inside ranges of queries and keys, or `None` if it is empty.
 fn clip(piece: &Piece, queries: &Range<usize>, keys: &Range<usize>) -> Option<Piece> {
     let both = |a: &Range<usize>, b: &Range<usize>| a.start.max(b.start)..a.end.min(b.end);
     let (queries, keys) = (both(&piece.queries, queries), both(&piece.keys, keys));
@@ -114,12 +114,12 @@ fn clip(piece: &Piece, queries: &Range<usize>, keys: &Range<usize>) -> Option<Pi
     (!queries.is_empty() && !keys.is_empty()).then_some(Piece { queries, keys, position, ..*piece })
 }
 
-/// Divides the queries, or the keys, of a plan into at most `parts` ranges with about equal work.
+/// Divides a plan's queries, or its keys if `by_keys`, into at most `parts` ranges with about equal work.
 pub(crate) fn balanced(pieces: &[Piece], count: usize, parts: usize, by_keys: bool) -> Vec<Range<usize>> {
     if parts <= 1 || count <= 1 {
         return std::iter::once(0..count).collect();
     }
-    // Work per query or key: first the differences at the ends of pieces, then the cumulative sum. Each also has a small constant cost.
+    // Work per query or key: first its changes at the ends of pieces, then their cumulative sum. Each query or key also has a small constant cost.
     let mut work = vec![0i64; count + 1];
     for piece in pieces {
         let (range, other) =
@@ -149,7 +149,7 @@ pub(crate) struct Inputs<'a> {
     pub(crate) keys: Keys<'a>,
 }
 
-/// Computes `out` and `lse` for a range of queries. Both begin with its first row.
+/// Computes `out` and `lse` for a range of queries. Both slices begin with the range's first row.
 pub(crate) fn forward(
     Inputs { heads, query_range, plan, q, keys }: Inputs<'_>,
     out: &mut [f32],

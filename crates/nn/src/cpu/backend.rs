@@ -40,7 +40,7 @@ pub(crate) fn executors(threads: usize) -> usize {
 
 /// Base weights of an adapted matrix.
 enum Base {
-    /// The upper halves; all lower halves are zero.
+    /// Upper halves of the values, whose lower halves are all zero.
     Half(Vec<u16>),
     Full(Vec<f32>),
 }
@@ -75,7 +75,7 @@ struct Packed {
     layout: Layout,
     head: Head,
     made: Option<PackedWeights>,
-    /// Whether they match the current weights.
+    /// Whether the panels match the current weights.
     fresh: bool,
     enabled: bool,
 }
@@ -89,7 +89,7 @@ pub(crate) struct CpuBackend {
     rope: Arc<Rope>,
     weights: Weights,
     adapters: Option<Adapters>,
-    /// One per executor; empty until needed.
+    /// Gradient of each executor. Empty until needed.
     gradients: Vec<Buffer>,
     /// Empty before the first update.
     moments: [Buffer; 2],

@@ -168,7 +168,7 @@ unsafe fn squares(side: usize, m: usize, n: usize, c: Output, square: &dyn Fn(us
     }
 }
 
-/// `c = a b` for packed operands whose strips are `a.stride` and `b.stride` values apart.
+/// Computes `c = a b` for packed operands. Their strips have the distances `a.stride` and `b.stride`, in values.
 ///
 /// # Safety
 /// The processor must have the unit, the strips must hold `m` rows and `n` columns of `k` terms, and `m` rows of `n` values of `c` must be

@@ -219,7 +219,7 @@ impl Format for F32 {
         }
     }
 
-    /// Copies a column-major operand into columns that are [`LEFT`] apart.
+    /// Copies a column-major operand into columns with the distance [`LEFT`].
     unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand {
         if a.term == 1 {
             return a;

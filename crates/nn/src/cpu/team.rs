@@ -177,7 +177,7 @@ impl Columns<'_> {
     /// Columns `columns` of a row.
     ///
     /// # Panics
-    /// If there is no such row, or a column isn't this thread's.
+    /// If the row doesn't exist, or a column belongs to another thread.
     pub(crate) fn part(&mut self, row: usize, columns: Range<usize>) -> &mut [f32] {
         let Range { start, end } = columns;
         assert!(

@@ -47,12 +47,12 @@ impl QuantizedMatrices {
     /// The matrix with this span.
     ///
     /// # Panics
-    /// If there is no such matrix.
+    /// If the matrix doesn't exist.
     pub(super) fn at(&self, span: Span) -> &Quantized {
         &self.0[&span.offset]
     }
 
-    /// Matrices of a linear map in the order of their outputs; empty if it isn't quantized.
+    /// Matrices of a linear map in the order of their outputs. Empty if the map isn't quantized.
     pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &Quantized> {
         let Span { offset, len } = linear.weight;
         self.0.range(offset..offset + len).map(|(_, matrix)| matrix)

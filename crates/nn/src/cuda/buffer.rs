@@ -22,7 +22,7 @@ pub(super) fn encode(precision: Precision, values: &[f32]) -> Cow<'_, [u8]> {
     }
 }
 
-/// Replaces values by those of their bytes.
+/// Decodes values from their bytes.
 pub(super) fn decode(precision: Precision, bytes: &[u8], to: &mut [f32]) {
     match precision {
         Precision::F32 => bytemuck::cast_slice_mut(to).copy_from_slice(bytes),

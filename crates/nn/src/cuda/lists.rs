@@ -61,7 +61,7 @@ pub(crate) struct Lists {
     pub(super) distinct: List,
     pub(super) starts: List,
     pub(super) order: List,
-    /// Paths for recurrent mixers; empty in models without them.
+    /// Paths for recurrent mixers. Empty in models without such mixers.
     pub(super) paths: Paths,
 }
 

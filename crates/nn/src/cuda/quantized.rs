@@ -84,7 +84,7 @@ impl QuantizedMatrices {
         Some(Quantized { rows: *rows, columns: *columns, numbers })
     }
 
-    /// Matrices of a linear map in the order of their outputs; empty if it isn't quantized.
+    /// Matrices of a linear map in the order of their outputs. Empty if the map isn't quantized.
     pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &QuantizedMatrix> {
         let Span { offset, len } = linear.weight;
         self.matrices.range(offset..offset + len).map(|(_, matrix)| matrix)

@@ -87,7 +87,7 @@ pub(super) struct SavedAttention<B: Default> {
     pub(super) k_norm: Normed<B>,
     /// Log-sum-exp of each head's scores.
     pub(super) lse: Kept<B>,
-    /// Output gate; empty if the layer has none.
+    /// Output gate. Empty in layers without one.
     pub(super) gate: Kept<B>,
 }
 

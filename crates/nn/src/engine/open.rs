@@ -30,7 +30,7 @@ impl Engine {
     /// has too little memory.
     ///
     /// # Panics
-    /// If the device has no threads, or a size in the configuration is impossible.
+    /// If the device's number of threads is 0, or a size in the configuration is impossible.
     pub fn init(
         config: &Config,
         std: f32,
@@ -61,7 +61,7 @@ impl Engine {
     /// Returns an error if a tensor is missing or has another shape, the threads can't be started, or the GPU doesn't exist or has too little memory.
     ///
     /// # Panics
-    /// If the device has no threads.
+    /// If the device's number of threads is 0.
     pub fn open(checkpoint: &Checkpoint, device: &Device) -> Result<Engine, Error> {
         Engine::open_with_base(checkpoint, None, device)
     }

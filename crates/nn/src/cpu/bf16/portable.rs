@@ -6,10 +6,11 @@ use super::super::microkernel::{Operand, Output};
 use super::super::simd;
 use super::{BLOCK, Hand, SIDE, TILE, part_products};
 
-/// Packs one tile per part. Elements beyond the lines and terms become 0.
+/// Packs up to 16 lines (rows of the left operand, columns of the right one) of up to 32 terms into one tile for each of the `PARTS` bfloat16 values that
+/// represent a value. The rest of each tile is 0.
 ///
 /// # Safety
-/// The lines and terms must be readable, and `PARTS` tiles writable.
+/// `from` must be readable for `lines` lines of `terms` terms, and `to` writable for `PARTS` tiles.
 pub(super) unsafe fn pack<const PARTS: usize>(
     hand: Hand,
     lines: usize,

@@ -14,7 +14,7 @@ use crate::layout::Write;
 use crate::sampling::{Draw, Drawn, Sampling};
 
 impl DecodeOps for CpuExecutor {
-    /// A step is complete when its submission returns, so there is nothing to overlap with.
+    /// A step is complete when its submission returns, so a step ahead would not overlap with anything.
     const RUNS_AHEAD: bool = false;
 
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {

@@ -41,11 +41,11 @@ struct Tile<'a> {
 }
 
 enum Logits<'a> {
-    /// Compute them, and store them for the backward pass.
+    /// Compute the logits, and store them for the backward pass.
     Keep(&'a mut [f32]),
-    /// Read those that the forward pass stored.
+    /// Read the logits that the forward pass stored.
     Kept(&'a mut [f32]),
-    /// Compute one tile at a time in scratch memory.
+    /// Compute the logits one tile at a time in scratch memory.
     Tiles(&'a mut Vec<f32>),
 }
 
@@ -140,7 +140,7 @@ impl HeadOps for CpuExecutor {
         }
         for (index, pick) in picks.iter().enumerate() {
             let row = pick.slot as usize;
-            // `min` would ignore NaN.
+            // `f32::min` would hide a NaN.
             let difference = logp[index] - saved[2 * row];
             logp[index] = if difference > 0.0 { 0.0 } else { difference };
             entropy[index] = saved[2 * row + 1];

@@ -1,5 +1,5 @@
-//! Gates, and gated DeltaNet: a causal convolution, and then a state per head that each token decays, corrects and reads. Both follow the paths of
-//! a forest: a stretch begins with the state after the stretch that it continues, whose derivative sums those of all its continuations.
+//! Gates, and gated DeltaNet: a causal convolution, and then a state per head that each token decays, corrects and reads. Both follow the paths of a forest:
+//! a stretch begins with the state after its parent stretch, and the derivative of that state is summed over the parent's children.
 //!
 //! A pass computes states stretch by stretch ([`delta_rule`]), and decoding token by token. Each head is computed by one thread. The backward pass
 //! recomputes the states after stretches that others continue.
@@ -115,7 +115,7 @@ fn trees(stretches: &[Stretch]) -> impl Iterator<Item = Range<usize>> + '_ {
     })
 }
 
-/// Range, among saved states of `numbers` values, of the state before a stretch, or `None` at a root, where it is zero.
+/// Range of the state before a stretch in a list of saved states of `numbers` values each. `None` for a root, whose state is zero.
 fn state_before(stretches: &[Stretch], stretch: &Stretch, numbers: usize) -> Option<Range<usize>> {
     let slot = stretches[stretch.parent?].state_slot.expect("it is continued");
     Some(slot * numbers..(slot + 1) * numbers)

@@ -92,7 +92,7 @@ impl HeadOps for CudaExecutor {
         to.write(&self.stream, dlogp.len(), dentropy);
     }
 
-    /// Derivatives overwrite the logits in place. In bf16 they take half of a row, whose stride stays that of f32.
+    /// Derivatives overwrite the logits in place. In bf16 they take half of a row, and the stride of rows is the same as in f32.
     fn head_backward(
         &mut self,
         pass: HeadPass<'_, Weights, Lists>,

@@ -6,7 +6,7 @@ use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 
 impl LinearOps for CudaExecutor {
-    /// Maps with adjacent matrices are computed by one product, unless decoding must have the same bits as a pass, which computes them one by one.
+    /// Maps with adjacent matrices are computed by one product. If decoding must have the same bits as a pass, they are computed one by one, as a pass does.
     fn linear(
         &mut self,
         weights: &Weights,

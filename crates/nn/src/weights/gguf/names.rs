@@ -82,7 +82,7 @@ pub const END_TOKENS: [&str; 7] = [
     "<|end_of_text|>",
 ];
 
-/// GGUF name of the tensor with a Hugging Face name, or `None` if it has none.
+/// Returns the GGUF name of the tensor with a Hugging Face name, or `None` if GGUF doesn't have that tensor.
 pub(super) fn stored(name: &str) -> Option<String> {
     let (module, part) = name.rsplit_once('.')?;
     let find = |table: &'static [(&str, &str)], module: &str| {
@@ -211,7 +211,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// Tokens that end an answer; those of the metadata come first.
+    /// Tokens that end an answer. The metadata's tokens come first.
     fn end_tokens(&self) -> Result<Vec<u64>, Error> {
         let mut ends = Vec::new();
         for name in ["eos", "eot", "eom"] {

@@ -167,7 +167,7 @@ pub struct Limits {
 pub struct Launch {
     /// The kernel's name.
     pub kernel: &'static str,
-    /// Blocks of the grid.
+    /// Number of blocks, and the threads and shared memory of a block.
     pub shape: Shape,
     /// Arguments of the kernel, in order.
     pub arguments: Vec<Argument>,

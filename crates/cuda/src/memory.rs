@@ -155,7 +155,7 @@ impl<T: Copy> Pinned<T> {
         self.driver.transfer(Queue::Upload, self.at(first, len), to, len * size_of::<T>())
     }
 
-    /// Overwrites `len` elements from index `first` on with those on the device, in [`Queue::Download`].
+    /// Copies `len` elements from the device to index `first` and the following indices, in [`Queue::Download`].
     ///
     /// # Panics
     /// If the array is too short.

@@ -78,7 +78,7 @@ pub struct Product {
 }
 
 impl Product {
-    /// Returns the product of `a` and `b` alone, with an `alpha` of 1.
+    /// Returns the product `c = a b`, without a bias or an addend and with an `alpha` of 1.
     pub fn new([m, n, k]: [usize; 3], a: Matrix, b: Matrix, c: Matrix, numbers: Numbers) -> Self {
         let (c, c_stride) = (c.at, c.stride);
         Self { m, n, k, a, b, c, c_stride, alpha: 1.0, onto: None, bias: None, numbers, exact: false }

@@ -9,7 +9,7 @@ use crate::sampling::Rollout;
 pub(crate) enum Keep {
     /// Nothing, because no backward pass follows.
     Nothing,
-    /// The input of each layer. The backward pass recomputes the rest, one layer at a time.
+    /// The input of each layer. The backward pass recomputes the other activations, one layer at a time.
     Inputs,
     /// All activations.
     Everything,
@@ -19,7 +19,7 @@ pub(crate) enum Keep {
 /// inputs of the layers, then the saved activations of each layer.
 pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Vec<usize> {
     let (d, f, layers) = (config.hidden_size, config.intermediate_size, config.num_hidden_layers);
-    // Rows of the largest layer behind its keys: the last layer computes only the predicting rows.
+    // Number of rows for which the largest layer computes more than keys and values. The last layer does so only for the predicting rows.
     let rows_computed = if layers > 1 { n } else { m };
     let heads = config.num_attention_heads;
     let backward = |len: usize| if keep == Keep::Nothing { 0 } else { len };

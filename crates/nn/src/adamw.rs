@@ -46,7 +46,7 @@ pub(crate) fn clip_factor(norm: f64, max_norm: Option<f64>) -> f64 {
     max_norm.map_or(1.0, |max_norm| (max_norm / (norm + 1e-6)).min(1.0))
 }
 
-/// Ranges of the parameter store with equal weight decay: (offset, length, whether they decay).
+/// Ranges of the parameter store with equal weight decay: (offset, length, whether the weights decay).
 pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usize, usize, bool)> {
     let mut runs: Vec<(usize, usize, bool)> = Vec::new();
     for tensor in tensors {

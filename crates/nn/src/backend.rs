@@ -143,7 +143,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Lets `fill` write a tensor in place, or in host memory that is then copied.
     fn fill(&mut self, store: Store, span: Span, fill: &mut FillFn<'_>) -> Result<(), Error>;
 
-    /// Stores a quantized matrix, which isn't part of the other weights.
+    /// Stores a quantized matrix, outside of the weight store.
     fn put_quantized(&mut self, span: Span, matrix: Quantized);
 
     /// Reads a quantized matrix.
@@ -157,7 +157,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Adds LoRA's factors, all 0, and stores the base weights of the adapted matrices if they are to be merged. Resets gradient and moments.
     fn adapt(&mut self, layout: &AdapterLayout);
 
-    /// Removes factors, base weights, gradient and moments; the weights stay as they are.
+    /// Removes factors, base weights, gradient and moments. The weights don't change.
     fn remove_adapters(&mut self);
 
     /// Computes the adapted matrices from the base, plus the update if `applied`.

@@ -149,7 +149,7 @@ pub enum RopeScaling {
         /// Context length before scaling.
         original_max_position_embeddings: usize,
     },
-    /// YaRN: high frequencies stay unchanged, low ones are divided, and those between are interpolated.
+    /// YaRN: high frequencies are unchanged, low ones are divided, and frequencies between them are interpolated.
     Yarn {
         /// Divisor of the lowest frequencies.
         factor: f64,
@@ -167,8 +167,8 @@ pub enum RopeScaling {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         llama_4_scaling_beta: Option<f64>,
     },
-    /// LongRoPE: each frequency is divided by a factor of its own, from one of two lists. The engine uses the short list alone, up to the original
-    /// context length.
+    /// LongRoPE: each frequency is divided by a separate factor, from one of two lists. The engine uses only the short list, so it only supports sequences up
+    /// to the original context length.
     LongRope {
         /// Divisors for sequences up to the original context length, one for each frequency.
         short_factor: Vec<f64>,

@@ -125,7 +125,8 @@ impl Step {
         self.owners.windows(2).any(|pair| first(&pair[0]) == first(&pair[1]))
     }
 
-    /// Sequences of the step: the rows that contain it, the position of its first token, and its slots. Those of a row are in the order of its ancestors.
+    /// Returns the sequences of the step: for each, the rows that contain it, the position of its first token, and its slots. The sequences of a row are in
+    /// the order of its ancestors.
     pub(crate) fn sequences(
         &self,
     ) -> impl Iterator<Item = (Range<usize>, usize, impl Iterator<Item = Range<usize>> + '_)> + '_ {

@@ -196,7 +196,7 @@ pub(crate) struct DecodeRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StepTokens {
     Known(Vec<u32>),
-    /// The tokens sampled by these draws of the previous step, which the host has not read yet: it runs ahead.
+    /// Indices of draws of the previous step. The step's tokens are the results of these draws, which the host hasn't read yet.
     Sampled(Vec<u32>),
 }
 
@@ -240,7 +240,7 @@ pub(crate) struct Place {
     pub(crate) stage: Stage,
     pub(crate) layer: Option<usize>,
     pub(crate) rows: usize,
-    /// Number of rows whose results are needed: all, or those that predict.
+    /// Number of rows whose results are needed: all rows, or the predicting rows.
     pub(crate) needed: usize,
 }
 

@@ -74,7 +74,7 @@ pub(crate) enum GgufRows {
     Interleaved,
 }
 
-/// Structure of a layer: `x += after(attention(before(x)))`, or a recurrent mixer in place of attention; then the same with the MLP.
+/// Structure of a layer: `x += after(attention(before(x)))`, with attention or a recurrent mixer, and then `x += after(mlp(before(x)))`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
     /// The mixer that replaces attention. If present, the fields about attention below are meaningless.
@@ -179,7 +179,7 @@ fn listed_types(
     Ok(Some(types))
 }
 
-/// Types of the layers: those that a file lists, or full attention in the last of each `interval` layers and `other` before it.
+/// Returns the layer types that a file lists, or else full attention in the last of each `interval` layers and `other` before it.
 fn alternating_types(
     fields: &Fields<'_>,
     config: &Config,
@@ -245,7 +245,7 @@ impl Config {
     /// Checks that the GPU kernels support all sizes of the model.
     ///
     /// # Errors
-    /// Names the first size that they don't support.
+    /// Names the first size that the kernels don't support.
     pub fn check_on_gpus(&self) -> Result<(), Error> {
         let mut sizes = vec![("head_dim", self.head_dim, 1, LARGEST_HEAD)];
         if let Some(mixer) = self.linear_attention.filter(|_| self.is_recurrent()) {
@@ -311,7 +311,7 @@ impl Config {
 }
 
 impl Layer {
-    /// Weights of the layer in file order. In a file, their biases follow all of them; a bias has the first size of its weight's shape.
+    /// Weights of the layer in file order. In a file, the biases follow all weights. A bias has the first size of its weight's shape.
     pub(crate) fn weights(&self, config: &Config) -> Vec<Weight> {
         let (d, f, e) = (config.hidden_size, config.intermediate_size, config.head_dim);
         let (q, kv, bias) = (config.num_attention_heads * e, config.num_key_value_heads * e, self.qkv_bias);

@@ -14,13 +14,13 @@ use crate::numbers::Products;
 pub struct Flops {
     /// Forward pass of one row, without the work that only predicting rows need.
     pub forward_token: f64,
-    /// Backward pass of one row, likewise.
+    /// Backward pass of one row, without the work that only predicting rows need.
     pub backward_token: f64,
     /// Attention of one query to one visible key, summed over all layers.
     pub forward_pair: f64,
     /// Backward pass of the same attention.
     pub backward_pair: f64,
-    /// Additional forward work of a predicting row: the rest of the last layer, and the vocabulary head.
+    /// Additional forward work of a predicting row: the part of the last layer after keys and values, and the vocabulary head.
     pub forward_prediction: f64,
     /// Additional backward work of a predicting row.
     pub backward_prediction: f64,
@@ -221,7 +221,7 @@ mod tests {
     #[test]
     fn the_first_call_and_waiting_threads_do_not_count_in_the_rate() {
         let (time, calls) = (Cell::new(Duration::from_secs(7)), Cell::new(0));
-        // The first call takes a second, the others 3 ms each; 27 of those exceed 80 ms.
+        // The first call takes a second. The other calls take 3 ms each, so 27 of them exceed 80 ms.
         let work = || {
             let first = calls.replace(calls.get() + 1) == 0;
             time.set(time.get() + Duration::from_millis(if first { 1000 } else { 3 }));

@@ -2,7 +2,7 @@
 //!
 //! Weights, gradients and both AdamW moments share one layout, so operations on all parameters (norm, update, reduction over threads) are a
 //! loop over one slice. Matrices with the same input are adjacent, so one product computes them together: k and v, gate and up, and in
-//! decoding q, k and v. Some families store them as one matrix; then the maps of q and of k and v are parts of it.
+//! decoding q, k and v. Some families store q, k and v as one matrix; the maps of q and of k and v are then parts of it.
 //!
 //! If the layers' matrices are quantized (`quantized.rs`), they aren't in this store. Their spans then start past the end of any store, and
 //! serve only as keys.
@@ -51,7 +51,7 @@ pub(crate) struct Linear {
 }
 
 impl Linear {
-    /// The maps to the first `outputs` outputs and to the others, for a map without a bias.
+    /// Splits a map without a bias into the maps to its first `outputs` outputs and to its other outputs.
     fn split_at(self, outputs: usize) -> [Linear; 2] {
         let Linear { weight, inputs, .. } = self;
         let part = |rows: std::ops::Range<usize>| {
@@ -159,7 +159,7 @@ pub(crate) struct Layout {
     pub(crate) embedding: Span,
     pub(crate) layers: Vec<LayerLayout>,
     pub(crate) norm: Span,
-    /// `[V, D]`; the same span as the embedding if tied.
+    /// Vocabulary head, `[V, D]`. The span of the embedding if they are tied.
     pub(crate) head: Span,
     pub(crate) tensors: Vec<TensorLayout>,
     /// Length of the store, including padding that aligns blocks to cache lines.

@@ -1,7 +1,7 @@
 //! LoRA: the adapted matrices, the layout of the factors, and PEFT's `adapter_config.json`.
 //!
 //! An adapted matrix is `W = W0 + scale · B A` with `A`: `[rank, inputs]` and `B`: `[outputs, rank]`. The engine stores the sum, so only the
-//! weights' backward pass and the optimizer use the factors. A quantized base can't hold the sum; every pass then computes with both.
+//! weights' backward pass and the optimizer use the factors. A quantized base can't hold the sum, so every pass computes with base and factors.
 //!
 //! Differences from PEFT: there is no dropout, because sampler and learner must compute the same function. Tensors that an adapter trains
 //! outside of the layers' matrices (whole modules, factors of embedding and head) are read for sampling, scoring and merging, but can't be trained further.
@@ -26,7 +26,7 @@ pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
 pub(crate) const BASE: &str = "fgrpo.base";
 
 /// Opens the weights in an adapter folder. Names of a multimodal model's text part become those of the text model.
-/// Returns an error if there are none. For weights in PyTorch's format, the error contains the command that converts them.
+/// Returns an error if the folder doesn't contain weights. For weights in PyTorch's format, the error contains the command that converts them.
 pub(crate) fn open_weights(dir: &Path) -> Result<TensorFile, Error> {
     let path = dir.join(ADAPTER_WEIGHTS);
     let pickled = dir.join("adapter_model.bin");
@@ -54,7 +54,7 @@ pub struct LoraConfig {
     pub alpha: f64,
     /// Adapted matrices, by the last part of their names: a subset of [`LoraConfig::TARGETS`] (PEFT's `target_modules`).
     pub targets: Vec<String>,
-    /// Whether the scale is `alpha / √rank` instead.
+    /// Whether the scale is `alpha / √rank` instead of `alpha / rank`.
     pub use_rslora: bool,
 }
 
@@ -210,7 +210,7 @@ pub(crate) struct Adapter {
 /// A tensor outside of the layers' matrices that an adapter trains.
 pub(crate) struct Trained {
     pub(crate) values: Vec<f32>,
-    /// Update to add to the values, or `None` if the adapter has no factors of this tensor.
+    /// Returns the update to add to the values, or `None` if the adapter doesn't have factors of this tensor.
     pub(crate) update: Option<Update>,
 }
 
@@ -244,7 +244,7 @@ impl Adapter {
         from_fields(&fields, &path.display().to_string())
     }
 
-    /// Whether embedding and head differ in a model that ties them.
+    /// Whether the adapter makes embedding and head differ in a model that ties them.
     pub(crate) fn unties(&self) -> bool {
         [EMBEDDING, HEAD].iter().any(|module| self.saves(module, true) || self.has_factors(module, true))
     }
@@ -463,7 +463,7 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
     Ok((adapter, base.filter(|base| !base.is_empty()).map(str::to_string)))
 }
 
-/// Last part of a target that is a full path, as PEFT writes them for `all-linear`. Reading the factors checks that all layers are listed.
+/// Returns the last part of a target that is a full path, as PEFT writes targets for `all-linear`. Reading the factors checks that all layers are listed.
 fn module(target: &str) -> String {
     let inner = text_name(target);
     let target = inner.as_deref().unwrap_or(target);
@@ -491,7 +491,7 @@ pub(crate) struct Adapted {
     pub(crate) outputs: usize,
     pub(crate) inputs: usize,
     pub(crate) rank: usize,
-    /// Span of `A` in the adapter store; `b` likewise.
+    /// Span of `A` in the adapter store. `b` is the span of `B`.
     pub(crate) a: Span,
     pub(crate) b: Span,
 }

@@ -59,7 +59,7 @@ pub struct Workload {
     /// Number of rows of the largest tree in a training batch: a prompt and all its completions. An upper bound without shared
     /// prefixes. 0 if nothing is trained.
     pub family_tokens: usize,
-    /// Number of these rows that predict.
+    /// Number of rows of the same tree that predict.
     pub predicting_rows: usize,
     /// Number of prompts in a `generate` call. 0 if nothing is generated.
     pub prompts: usize,
@@ -79,11 +79,11 @@ pub struct Needs {
     /// Weights. In f32 (on a GPU in bf16, as two 16-bit halves), or with a quantized base: the quantized matrices, scratch memory to dequantize them, and
     /// the other weights in the network's precision.
     pub weights: u64,
-    /// LoRA's copy of the base weights of adapted matrices; half of this if the checkpoint is bfloat16.
+    /// LoRA's copy of the base weights of adapted matrices. A bfloat16 checkpoint needs only half of this.
     pub base_weights: u64,
     /// Copy of the weights in the order in which decoding reads them.
     pub decode_copies: u64,
-    /// The gradient; two of them with more than one thread.
+    /// The gradient, or two gradients with more than one thread.
     pub gradient: u64,
     /// AdamW's two moments, or the device buffers for moments in host memory, and LoRA's factors.
     pub optimizer: u64,

@@ -1,7 +1,7 @@
 //! Batches without padding: one flat sequence of tokens, divided into segments that may have parents.
 //!
-//! A prompt is a segment, and its completions are child segments; completions with a common prefix share a segment for it. So packing,
-//! prompt sharing and prefix sharing are all the same thing: a forest. A token attends causally to its own segment and to all tokens of its
+//! A prompt is a segment, and its completions are child segments; completions with a common prefix share a segment for it. Packing, prompt sharing and prefix
+//! sharing are therefore all expressed by a forest of segments. A token attends causally to its own segment and to all tokens of its
 //! segment's ancestors, and a recurrent mixer's state follows the same path. All other operations work per token and ignore segments.
 
 use std::ops::Range;
@@ -103,7 +103,7 @@ impl Batch {
                 part.iter().for_each(|&member| indices[member].push(prediction));
                 part.retain(|&member| completions[member].len() > depth + 1);
             }
-            // Reversed, so that the stack yields them in order and a subtree's rows are contiguous.
+            // Reversed, so that the stack yields the parts in order and a subtree's rows are contiguous.
             let parts = parts.into_iter().rev().filter(|part| !part.1.is_empty());
             forks.extend(parts.map(|(token, members)| Fork { segment, depth, members, token }));
         };

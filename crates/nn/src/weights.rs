@@ -117,7 +117,7 @@ impl Checkpoint {
         self.config.tensors().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Number type of most weights, by bytes. Use it to write them back.
+    /// Number type that most bytes of the weights have. Use it to write the weights back.
     pub fn dtype(&self) -> Dtype {
         let mut bytes = BTreeMap::new();
         for name in self.stored() {
@@ -134,7 +134,7 @@ impl Checkpoint {
         (quantized == matrices).then_some(BaseFormat::Nf4)
     }
 
-    /// Number of matrices of the layers, and how many of them are quantized.
+    /// Number of matrices of the layers, and number of quantized ones.
     pub(crate) fn layer_matrices(&self) -> (usize, usize) {
         let tensors = self.config.tensors();
         let is_matrix = |(name, shape): &&(String, Vec<usize>)| is_layer_matrix(name, shape);

@@ -17,8 +17,8 @@ pub(crate) fn end_tokens(path: &Path) -> Result<Option<Vec<u32>>, Error> {
     end_tokens_of(&read_object(path)?, &path.display().to_string())
 }
 
-/// End tokens in the fields of a `generation_config.json` or `config.json`, or `None` if they list none. `place` is the file's name for
-/// messages.
+/// Returns the end tokens in the fields of a `generation_config.json` or `config.json`, or `None` if the fields don't list any. `place` is the file's name
+/// for messages.
 pub fn end_tokens_of(fields: &Map<String, Value>, place: &str) -> Result<Option<Vec<u32>>, Error> {
     #[derive(Deserialize)]
     struct File {

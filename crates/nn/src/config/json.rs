@@ -93,7 +93,7 @@ impl Config {
         let mut config: Config = fields.read()?;
         (config.architecture, config.rope_scaling) = (architecture, rope_scaling);
         config.partial_rotary_factor = rotated.filter(|_| partial);
-        // Sizes first: the family may read one setting per layer.
+        // The sizes are checked first, because the family may read one setting per layer.
         config.validate_sizes(place)?;
         (family.read)(&fields, &mut config)?;
         config.validate_at(place)?;
@@ -148,8 +148,9 @@ impl Config {
 /// Fraction of a head that the rotary embedding rotates: a setting of the families that have a default for it.
 const PARTIAL: &str = "partial_rotary_factor";
 
-/// Settings that change the result but not the tensors, so that nothing else would refuse them, and the value that leaves the result unchanged.
-/// A family that has a default for one reads it. In other families transformers ignores it, but a file that sets it describes another model.
+/// Settings that change the result but not the tensors, with the value that leaves the result unchanged. Other values are an error that no other check would
+/// find. A family that has a default for a setting reads it. In other families transformers ignores the setting, but a file that sets it describes another
+/// model.
 fn neutral() -> Value {
     json!({
         "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "use_bidirectional_attention": false,
@@ -221,7 +222,7 @@ fn refuse_quantized(fields: &Fields<'_>) -> Result<(), Error> {
     if fields.get("compression_config").is_some() {
         return fields.refuse("compression_config", "nothing; compressed weights are not supported");
     }
-    // Only the fields that determine the format; the tensors are checked when they are read.
+    // This checks only the fields that determine the format. The tensors are checked when they are read.
     let four_bits = |field: &Value| {
         let is = |name: &str, value: Value| field.get(name) == Some(&value);
         is("quant_method", json!("bitsandbytes"))

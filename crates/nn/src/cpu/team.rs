@@ -174,7 +174,7 @@ impl Columns<'_> {
         self.part(row, self.range.clone())
     }
 
-    /// Columns `columns` of a row.
+    /// Returns the columns `columns` of a row.
     ///
     /// # Panics
     /// If the row doesn't exist, or a column belongs to another thread.

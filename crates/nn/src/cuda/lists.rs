@@ -121,7 +121,7 @@ fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize,
     }
 }
 
-/// A range of a pass's rows whose attention decoding's kernels compute. All of their parts are in memory at the same time.
+/// A range of a pass's rows whose attention is computed by the kernels for decoding. All attention parts of the range are in memory at the same time.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PassItems {
     pub(super) first: usize,

@@ -40,7 +40,7 @@ impl Sequence {
         &self.nodes[..self.recorded]
     }
 
-    /// Whether all nodes equal those of the earlier step.
+    /// Whether all nodes equal the nodes of the earlier step.
     pub(super) fn came_before(&mut self) -> bool {
         if self.recorded < self.nodes.len() {
             self.change();

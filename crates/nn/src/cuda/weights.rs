@@ -1,4 +1,5 @@
-//! Parameters on the device: f32, or bf16 for the network and the low 16 bits stored separately; together they are the exact f32 weights.
+//! Parameters on the device, in f32, or in two stores of 16 bits: the bf16 values that the network uses, and the low halves. Together the halves are the
+//! exact f32 weights.
 
 use fgrpo_cuda::{Address, Matrix, Shape};
 

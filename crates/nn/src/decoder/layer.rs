@@ -1,4 +1,4 @@
-//! One layer of attention and MLP: the forward pass, and below it the backward pass in the opposite order.
+//! One layer of attention and MLP: the forward pass, and the backward pass in the opposite order.
 
 use crate::executor::{
     Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
@@ -31,7 +31,7 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) lists: &'a X::Lists,
     /// All rows, which have keys.
     pub(super) all: RowSet,
-    /// Rows whose results are needed: all, or those that predict.
+    /// Rows whose results are needed: all rows, or the predicting rows.
     pub(super) needed: RowSet,
     /// `D`.
     pub(super) hidden: usize,

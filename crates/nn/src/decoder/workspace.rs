@@ -4,7 +4,7 @@ use std::ops::{Deref, DerefMut, Range};
 
 use crate::executor::{Executor, Holds, Memory, Rows};
 
-/// A set of a pass's rows: all, or those that predict.
+/// A set of a pass's rows: all rows, or the predicting rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowSet {
     pub(super) which: Rows,

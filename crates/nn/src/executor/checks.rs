@@ -1,5 +1,5 @@
-//! Layer checks, a debugging mode: the result of every operation is searched for values that are not finite. The first one ends the pass with
-//! an error that names the layer, operation and row.
+//! Layer checks, a debugging mode: the result of every operation is searched for values that are not finite. The first such value ends the pass with an error
+//! that names the layer, operation and row.
 //!
 //! If checks are off, they cost one branch per operation. If they are on, the host waits for every operation and decoding steps are not
 //! captured as CUDA graphs, but results have the same bits.

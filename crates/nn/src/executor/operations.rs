@@ -156,8 +156,8 @@ operations! {
             => dq: self.named(self.rows_of(attention.rows), &[("self_attn (attention, queries)", attention.heads.query_width())]),
                dkv: self.named(attention.keys, &[("self_attn (attention, keys)", attention.heads.key_width() / 2), ("self_attn (attention, values)", attention.heads.key_width() / 2)]);
 
-        /// Grows the cache to `slots` tokens in `layers` layers, and retains its content. `most` is the maximum number of slots that the request can
-        /// need, the same in all calls for a request.
+        /// Grows the cache to `slots` tokens in `layers` layers, and retains its content. `limit` is the maximum number of slots that the request can need,
+        /// the same in all calls for a request.
         fn grow_cache(self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, limit: usize);
 
         /// Frees the cache if it is larger than `bytes`.

@@ -1,7 +1,7 @@
 //! Matrices in 4 bits as transformers saves them with bitsandbytes: the codes under the tensor's name, and beside them the scales, the maps of
 //! values, and a quantization state in JSON.
 //!
-//! Only NF4 in blocks of 64 values can be read, with scales in f32 or 8 bits; the error for other formats names them.
+//! Only NF4 in blocks of 64 values can be read, with scales in f32 or 8 bits. For another format, the error names that format.
 
 use std::borrow::Cow;
 use std::path::Path;

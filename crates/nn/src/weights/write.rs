@@ -1,4 +1,4 @@
-//! Writing safetensors files. Tensors are converted one at a time directly into the file, so there is no second copy of a model in memory.
+//! Writing safetensors files. Tensors are converted one at a time directly into the file, so memory never holds a second copy of a model.
 //!
 //! Every file is written under a temporary name, synced and renamed. A file with its final name is therefore complete.
 
@@ -241,7 +241,7 @@ impl TensorWriter {
 impl Drop for TensorWriter {
     fn drop(&mut self) {
         if !self.finished {
-            // Best effort: the error that led here is the one to report.
+            // A failure to remove the file is ignored, because the earlier error is reported.
             let _ = std::fs::remove_file(&self.temporary);
         }
     }

@@ -30,7 +30,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// `less than` or `at least` a threshold.
+/// Condition on a count: less than, or at least, a threshold.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Bound {
     LessThan(f64),
@@ -84,7 +84,8 @@ impl Arguments<'_> {
         self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a text"))
     }
 
-    /// The reference draws a random threshold if it is absent or negative; here that is refused.
+    /// Returns a positive threshold. If it is absent or negative, the reference draws a random one; here it is an
+    /// error.
     pub(super) fn count(&self, name: &'static str) -> Result<f64, Error> {
         self.get(name)
             .and_then(Value::as_f64)
@@ -92,7 +93,7 @@ impl Arguments<'_> {
             .ok_or_else(|| self.error(name, "a positive number"))
     }
 
-    /// A number that may be 0.
+    /// Returns a number of at least 0.
     pub(super) fn number(&self, name: &'static str) -> Result<f64, Error> {
         let number = self.given.get(name).and_then(Value::as_f64);
         number.filter(|&n| n >= 0.0).ok_or_else(|| self.error(name, "a number of at least 0"))
@@ -115,7 +116,8 @@ impl Arguments<'_> {
         })
     }
 
-    /// Keywords as patterns between two others; a single string is the list of its characters, as in Python iteration.
+    /// Compiles each keyword as a pattern, with the pattern `edge` before and after it. A single string counts as the
+    /// list of its characters, as in Python's iteration.
     pub(super) fn patterns(&self, name: &'static str, edge: &str) -> Result<Vec<Pattern>, Error> {
         let keywords: Option<Vec<String>> = match self.get(name) {
             Some(Value::String(text)) => Some(text.chars().map(String::from).collect()),

@@ -1,4 +1,5 @@
-//! The character classes of Python's two regular expression engines, and its tests of case, where they differ from Rust's.
+//! Character classes of Python's two regular expression engines, and Python's tests of case, as far as they differ
+//! from Rust.
 //!
 //! In the standard library's `re`, word characters are letters, numbers and the underscore; the `regex` module (through
 //! which NLTK tokenises) adds combining marks.
@@ -9,33 +10,34 @@ fn is_in(class: &regex::Regex, c: char) -> bool {
     class.is_match(c.encode_utf8(&mut [0; 4]))
 }
 
-/// `\w` of Python's `re`: letters, numbers and the underscore, no combining marks.
+/// Whether `\w` of Python's `re` matches: letters, numbers and the underscore, but not combining marks.
 pub(crate) fn is_word(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphanumeric() || c == '_' } else { is_in(regex!(r"[\p{L}\p{N}]"), c) }
 }
 
-/// `\w` of Python's `regex` module, which follows Unicode: marks and joiners are word characters.
+/// Whether `\w` of Python's `regex` module matches. It follows Unicode, in which marks and joiners are word
+/// characters.
 pub(crate) fn is_unicode_word(c: char) -> bool {
     if c.is_ascii() { is_word(c) } else { is_in(regex!(r"\w"), c) }
 }
 
-/// `\d` of both engines: a decimal digit of any script.
+/// Whether `\d` of both engines matches: a decimal digit of any script.
 pub(crate) fn is_digit(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_digit() } else { is_in(regex!(r"\d"), c) }
 }
 
-/// Whether a string has a cased letter, all such letters are of one case, and none is of title case.
+/// Whether a string has a letter of the wanted case, and no letter of the other case or of title case.
 fn is_cased(text: &str, of_case: fn(char) -> bool, of_other: fn(char) -> bool) -> bool {
     let other = |c: char| of_other(c) || !c.is_ascii() && is_in(regex!(r"\p{Lt}"), c);
     text.contains(of_case) && !text.contains(other)
 }
 
-/// `str.isupper()`: at least one capital letter, no small and no title-case letter.
+/// Like `str.isupper()`: at least one capital letter, but no lower-case or title-case letter.
 pub(crate) fn is_upper(text: &str) -> bool {
     is_cased(text, char::is_uppercase, char::is_lowercase)
 }
 
-/// `str.islower()`: at least one small letter, no capital and no title-case letter.
+/// Like `str.islower()`: at least one lower-case letter, but no capital or title-case letter.
 pub(crate) fn is_lower(text: &str) -> bool {
     is_cased(text, char::is_lowercase, char::is_uppercase)
 }

@@ -1,8 +1,9 @@
 //! The 58 constraints of AllenAI's IFBench (version 0.2.0, Apache-2.0), with the verdicts of its checkers.
 //!
 //! If a checker needs a resource that we don't have, the constraint follows our own rule: whether the first word is a verb (NLTK's tagger there, a list of
-//! frequent verbs here) and the number of syllables (a dictionary there, spelling alone here). An argument that the reference would draw at random, and
-//! one on which it would fail, refuses the problem. A response on which it would raise an exception doesn't follow the constraint.
+//! frequent verbs here) and the number of syllables (a dictionary there, only spelling here). If the reference would
+//! draw an argument at random, or fail on it, the problem is an error. If the reference would raise an exception for
+//! a response, the response doesn't follow the constraint.
 
 use super::arguments::{Arguments, Check};
 use super::characters::{is_lower, is_upper, is_word};
@@ -22,12 +23,12 @@ enum Needs {
     /// A whole number of at least 0, or of at least 1.
     Whole(&'static str, f64),
     Text(&'static str),
-    /// A string that is looked for as a word, in any case.
+    /// A string that is searched for as a word, ignoring case.
     Word(&'static str),
 }
 use Needs::{Number, Text, Whole, Word};
 
-/// The arguments of a constraint, each kind in the order of its table.
+/// The arguments of a constraint. Each kind is in the order of the constraint's entry in [`TABLE`].
 #[derive(Default)]
 struct Given {
     numbers: Vec<f64>,
@@ -35,7 +36,7 @@ struct Given {
     word: Option<Pattern>,
 }
 
-/// Parses the constraint of this name; `None` if it is none of IFBench's.
+/// Parses the constraint with this name, or returns `None` if IFBench doesn't have it.
 pub(super) fn parse(id: &str, arguments: &Arguments<'_>) -> Result<Option<Check>, Error> {
     let Some((_, needs, follows)) = TABLE.iter().find(|(name, ..)| *name == id) else { return Ok(None) };
     let mut given = Given::default();
@@ -57,7 +58,7 @@ pub(super) fn parse(id: &str, arguments: &Arguments<'_>) -> Result<Option<Check>
         }
     }
     Ok(Some(Arc::new(move |response| match &given.word {
-        // The only constraint with a pattern.
+        // `sentence:keyword` is the only constraint with a pattern.
         Some(word) => {
             let sentence = sentences(response.text).into_iter().nth(given.numbers[0] as usize - 1);
             sentence.map_or(Ok(false), |sentence| word.is_found(&sentence))
@@ -78,7 +79,7 @@ const TABLE: [(&str, &[Needs], Follows); 58] = [
         distinct(split(&text.to_lowercase()).map(trimmed)) as f64 >= given.numbers[0]
     }),
     ("count:conjunctions", &[Number("small_n")], |text, given| {
-        // Quirk: `and` and `And,` are two.
+        // Quirk: `and` and `And,` count as two conjunctions.
         let is_one = |word: &&str| CONJUNCTIONS.contains(&&*trimmed(word).to_lowercase());
         distinct(split(text).filter(is_one)) as f64 >= given.numbers[0]
     }),
@@ -140,7 +141,7 @@ const TABLE: [(&str, &[Needs], Follows); 58] = [
         let runs = sentences(text).into_iter().map(|sentence| alliteration(&sentence.to_lowercase()));
         is_rising(runs)
     }),
-    // Its word is looked for in `parse`.
+    // `parse` checks this constraint.
     ("sentence:keyword", &[Word("word"), Whole("N", 1.0)], |_, _| false),
     ("sentence:increment", &[Number("small_n")], |text, given| {
         let counts: Vec<f64> = sentences(text).iter().map(|s| split(&bare(s)).count() as f64).collect();
@@ -219,7 +220,7 @@ const TABLE: [(&str, &[Needs], Follows); 58] = [
     ),
     ("words:words_position", &[Text("keyword")], |text, given| {
         let words = tokens(text);
-        // Quirk: what is part of the row of all marks counts as one, such as `()`.
+        // Quirk: any substring of the string of all punctuation marks counts as a mark, such as `()`.
         let marks = words.last().is_some_and(|last| PUNCTUATION.contains(&**last));
         let keyword = strip(&given.texts[0]).to_lowercase();
         let at = |index: Option<usize>| index.and_then(|i| words.get(i)).map(|word| word.to_lowercase());
@@ -285,7 +286,8 @@ const TABLE: [(&str, &[Needs], Follows); 58] = [
         })
     }),
     ("format:line_indent", &[], |text, _| {
-        // Quirk: the line after a blank one isn't looked at, and of equal blank lines the first goes.
+        // Quirk: the line after a blank line isn't checked, and each blank line removes the first blank line equal to
+        // it.
         let (mut kept, mut blank) = (Vec::new(), HashMap::<&str, VecDeque<usize>>::new());
         let mut lines = text.split('\n');
         while let Some(line) = lines.next() {
@@ -320,7 +322,7 @@ const TABLE: [(&str, &[Needs], Follows); 58] = [
         let Some(from) = find(text, ["<i>", "<em>"]) else { return false };
         let text = &text[from..];
         let Some(to) = find(text, ["</i>", "</em>"]) else { return false };
-        // Quirk: also of `<em>`, three characters are left out, and four of `</em>`.
+        // Quirk: three characters are skipped for `<em>` too, as for `<i>`, and four for `</em>`.
         !strip(&text[3..to]).is_empty() && !strip(&text[to + 4..]).is_empty()
     }),
     ("format:sub-bullets", &[], |text, _| text.split('*').skip(1).all(|bullet| bullet.contains('-'))),
@@ -433,7 +435,7 @@ const TABLE: [(&str, &[Needs], Follows); 58] = [
             let number = |part: &str| part.chars().fold(0, |n, c| n * 10 + decimal(c).unwrap_or(0));
             let [year, month, day] = [0, 1, 2].map(|i| date.split('-').nth(i).map_or(0, number));
             let days = match month {
-                // Quirk: a month 0 has any day.
+                // Quirk: in month 0, every day is accepted.
                 0 => 99,
                 2 => 29,
                 4 | 6 | 9 | 11 => 30,
@@ -464,29 +466,29 @@ const KEYWORDS: [Needs; 5] =
     [Text("keyword1"), Text("keyword2"), Text("keyword3"), Text("keyword4"), Text("keyword5")];
 const PUNCTUATION: &str = "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~";
 const CONJUNCTIONS: [&str; 7] = ["and", "but", "for", "nor", "or", "so", "yet"];
-/// The names that the constraint itself lists.
+/// Names that the constraint's text lists.
 const PERSONS: &str = "Emma Liam Sophia Jackson Olivia Noah Ava Lucas Isabella Mason Mia Ethan Charlotte Alexander Amelia Benjamin Harper Leo Zoe Daniel Chloe Samuel Lily Matthew Grace Owen Abigail Gabriel Ella Jacob Scarlett Nathan Victoria Elijah Layla Nicholas Audrey David Hannah Christopher Penelope Thomas Nora Andrew Aria Joseph Claire Ryan Stella Jonathan";
 /// European capitals north of 45 degrees, from north to south.
 const CAPITALS: &str = "Reykjavik Helsinki Oslo Tallinn Stockholm Riga Moscow Copenhagen Vilnius Minsk Dublin Berlin Amsterdam Warsaw London Brussels Prague Luxembourg Paris Vienna Bratislava Budapest Vaduz Chisinau Bern Ljubljana Zagreb";
 const PRONOUNS: &str = "all any anybody anyone anything both each either everybody everyone everything he her hers herself him himself his i it its itself me mine my myself neither nobody none nothing our ours ourselves she some somebody someone something that their theirs them themselves these they this those us we what whatever which whichever who whoever whom whomever whose you your yours yourself yourselves";
-/// NLTK's English stop words; words with an apostrophe are never found, because words are cut there.
+/// NLTK's English stop words. Stop words with an apostrophe are omitted, because words are split at apostrophes.
 const STOP_WORDS: &str = "a about above after again against ain all am an and any are aren as at be because been before being below between both but by can couldn d did didn do does doesn doing don down during each few for from further had hadn has hasn have haven having he her here hers herself him himself his how i if in into is isn it its itself just ll m ma me mightn more most mustn my myself needn no nor not now o of off on once only or other our ours ourselves out over own re s same shan she should shouldn so some such t than that the their theirs them themselves then there these they this those through to too under until up ve very was wasn we were weren what when where which while who whom why will with won wouldn y you your yours yourself yourselves";
 
 fn is_edge(c: char) -> bool {
     c == ' ' || c.is_ascii_punctuation()
 }
 
-/// Without ASCII punctuation and spaces at the ends.
+/// Removes ASCII punctuation and spaces at both ends.
 fn trimmed(text: &str) -> &str {
     text.trim_matches(is_edge)
 }
 
-/// Without any ASCII punctuation.
+/// Removes all ASCII punctuation.
 fn bare(text: &str) -> String {
     text.chars().filter(|c| !c.is_ascii_punctuation()).collect()
 }
 
-/// In compatibility decomposition, the ASCII characters alone.
+/// Returns the ASCII characters of the text's compatibility decomposition.
 fn ascii(text: &str) -> String {
     text.nfkd().map(|(c, _)| c).filter(char::is_ascii).collect()
 }
@@ -501,7 +503,7 @@ fn tokens(text: &str) -> Vec<String> {
     treebank::words(&text.chars().collect::<Vec<_>>())
 }
 
-/// Sentences that end in a full stop, a question mark and an exclamation mark.
+/// Counts the sentences that end with a full stop, with a question mark, and with an exclamation mark.
 fn kinds_of_sentence(text: &str) -> [usize; 3] {
     let sentences = sentences(text);
     ['.', '?', '!'].map(|mark| sentences.iter().filter(|sentence| sentence.ends_with(mark)).count())
@@ -517,7 +519,7 @@ fn is_rising(numbers: impl Iterator<Item = usize>) -> bool {
     numbers.windows(2).all(|two| two[0] < two[1])
 }
 
-/// Whether an ASCII word occurs in the text with no word character beside it.
+/// Whether an ASCII word occurs in the text without a word character before or after it.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
@@ -525,7 +527,7 @@ fn has_word(text: &str, word: &str) -> bool {
     })
 }
 
-/// Words of a sentence that begin with the letter of the word before or after them.
+/// Counts the words of a sentence that begin with the same character as the word before or after them.
 fn alliteration(sentence: &str) -> usize {
     let words = split(sentence).map(|word| word.trim_start_matches(is_edge));
     let initials: Vec<char> = words.filter_map(|word| word.chars().next()).collect();
@@ -546,7 +548,7 @@ fn is_verb(word: &str) -> bool {
             include_str!("../../data/english_verbs.txt").lines().filter(|line| !line.starts_with('#'));
         lines.flat_map(str::split_whitespace).collect()
     });
-    // Each ending with its replacement.
+    // Suffixes of verb forms, each with its replacement.
     const ENDINGS: &str = "- s- es- ies-y ed- ed-e ied-y ing- ing-e ying-ie";
     ENDINGS.split(' ').filter_map(|rule| rule.split_once('-')).any(|(ending, instead)| {
         let Some(stem) = word.strip_suffix(ending) else { return false };
@@ -560,7 +562,7 @@ fn is_verb(word: &str) -> bool {
 }
 
 /// Number of syllables of a lower-case word, by its spelling: groups of vowels, plus vowels that are spoken separately, minus
-/// silent endings. A word with a digit has 0.
+/// silent final vowels. A word with a digit has 0.
 fn syllables(word: &str) -> usize {
     if word.chars().any(|c| decimal(c).is_some()) {
         return 0;
@@ -572,7 +574,7 @@ fn syllables(word: &str) -> usize {
     (groups + regex!(APART).find_iter(word).count()).saturating_sub(usize::from(silent)).max(1)
 }
 
-/// Whether the first line has these columns, each in quotes or not, with a separator between.
+/// Whether the first line has these columns, with or without quotes, and the separator between them.
 fn is_header(text: &str, columns: [&str; 5], separator: &regex::Regex) -> bool {
     let line = strip(text.split('\n').next().unwrap_or_default());
     let quoted = |(found, wanted): (&str, &str)| {
@@ -582,7 +584,8 @@ fn is_header(text: &str, columns: [&str; 5], separator: &regex::Regex) -> bool {
     found.len() == 5 && found.into_iter().zip(columns).all(quoted)
 }
 
-/// The rows of Python's `csv.reader`, or `None` if it raises an error or has a row for an empty line.
+/// Returns the rows that Python's `csv.reader` reads, or `None` if it raises an error or returns a row for an empty
+/// line.
 fn csv_rows(text: &str, delimiter: u8) -> Option<Vec<csv::StringRecord>> {
     let text = text.replace("\r\n", "\n");
     if text.contains('\r') || text.starts_with('\n') || text.contains("\n\n") {

@@ -93,7 +93,7 @@ pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error
             let splitter = strip(a.text("section_spliter")?);
             let splitter = a.pattern(&format!(r"\s?{splitter}\s?\d+\s?"), false)?;
             let least = a.count("num_sections")?;
-            // `re.split` returns the groups of the separator as pieces too.
+            // `re.split` also returns the groups of the separator as pieces.
             let pieces = 1 + splitter.groups();
             Arc::new(move |r| Ok((splitter.count(r.text, least.ceil() as usize)? * pieces) as f64 >= least))
         }
@@ -126,7 +126,7 @@ pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error
     })
 }
 
-/// Whether each pattern is found, or none of them.
+/// Whether every pattern is found if `found` is true, or no pattern is found otherwise.
 fn each(patterns: &[Pattern], text: &str, found: bool) -> Result<bool, PatternError> {
     for pattern in patterns {
         if pattern.is_found(text)? != found {
@@ -136,7 +136,7 @@ fn each(patterns: &[Pattern], text: &str, found: bool) -> Result<bool, PatternEr
     Ok(true)
 }
 
-/// A string whose language can't be detected counts as being in the language, as in the reference.
+/// Whether the text is in a language. As in the reference, this is true if the text's language can't be detected.
 fn is_language(text: &str, code: &str) -> bool {
     language::detect(text).is_none_or(|found| found == code)
 }
@@ -145,7 +145,7 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
 }
 
-/// Parts of a text, without blank ones at its ends. `None` if a part between others is blank.
+/// Returns the stripped parts of a text, without a blank first or last part. `None` if another part is blank.
 fn parts<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
     let mut parts: Vec<&str> = text.split(separator).map(strip).collect();
     parts.pop_if(|part| part.is_empty());
@@ -172,13 +172,14 @@ fn first_word_of_paragraph(text: &str, wanted: f64, nth: usize, word: &str) -> b
     count as f64 == wanted && first == word
 }
 
-/// Lines that begin with `*` and another character, which may be a line feed, and lines that begin with `-`.
+/// Counts the lines that begin with `*` and another character, which may be a line feed, and the lines that begin
+/// with `-`.
 fn bullets(text: &str) -> usize {
     let (stars, dashes) = (regex!(r"(?m)^\s*\*[^*].*$"), regex!(r"(?m)^\s*-.*$"));
     stars.find_iter(text).count() + dashes.find_iter(text).count()
 }
 
-/// `*...*` and `**...**` within a line that contain more than stars and white space.
+/// Counts the occurrences of `*...*` and `**...**` within a line that contain more than stars and white space.
 fn highlights(text: &str) -> usize {
     let (single, double) = (regex!(r"\*[^\n*]*\*"), regex!(r"\*\*[^\n*]*\*\*"));
     let marked = single.find_iter(text).chain(double.find_iter(text));

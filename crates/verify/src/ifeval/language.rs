@@ -3,7 +3,7 @@
 use langdetect::{DetectorFactory, Seed};
 use std::sync::OnceLock;
 
-/// Whether a language can be detected, by its code.
+/// Whether the language with this code can be detected.
 pub(crate) fn is_known(code: &str) -> bool {
     DetectorFactory::builtin().langlist().iter().any(|known| known == code)
 }
@@ -13,7 +13,7 @@ pub(crate) fn detect(text: &str) -> Option<String> {
     static FACTORY: OnceLock<DetectorFactory> = OnceLock::new();
     let factory = FACTORY.get_or_init(|| {
         let mut factory = DetectorFactory::builtin().clone();
-        // A fixed seed: without one the detector would draw from the operating system.
+        // The seed is fixed, because the detector would otherwise use the operating system's random numbers.
         factory.seed = Seed::Int(0);
         factory
     });

@@ -3,7 +3,7 @@
 //!
 //! Departures: if the reference would draw a missing argument at random or raise an exception (an unknown instruction,
 //! a keyword that is not a regular expression), the problem is refused with [`enum@Error`], because a verdict must not
-//! depend on chance. A letter outside a to z is counted; the reference draws another one.
+//! depend on chance. A letter outside of a to z is counted, whereas the reference replaces it by a random letter.
 
 mod arguments;
 mod characters;
@@ -22,10 +22,10 @@ use std::borrow::Cow;
 use std::fmt;
 use thiserror::Error;
 
-/// Why a problem's instructions cannot be checked.
+/// Reason why a problem's instructions can't be checked.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum Error {
-    /// There is no checker for the instruction.
+    /// The instruction is unknown.
     #[error(
         "instruction_id_list: expected one of IFEval's 25 or IFBench's 58 instruction types, found {0:?}"
     )]
@@ -42,17 +42,17 @@ pub enum Error {
         /// The expected value.
         wanted: &'static str,
     },
-    /// A keyword is not a regular expression that Python's `re` would take.
+    /// A keyword isn't a regular expression that Python's `re` compiles, or uses a feature that isn't supported here.
     #[error("kwargs of {instruction}: {keyword:?}: {why}")]
     Keyword {
         /// The instruction's name.
         instruction: String,
         /// The keyword.
         keyword: String,
-        /// What is wrong with the value.
+        /// Reason why the keyword isn't a regular expression.
         why: String,
     },
-    /// The two lists differ in length.
+    /// The lists of instructions and of their arguments differ in length.
     #[error("kwargs: expected {wanted} entries, one for each instruction, found {found}")]
     Length {
         /// The number of argument objects.
@@ -136,7 +136,7 @@ impl Verifier {
         });
         match both {
             Ok((strict, loose)) => Checked { outcome: self.outcome(&strict), strict, loose },
-            // What takes longer than the budget was not followed.
+            // An instruction whose check exceeds the budget counts as not followed.
             Err(_) => Checked {
                 outcome: Outcome::new(Verdict::Wrong, "budget"),
                 strict: vec![false; self.instructions.len()],
@@ -180,7 +180,7 @@ impl Verifier {
     }
 }
 
-/// The other forms of a response that count for the loose label, without repeats.
+/// Returns the other forms of a response that count for the loose label, each once.
 fn forms(response: &str) -> Vec<String> {
     let after_first = response.split_once('\n').map_or("", |(_, rest)| rest);
     let before_last = response.rsplit_once('\n').map_or("", |(rest, _)| rest);

@@ -13,14 +13,14 @@ use fancy_regex::{Regex, RegexBuilder};
 use std::sync::OnceLock;
 use thiserror::Error;
 
-/// Steps back that one search may take.
+/// Maximum number of backtracking steps of one search.
 const MOST_STEPS: usize = 400_000;
-/// Most matches that are counted by backtracking.
+/// Maximum number of matches that are counted by backtracking.
 const MOST_MATCHES: usize = 1_000;
-/// Bytes of the longest text that is matched against look-around or back-references of a keyword: each may read all of
-/// the text at each of its characters.
+/// Maximum length in bytes of a text that is matched against a keyword with look-around or back-references, which may
+/// read the whole text at each character.
 const LONGEST: usize = 1 << 15;
-/// Deepest nesting of groups.
+/// Maximum nesting of groups.
 const DEEPEST: usize = 60;
 
 /// Word characters of `re`, as part of a set. Unlike Unicode's, they don't include combining marks.
@@ -30,7 +30,7 @@ const NO_WORD: &str = r"[^\p{L}\p{N}_]";
 const SPACE: &str = r"\s\x{1c}-\x{1f}";
 const NO_SPACE: &str = r"[^\s\x{1c}-\x{1f}]";
 
-/// Why a pattern has no result.
+/// Reason why a pattern can't be compiled or matched.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum PatternError {
     /// Python's `re` would refuse the pattern, or the pattern uses a feature that isn't supported here.
@@ -49,7 +49,8 @@ fn refuse<T>(why: &str) -> Result<T, PatternError> {
 #[derive(Debug, Clone)]
 pub struct Pattern {
     regex: Regex,
-    /// The pattern with the edges of words that `re` sees, for strings in which Unicode sees others, or `None` if it has no edges.
+    /// The pattern with `re`'s definition of word boundaries, for strings in which Unicode's definition differs.
+    /// `None` if the pattern doesn't contain word boundaries.
     at_marks: Option<(String, OnceLock<Option<Regex>>)>,
     /// Whether the pattern itself has look-around, a back-reference or an atomic group.
     backtracks: bool,
@@ -75,7 +76,7 @@ impl Pattern {
         }
     }
 
-    /// [`Pattern::new`], with the translation of `$` outside of the mode for lines.
+    /// Like [`Pattern::new`], where `end` is the translation of `$` outside of multi-line mode.
     fn with_end(pattern: &str, ignore_case: bool, end: &'static str) -> Result<Self, PatternError> {
         let translated = |exact_edges| {
             let mut translation = Translation { end, ..Translation::new(pattern, ignore_case, exact_edges) };
@@ -93,13 +94,13 @@ impl Pattern {
         self.regex.captures_len() - 1
     }
 
-    /// `re.search(...) is not None`.
+    /// Whether the pattern matches somewhere, like `re.search(...) is not None`.
     /// Fails if the search takes more steps than its budget.
     pub fn is_found(&self, text: &str) -> Result<bool, PatternError> {
         Ok(self.count(text, 1)? == 1)
     }
 
-    /// `len(re.findall(...))`, or `most` if it is more.
+    /// Counts the matches like `len(re.findall(...))`, up to `most`.
     pub(crate) fn count(&self, text: &str, most: usize) -> Result<usize, PatternError> {
         let marks = || !text.is_ascii() && text.chars().any(|c| is_word(c) != is_unicode_word(c));
         let (regex, backtracks) = match &self.at_marks {
@@ -149,8 +150,8 @@ struct Flags {
     lines: bool,
 }
 
-/// Translation of a pattern from Python's syntax to the syntax of `fancy_regex`. What both read alike is handed through, and
-/// `fancy_regex` refuses it where Python does.
+/// Translation of a pattern from Python's syntax to the syntax of `fancy_regex`. Syntax that is the same in both is
+/// copied, and `fancy_regex` refuses the same mistakes in it as Python.
 struct Translation {
     text: Vec<char>,
     at: usize,
@@ -159,7 +160,7 @@ struct Translation {
     /// Names of the groups so far. A group without a name has an empty one.
     groups: Vec<String>,
     depth: usize,
-    /// Whether edges of words are written as `re` sees them.
+    /// Whether word boundaries are written with `re`'s definition.
     exact_edges: bool,
     has_edges: bool,
     backtracks: bool,
@@ -235,7 +236,7 @@ impl Translation {
         last
     }
 
-    /// Writes a character that means itself. If it ignores case, `re` treats i with and without its dot as equal.
+    /// Writes a literal character. When ignoring case, `re` treats i with and without its dot as equal.
     fn literal(&mut self, c: char) -> Last {
         match c {
             'i' | 'I' | 'ı' | 'İ' if self.flags.ignore_case => self.out.push_str("[iıİ]"),
@@ -280,7 +281,7 @@ impl Translation {
         Some(if inner.contains(',') { format!("{{{low},{high}}}") } else { format!("{{{low}}}") })
     }
 
-    /// Translates a group, after its opening parenthesis. A quantifier behind a comment repeats `before`.
+    /// Translates a group, after its opening parenthesis. A quantifier after a comment repeats `before`.
     fn group(&mut self, at_start: bool, before: Last) -> Result<Last, PatternError> {
         let outer = self.flags;
         if self.take("?P=") {
@@ -342,7 +343,7 @@ impl Translation {
         Ok(Last::Item)
     }
 
-    /// `(?ims)` at the start, `(?i-s:...)` anywhere. Returns the character after the flags.
+    /// Reads flags: `(?ims)` at the start, or `(?i-s:...)` anywhere. Returns the character after the flags.
     fn inline_flags(&mut self, at_start: bool) -> Result<char, PatternError> {
         let mut on = true;
         self.out.push_str("(?");
@@ -407,7 +408,7 @@ impl Translation {
         })
     }
 
-    /// The character that an escape stands for, inside and outside a set.
+    /// Returns the character that an escape represents, inside or outside of a set.
     fn character(&mut self, c: char) -> Result<char, PatternError> {
         let hexadecimal = |this: &mut Self, n: usize| {
             let digits: String = this.text.iter().skip(this.at).take(n).collect();
@@ -495,7 +496,7 @@ impl Translation {
     }
 }
 
-/// A class of characters, as part of a set.
+/// Returns a class of characters, in the form for the inside of a set.
 fn class(letter: char) -> &'static str {
     match letter {
         'w' => WORD,

@@ -53,7 +53,7 @@ fn english() -> &'static Parameters {
     })
 }
 
-/// The `\s` of the `regex` module, which NLTK 3.10 uses.
+/// Whether `\s` of the `regex` module, which NLTK 3.10 uses, matches.
 fn is_white(c: char) -> bool {
     c.is_whitespace()
 }
@@ -96,7 +96,7 @@ fn multi_character(text: &[char], at: usize) -> Option<usize> {
         i += 2;
     }
     if text.get(i) != Some(&'.') {
-        // The last pair's own period ends the ellipsis, if there are pairs enough before it.
+        // The period of the last pair ends the ellipsis, if at least three pairs were found.
         if pairs < 3 {
             return None;
         }
@@ -153,7 +153,7 @@ impl Token {
         self.text.last() == Some(&'.')
     }
 
-    /// The type, without its final period unless it is only a period.
+    /// The token's type without its final period. A type that is only a period is unchanged.
     fn kind_without_period(&self) -> &str {
         match self.kind.strip_suffix('.') {
             Some(rest) if !rest.is_empty() => rest,
@@ -173,7 +173,7 @@ impl Token {
         self.text[0].is_lowercase()
     }
 
-    /// A letter and a period, as in `J. Bach`.
+    /// Whether the token is a letter and a period, as in `J. Bach`.
     fn is_initial(&self) -> bool {
         matches!(self.text[..], [c, '.'] if is_unicode_word(c) && !is_digit(c))
     }
@@ -250,7 +250,7 @@ fn second_pass(token: &mut Token, next: &Token) {
     }
 }
 
-/// The tokens of one context. They are enough to find a break inside it.
+/// Returns the tokens of one context, which suffice to find a break inside it.
 fn tokens(context: &[char]) -> Vec<Token> {
     let mut found = Vec::new();
     for line in context.split(|&c| c == '\n') {
@@ -344,7 +344,7 @@ fn slices(text: &[char]) -> Vec<Range<usize>> {
         }
     };
     for candidate in candidates(text) {
-        // A space at the very start of the gap counts as none, as in the reference.
+        // A space at the very start of the gap is ignored, as in the reference.
         let gap = &text[word.end..candidate.at];
         let space = gap.iter().rposition(|&c| matches!(c, ' ' | '\t'..='\r'));
         let start = match space {
@@ -368,7 +368,7 @@ fn slices(text: &[char]) -> Vec<Range<usize>> {
     found
 }
 
-/// Closing punctuation at the start of a sentence that belongs to the one before:
+/// Closing punctuation at the start of a sentence that belongs to the sentence before it:
 /// (length with the white space after it, length without).
 fn closing_punctuation(sentence: &[char]) -> Option<(usize, usize)> {
     let mut n = 0;

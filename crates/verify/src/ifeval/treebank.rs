@@ -10,7 +10,7 @@ use regex::Regex;
 use std::borrow::Cow;
 use std::sync::LazyLock;
 
-/// A pattern and what takes its place.
+/// A pattern and its replacement.
 type Rule = (&'static str, &'static str);
 
 const STARTING_QUOTES: [Rule; 4] =
@@ -29,7 +29,7 @@ const PUNCTUATION: [Rule; 19] = [
     (r"\*", " $0 "),
     (r"[\]\[(){}<>]", " $0 "),
     ("--", " $0 "),
-    // Ending quotes are looked for between spaces.
+    // Closing quotes are searched for between spaces.
     (r"\A", " "),
     (r"\z", " "),
     ("[»”’]", " $0 "),
@@ -40,14 +40,14 @@ const PUNCTUATION: [Rule; 19] = [
     ("([^' ])('ll|'LL|'re|'RE|'ve|'VE|n't|N'T) ", "$1 $2 "),
 ];
 
-/// Joined words that count as two, of which those with an apostrophe in front are looked for last.
+/// Joined words that count as two. Those with an apostrophe in front are searched for last.
 const JOINED: [&str; 2] = ["(?i-u)cannot|d'ye|gimme|gonna|gotta|lemme|more'n|wanna", "(?i-u)'t(?:is|was)"];
 
 /// The words of a string.
 pub(crate) fn words(text: &[char]) -> Vec<String> {
     let mut found = Vec::new();
     for sentence in punkt::sentences(text) {
-        // A boundary that was realigned past the sentence's own end leaves nothing.
+        // If a boundary was moved past the end of its sentence, the range is invalid and is skipped.
         let Some(sentence) = text.get(sentence) else { continue };
         found.extend(split(&substituted(sentence.iter().collect())).map(str::to_owned));
     }
@@ -92,7 +92,7 @@ fn opening_apostrophes(text: &str) -> String {
     out
 }
 
-/// Parts joined words at the edges of words: `cannot` is `can not`.
+/// Splits joined words: `cannot` becomes `can not`.
 fn split_joined(mut text: String) -> String {
     static PATTERNS: LazyLock<[Regex; 2]> = LazyLock::new(|| JOINED.map(|joined| compiled((joined, "")).0));
     for pattern in &*PATTERNS {

@@ -42,10 +42,10 @@ const READ: [&str; 7] = [
     "rope.scaling.original_context_length",
     "rope.scaling.type",
 ];
-/// Keys that change no logit: the rows of the embedding give the vocabulary's size, and the others describe how a model was trained or is pooled.
+/// Keys that don't change logits. `vocab_size` is given by the embedding's rows, and the other keys describe how a model was trained or is pooled.
 const WITHOUT_EFFECT: [&str; 4] =
     ["pooling_type", "rope.scaling.finetuned", "tensor_data_layout", "vocab_size"];
-/// Keys of llama.cpp that are accepted only with the value that turns them off.
+/// Keys of llama.cpp that change the result, each with the only accepted value, which leaves the result unchanged.
 const NEUTRAL: [(&str, &str); 4] = [
     ("attention.causal", "true"),
     ("expert_count", "0"),
@@ -56,7 +56,7 @@ const NEUTRAL: [(&str, &str); 4] = [
 /// Names of tensors outside the layers: Hugging Face's, and GGUF's.
 const OUTSIDE: [(&str, &str); 3] =
     [("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output")];
-/// Names of a layer's tensors, likewise.
+/// Names of a layer's tensors: Hugging Face's, and GGUF's.
 const OF_LAYER: [(&str, &str); 11] = [
     ("input_layernorm", "attn_norm"),
     ("self_attn.q_proj", "attn_q"),
@@ -71,7 +71,8 @@ const OF_LAYER: [(&str, &str); 11] = [
     ("mlp.down_proj", "ffn_down"),
 ];
 
-/// Tokens that end an answer besides the one that the metadata names. As in llama.cpp, they are control tokens whatever type the file gives them.
+/// Tokens that end an answer, in addition to the token that the metadata names. As in llama.cpp, they are control tokens even if the file gives them another
+/// type.
 pub const END_TOKENS: [&str; 7] = [
     "<|im_end|>",
     "<|eot_id|>",
@@ -155,7 +156,7 @@ impl Gguf {
             }
         }
         map.insert("rope_theta".into(), get("rope.freq_base")?.unwrap_or(json!(10000.0)));
-        // As llama.cpp: a factor without a type is linear, and linear scaling without a factor is none.
+        // As in llama.cpp, a factor without a type means linear scaling, and linear scaling without a factor means unscaled frequencies.
         let kind = get("rope.scaling.type")?.unwrap_or(json!("linear"));
         let scale = get("rope.scaling.factor")?.or(get("rope.scale_linear")?);
         let scale = scale.filter(|factor| ![Some(0.0), Some(1.0)].contains(&factor.as_f64()));
@@ -258,7 +259,7 @@ impl Gguf {
         }
     }
 
-    /// Divisors of the rotary frequencies, if the file has them.
+    /// Divisors of the rotary frequencies, or `None` if the file doesn't have them.
     fn rope_factors(&self) -> Result<Option<Vec<f32>>, Error> {
         let Some(tensor) = self.tensors.get(ROPE) else { return Ok(None) };
         let mut factors = vec![0.0; tensor.shape.iter().product()];

@@ -645,8 +645,9 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.changes.clear();
     }
 
-    /// Whether the next step can be planned before the running step's tokens are read. The conditions: each row has one sample, which continues or ends (if
-    /// it ends, its row of the next step is wasted); no sample reaches its maximum length; slots are available; and no waiting sample could start.
+    /// Whether the next step can be planned before the running step's tokens are read. Each row must have one sample, which then continues or ends; if it
+    /// ends, its row of the next step is wasted. A sample must not reach its maximum length, slots must be available, and a waiting sample must not be able
+    /// to start.
     fn may_run_ahead(&mut self) -> bool {
         self.receive();
         let continues = |leaf: &Leaf| {

@@ -40,7 +40,7 @@ pub struct Checkpoint {
     path: PathBuf,
     config: Config,
     source: Source,
-    /// Whether a tied head became separate by [`Checkpoint::untied`]. The file has no `lm_head.weight` in this case, so it is read from the embedding.
+    /// Whether a tied head became separate by [`Checkpoint::untied`]. The file then lacks `lm_head.weight`, which is read from the embedding instead.
     untied: bool,
     /// Whether the tensors are named as the text part of a multimodal model.
     pub(crate) inner: bool,

@@ -473,7 +473,7 @@ impl Verifier {
         })
     }
 
-    /// Returns the letter of the only option whose words are `said`, ignoring a reason after them.
+    /// Returns the letter of the only option with the given words, ignoring a reason after them.
     fn option_of(&self, said: &str) -> Option<char> {
         let sentence = SENTENCE_END.find(said).map_or(said, |end| &said[..end.start()]);
         let reason = REASON.find(sentence).map(|reason| &sentence[..reason.start()]);

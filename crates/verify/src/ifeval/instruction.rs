@@ -145,7 +145,7 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
 }
 
-/// Returns the stripped parts of a text, without a blank first or last part. `None` if another part is blank.
+/// Splits a string into stripped parts, without a blank first or last part. `None` if another part is blank.
 fn parts<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
     let mut parts: Vec<&str> = text.split(separator).map(strip).collect();
     parts.pop_if(|part| part.is_empty());

@@ -17,8 +17,8 @@ use thiserror::Error;
 const MOST_STEPS: usize = 400_000;
 /// Maximum number of matches that are counted by backtracking.
 const MOST_MATCHES: usize = 1_000;
-/// Maximum length in bytes of a text that is matched against a keyword with look-around or back-references, which may
-/// read the whole text at each character.
+/// Maximum length in bytes of a response that is matched against a keyword with look-around or back-references, which
+/// may read the whole response at each character.
 const LONGEST: usize = 1 << 15;
 /// Maximum nesting of groups.
 const DEEPEST: usize = 60;

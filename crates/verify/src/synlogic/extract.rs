@@ -44,7 +44,7 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
     text[start..].split_once('}').map(|(content, _)| strip(content))
 }
 
-/// Returns in strict mode the content of the answer tags, or all of `text` if it has no tags. Fails if tags contain
+/// Returns in strict mode the content of the answer tags, or all of `text` if it lacks tags. Fails if tags contain
 /// different answers, or the text after them takes the answer back.
 pub(crate) fn stated(text: &str) -> Result<&str, Outcome> {
     let tagged = regex!(r"(?s)<answer>(.*?)</answer>").captures_iter(text).filter_map(|found| found.get(1));

@@ -9,7 +9,7 @@ use super::{Error, Mode, Rules, correct, exact, json, python, unparsed, wrong};
 use crate::python_text::{regex, strip, words};
 use crate::verdict::Outcome;
 
-/// Owner of each thing at the end of the story.
+/// Rules for goods_exchange: the answer lists who owns what at the end of the story.
 pub(crate) fn goods_exchange(game: &Game) -> Result<Rules, Error> {
     let owns = ownership(&game.text("owns_after")?);
     if owns.is_empty() {
@@ -40,7 +40,7 @@ fn lowered((person, thing): (String, String)) -> (String, String) {
     (person.to_lowercase(), thing.to_lowercase())
 }
 
-/// For strict mode: pairs of text in brackets, with or without quotes.
+/// Reads in strict mode pairs of strings in brackets, with or without quotes.
 fn plain_pairs(source: &str) -> Option<Vec<(String, String)>> {
     let pair = regex!(r"^\s*[(\[]([^()\[\],]+),([^()\[\],]+)[)\]]\s*(?:,|$)");
     let bare = |part: &str| strip(strip(part).trim_matches(['\'', '"'])).to_owned();
@@ -54,8 +54,8 @@ fn plain_pairs(source: &str) -> Option<Vec<(String, String)>> {
     (!pairs.is_empty()).then_some(pairs)
 }
 
-/// Pairs of a person and a thing: a Python tuple of tuples of text, or the same without quotes. A person named twice
-/// keeps the first position and the last thing.
+/// Reads pairs of a person and a thing: a Python tuple of tuples of strings, with or without quotes. If a person is
+/// named twice, the first position and the last thing count.
 fn ownership(text: &str) -> Vec<(String, String)> {
     let mut pairs = Vec::new();
     let text = strip(text);
@@ -65,7 +65,7 @@ fn ownership(text: &str) -> Vec<(String, String)> {
                 let Value::Tuple(pair) = item else { continue };
                 let [person, thing] = pair.as_slice() else { continue };
                 let (Some(person), Some(thing)) = (person.as_str(), thing.as_str()) else {
-                    // The reference falls back to reading by hand, keeping the pairs so far.
+                    // Like the reference, continue with `by_hand`, and retain the pairs found so far.
                     by_hand(text, &mut pairs);
                     break;
                 };
@@ -82,7 +82,7 @@ fn ownership(text: &str) -> Vec<(String, String)> {
     pairs
 }
 
-/// Splits at the outermost brackets, then each part at its commas outside quotes.
+/// Reads pairs without evaluating them: splits at the outermost parentheses, and then at commas outside of quotes.
 fn by_hand(text: &str, pairs: &mut Vec<(String, String)>) {
     let text = text.strip_prefix('(').unwrap_or(text);
     let text = text.strip_suffix(')').unwrap_or(text);
@@ -134,8 +134,9 @@ fn pair_by_hand(pair: &str, pairs: &mut Vec<(String, String)>) {
     }
 }
 
-/// Whether each person tells the truth, in the order of the questions.
-/// Quirk: in parity mode yes and no count inside other words ("know" says no); in strict mode only as words.
+/// Rules for web_of_lies: the answer says for each question whether the person tells the truth.
+/// Quirk: in parity mode yes and no count inside other words too ("know" contains "no"), in strict mode only as
+/// words.
 pub(crate) fn web_of_lies(game: &Game) -> Result<Rules, Error> {
     let wanted = truths(&game.answer_text()?.to_lowercase());
     Ok(Box::new(move |text, mode| {
@@ -153,7 +154,7 @@ fn truths(text: &str) -> Vec<bool> {
     pattern.captures_iter(text).map(|c| c.get(1).is_some()).collect()
 }
 
-/// For strict mode: a list of yes and no with nothing else.
+/// Reads in strict mode a list that consists only of yes and no.
 fn plain_truths(text: &str) -> Option<Vec<bool>> {
     let lower = undressed(text).to_lowercase();
     let words =
@@ -166,7 +167,7 @@ fn plain_truths(text: &str) -> Option<Vec<bool>> {
     words.map(truth).collect::<Option<Vec<_>>>().filter(|truths| !truths.is_empty())
 }
 
-/// For strict mode: the last list in bold or, without any, the last statement.
+/// Reads in strict mode the last list in bold type or, without bold lists, the last statement.
 fn only_truths(text: &str) -> Result<Vec<bool>, Outcome> {
     let bold = regex!(r"\*\*([^*]+)\*\*").captures_iter(text).filter_map(|c| {
         let list = match plain_truths(c.get(1)?.as_str())?.as_slice() {
@@ -206,7 +207,8 @@ fn truth_text(text: &str) -> Option<String> {
     regex!(r"(?:\b(?:yes|no|是|否)\b[,，\s]*)+").find_iter(&lower).last().map(owned)
 }
 
-/// The longest meeting and the number of such meetings.
+/// Rules for time_sequence: the answer is the length of the longest meeting, and the number of meetings of that
+/// length.
 pub(crate) fn time_sequence(game: &Game) -> Result<Rules, Error> {
     let answers = game.field("records")?.get("answers");
     let field = |name: &str| answers.and_then(|a| a.get(name)).cloned();
@@ -235,11 +237,11 @@ pub(crate) fn time_sequence(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Words crossing on a grid.
+/// Rules for wordscapes: crossing words fill a grid.
 /// Quirk: in parity mode a word may be part of a longer run of letters and a cell may hold several; the first grid counts.
 /// In strict mode each word must be a whole run, each cell one letter, and the last grid counts.
 pub(crate) fn wordscapes(game: &Game) -> Result<Rules, Error> {
-    // Of each cell: whether it holds a letter, if that is known.
+    // For each cell, whether it contains a letter, or `None` if unknown.
     let grid = game.grid("grid", "a grid of X and 0", |v| {
         Some(match v.as_str()? {
             "X" => Some(true),
@@ -290,7 +292,7 @@ pub(crate) fn wordscapes(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// The cells of the first grid.
+/// Reads the cells of the first grid.
 fn extract_cells(text: &str) -> Option<Vec<Vec<String>>> {
     let text = match text.rfind("</think>") {
         Some(at) if text.contains("<think>") => &text[at + "</think>".len()..],

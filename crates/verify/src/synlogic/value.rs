@@ -39,12 +39,13 @@ pub enum Value {
 }
 
 impl Value {
-    /// The integer, if Python's `isinstance(x, int)` holds (including booleans) and it fits.
+    /// Returns the integer if Python's `isinstance(x, int)` holds (booleans are integers too) and it fits into 64
+    /// bits.
     pub fn as_i64(&self) -> Option<i64> {
         i64::try_from(self.as_int()?).ok()
     }
 
-    /// The integer, if Python's `isinstance(x, int)` holds (including booleans).
+    /// Returns the integer if Python's `isinstance(x, int)` holds (booleans are integers too).
     pub(super) fn as_int(&self) -> Option<IBig> {
         match self {
             Self::Bool(b) => Some(IBig::from(*b)),
@@ -53,7 +54,7 @@ impl Value {
         }
     }
 
-    /// In strict mode, the number in a cell: an integer, no boolean, or its digits as text.
+    /// Returns the number in a cell in strict mode: an integer that isn't a boolean, or a string of its digits.
     pub(crate) fn number(&self) -> Option<i64> {
         match self {
             Self::Int(n) => i64::try_from(n).ok(),
@@ -77,7 +78,7 @@ impl Value {
         if let Self::List(v) | Self::Tuple(v) = self { Some(v) } else { None }
     }
 
-    /// The entry under a text key of a dictionary.
+    /// Returns the value of a string key, if this is a dictionary that contains the key.
     pub fn get(&self, key: &str) -> Option<&Value> {
         match self {
             Self::Dict(entries) => entries.iter().find(|(k, _)| k.as_str() == Some(key)).map(|(_, v)| v),
@@ -85,7 +86,7 @@ impl Value {
         }
     }
 
-    /// The number as a double, if it is one (including booleans).
+    /// Returns the value as a double, if it is an integer, a boolean or a double.
     pub fn as_f64(&self) -> Option<f64> {
         match self {
             Self::Bool(b) => Some(f64::from(u8::from(*b))),
@@ -111,7 +112,8 @@ impl Value {
         }
     }
 
-    /// Bytes that are equal if and only if the values are equal in Python. `None` for values that can't be a key.
+    /// Returns bytes that are equal if and only if the values are equal in Python. `None` if the value can't be a
+    /// dictionary key.
     pub fn key(&self) -> Option<Vec<u8>> {
         let mut out = Vec::new();
         self.write_key(&mut out).then_some(out)
@@ -160,7 +162,7 @@ impl Value {
     }
 }
 
-/// The values of a dictionary by their keys.
+/// Returns a dictionary's values, by [`Value::key`] of their keys.
 pub(super) fn entries(dict: &[(Value, Value)]) -> HashMap<Option<Vec<u8>>, &Value> {
     dict.iter().map(|(key, value)| (key.key(), value)).collect()
 }
@@ -216,12 +218,12 @@ pub fn compare_numbers(a: &Value, b: &Value) -> Option<std::cmp::Ordering> {
     }
 }
 
-/// The integer that a double equals, if it is finite and integral.
+/// Returns the integer that equals a double, or `None` if the double isn't an integer.
 pub fn float_to_int(x: f64) -> Option<IBig> {
     (x.is_finite() && x.fract() == 0.0).then(|| IBig::try_from(x).ok()).flatten()
 }
 
-/// The nearest double of an integer, infinite beyond their range.
+/// Returns the double nearest to an integer. It is infinite if the integer is beyond the range of doubles.
 pub fn int_to_f64(n: &IBig) -> f64 {
     n.to_f64().value()
 }
@@ -235,7 +237,7 @@ pub(crate) struct DictBuilder {
 }
 
 impl DictBuilder {
-    /// Adds an entry; `false` for a key that can't be one.
+    /// Adds an entry. Returns `false` if the value `key` can't be a dictionary key.
     pub(crate) fn insert(&mut self, key: Value, value: Value) -> bool {
         let Some(bytes) = key.key() else { return false };
         if let Some(&at) = self.index.get(&bytes) {
@@ -251,18 +253,18 @@ impl DictBuilder {
         Value::Dict(self.entries)
     }
 
-    /// The set of the keys.
+    /// Returns the set of the keys.
     pub(crate) fn keys(self) -> Value {
         Value::Set(self.entries.into_iter().map(|(key, _)| key).collect())
     }
 }
 
-/// A list of lists of cells.
+/// Reads a list of lists of cells.
 pub(super) fn rows<T>(value: &Value, cell: impl Fn(&Value) -> Option<T>) -> Option<Vec<Vec<T>>> {
     value.as_list()?.iter().map(|row| row.as_list()?.iter().map(&cell).collect()).collect()
 }
 
-/// A list or tuple of lists or tuples of cells.
+/// Reads a list or tuple of lists or tuples of cells.
 pub(super) fn sequences<T>(value: &Value, cell: impl Fn(&Value) -> Option<T>) -> Option<Vec<Vec<T>>> {
     value.as_sequence()?.iter().map(|row| row.as_sequence()?.iter().map(&cell).collect()).collect()
 }

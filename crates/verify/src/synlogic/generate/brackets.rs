@@ -61,8 +61,8 @@ pub(crate) fn dyck_language(difficulty: usize, source: &mut Source<'_>) -> Optio
     ))
 }
 
-/// The position, from 1, of the first bracket that closes nothing or the wrong one; the position after the end if
-/// brackets stay open; `None` in a valid sequence.
+/// Returns the position, counted from 1, of the first closing bracket that doesn't match the last open one, or the
+/// position after the end if brackets stay open. `None` if the sequence is valid.
 fn first_error(sequence: &[char]) -> Option<usize> {
     let mut stack = Vec::new();
     for (at, c) in sequence.iter().enumerate() {
@@ -77,7 +77,8 @@ fn first_error(sequence: &[char]) -> Option<usize> {
 
 pub(crate) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let types = types(difficulty);
-    // Long enough that no position is likely. One sequence in sixty is valid, and one has brackets left open.
+    // The sequence is so long that every position of the error is unlikely. One sequence in sixty is valid, and one
+    // in sixty has only open brackets left.
     let length = 40 + 4 * difficulty;
     let sequence: Vec<char> = match source.below(60) {
         0 => balanced(length, types, source).chars().collect(),
@@ -88,7 +89,7 @@ pub(crate) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -
             for at in 0..length {
                 let (opening, close) = PAIRS[source.below(types)];
                 let bracket = match open.last() {
-                    // A closing bracket that does not fit, and anything after it.
+                    // At `wrong_at`, a closing bracket that doesn't fit. After it, any brackets.
                     last if at == wrong_at && last != Some(&close) => close,
                     Some(last) if at == wrong_at => PAIRS[..types].iter().map(|p| p.1).find(|c| c != last)?,
                     Some(last) if at < wrong_at && source.chance(2, 5) => *last,
@@ -134,7 +135,8 @@ pub(crate) fn dyck_language_reasoning_errors(difficulty: usize, source: &mut Sou
         stacks.push(stack.clone());
     }
     // Thoughts 1 and 2 open the walk; bracket i is thought i + 3.
-    // Two at least, so that no answer is likely; where there is none, the reference's verifier takes any text without digits.
+    // At least two steps are wrong, so that every answer is unlikely. For a problem without wrong steps, the
+    // reference's verifier would accept any text without digits.
     let count = 2 + source.below(1 + difficulty / 2);
     let mut errors: Vec<usize> = source.sample(&(0..stacks.len()).collect::<Vec<_>>(), count);
     errors.sort_unstable();

@@ -9,7 +9,7 @@ use super::{Draft, Source, blanked, listed, python_block, shown, table, values};
 pub(crate) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty / 2;
     let inside = |r: i64, c: i64| (0..n as i64).contains(&r) && (0..n as i64).contains(&c);
-    // A cell is a direction, or a number's place.
+    // For each filled cell, the index of its arrow, or `None` for a number.
     let mut given: Vec<Vec<Option<Option<usize>>>> = vec![vec![None; n]; n];
     let mut order: Vec<(usize, usize)> = cells(n, n).collect();
     source.shuffle(&mut order);
@@ -17,7 +17,7 @@ pub(crate) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<D
         if given[r][c].is_some() {
             continue;
         }
-        // Prolong a ray that points here, rather than leave a number without rays.
+        // If a ray points to this cell, prolong the ray. Otherwise the cell could become a number without rays.
         let before = |d: usize| {
             let (y, x) = (r as i64 - ARROWS[d].1, c as i64 - ARROWS[d].2);
             inside(y, x) && matches!(given[y as usize][x as usize], Some(v) if v.is_none() || v == Some(d))

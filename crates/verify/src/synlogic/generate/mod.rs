@@ -21,13 +21,13 @@ use serde_json::{Value, json};
 
 use super::{Mode, Options, Task, Verifier};
 
-/// Largest number of attempts.
+/// Maximum number of attempts.
 const ATTEMPTS: usize = 200;
 
-/// Why no problem was generated.
+/// Reason why a problem wasn't generated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
-    /// The task has no generator.
+    /// The task doesn't have a generator.
     #[error("{0}: has no generator; wanted a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle")]
     NoGenerator(Task),
     /// The difficulty is out of range.
@@ -75,8 +75,9 @@ impl Generated {
 }
 
 /// Generates one problem. `difficulty` is from 1 to 10, `index` is stored in the problem's `trace_id`, `random` gives
-/// uniform 64-bit numbers; equal numbers give equal problems.
-/// Fails if the task has no generator, the difficulty is out of range, or no attempt succeeds (not observed).
+/// uniform 64-bit numbers. Equal numbers give equal problems.
+/// Fails if the task doesn't have a generator, the difficulty is out of range, or all attempts fail (which was never
+/// observed).
 pub fn generate(
     task: Task,
     difficulty: u32,
@@ -174,7 +175,7 @@ fn question(task: Task, values: &Values) -> Option<String> {
     Some(question)
 }
 
-/// Makes a problem of a difficulty, or gives up on these random numbers.
+/// Function that makes a problem of a difficulty, or returns `None` if these random numbers don't give one.
 pub(super) type Maker = fn(usize, &mut Source<'_>) -> Option<Draft>;
 
 /// Whether the task has a generator.
@@ -188,7 +189,8 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// A number below `n`, with equal probability (the upper half of a product, with rejection of the uneven part).
+    /// Returns a uniform number less than `n`: the upper half of a 128-bit product, with rejection of the uneven
+    /// part.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -203,12 +205,12 @@ impl Source<'_> {
         }
     }
 
-    /// A number from `low` to `high`, both included.
+    /// Returns a uniform number from `low` to `high`, inclusive.
     fn range(&mut self, low: i64, high: i64) -> i64 {
         low + self.below((high - low + 1).max(1) as usize) as i64
     }
 
-    /// True with probability `parts / whole`.
+    /// Returns true with probability `parts / whole`.
     fn chance(&mut self, parts: usize, whole: usize) -> bool {
         self.below(whole) < parts
     }

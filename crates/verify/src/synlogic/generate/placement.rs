@@ -99,7 +99,7 @@ pub(crate) fn minesweeper(difficulty: usize, source: &mut Source<'_>) -> Option<
     ))
 }
 
-/// The covered cells that have a mine in every arrangement; `None` if the search is too long.
+/// Returns the covered cells that have a mine in every possible arrangement, or `None` if the search takes too long.
 fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
     let n = shown.len();
     let covered = cells(n, n).filter(|&(r, c)| shown[r][c].is_none());
@@ -109,7 +109,7 @@ fn certain_mines(shown: &[Vec<Option<usize>>]) -> Option<Vec<(usize, usize)>> {
     let mut certain = Vec::new();
     for &cell in &frontier {
         let mut state = Field { shown, state: vec![vec![None; n]; n] };
-        // A mine is certain where the cell can't be safe.
+        // A mine is certain if no arrangement leaves the cell without one.
         let possible = state.set(cell, false) && state.complete(&frontier, &mut steps)?;
         if !possible {
             certain.push(cell);
@@ -125,7 +125,8 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// The numbers around a cell, each with the mines and the undecided cells around it.
+    /// Returns the numbers around a cell. Each comes with the counts of mines and of undecided cells around the
+    /// number.
     fn numbers(&self, (r, c): (usize, usize)) -> impl Iterator<Item = (usize, usize, usize)> {
         let n = self.shown.len();
         neighbours8(r, c, n, n).filter_map(move |(r, c)| {
@@ -137,16 +138,16 @@ impl Field<'_> {
         })
     }
 
-    /// Decides a cell; `false` if a number can no longer be satisfied.
+    /// Decides a cell. Returns `false` if a number can no longer be satisfied.
     fn set(&mut self, (r, c): (usize, usize), mine: bool) -> bool {
         self.state[r][c] = Some(mine);
         self.numbers((r, c)).all(|(number, mines, open)| (mines..=mines + open).contains(&number))
     }
 
-    /// Whether the undecided cells of the frontier can be decided; `None` if the steps run out.
+    /// Whether the undecided cells of the frontier can be decided, or `None` if the steps run out.
     fn complete(&mut self, frontier: &[(usize, usize)], steps: &mut usize) -> Option<bool> {
         *steps = steps.checked_sub(1)?;
-        // The cell beside the number with the fewest open cells.
+        // Continue with the cell beside the number that has the fewest undecided cells around it.
         let tightness = |cell| self.numbers(cell).map(|(_, _, open)| open).min().unwrap_or(9);
         let open = frontier.iter().filter(|&&(r, c)| self.state[r][c].is_none());
         let Some(&cell) = open.min_by_key(|cell| tightness(**cell)) else { return Some(true) };

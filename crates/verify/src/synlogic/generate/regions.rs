@@ -7,7 +7,7 @@ use super::latin::pairs;
 use super::{Draft, Source, python_block, table, values};
 
 /// Divides the grid into connected regions, one for each group of marked cells, and returns the name of each cell's region.
-/// Blocked cells are in none.
+/// Blocked cells don't belong to a region.
 ///
 /// Every marked cell grows a territory, and the territories of a group are joined. Groups of two are first mixed by swaps that
 /// keep each group connected.
@@ -77,7 +77,7 @@ fn cut(
 }
 
 fn label(region: Option<usize>) -> String {
-    // X means shaded, so it names no region.
+    // X means shaded, so it isn't the name of a region.
     const LETTERS: &[u8] = b"ABCDEFGHIJKLMNOPQRSTUVWYZ";
     region.map_or("X".to_owned(), |i| {
         let letter = char::from(LETTERS[i % LETTERS.len()]);
@@ -100,7 +100,8 @@ pub(crate) fn norinori(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
             dominoes.push(place.to_vec());
         }
     }
-    // Some dominoes lie on shaded cells only, which belong to no region. Without any, the reference accepts every text.
+    // Some dominoes are on shaded cells, which don't belong to a region. Without shaded cells, the reference would
+    // accept every response.
     let shaded_dominoes = 1 + source.below(n / 4);
     let blocked: Vec<(usize, usize)> = dominoes.iter().take(shaded_dominoes).flatten().copied().collect();
     let grid = cut(n, &dominoes[shaded_dominoes..], &blocked, source)?;

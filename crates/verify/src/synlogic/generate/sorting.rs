@@ -62,7 +62,7 @@ fn insertion_sort(words: &[&str], wrong: Option<usize>, source: &mut Source<'_>)
 
 pub(crate) fn word_sorting_mistake(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let words = source.sample(&words("words"), 13 + difficulty / 2);
-    // So many thoughts that none is likely to be the first wrong one, and few sorts without a mistake.
+    // There are so many thoughts that each is unlikely to be the first wrong one. Few sorts are without a mistake.
     let steps = insertion_sort(&words, None, source).len();
     let wrong = if source.chance(1, 60) { None } else { Some(1 + source.below(steps - 1)) };
     let start = "I start with an empty list. I compare each word with those of the list, from the left, and put it in.";

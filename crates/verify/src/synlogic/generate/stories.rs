@@ -55,7 +55,7 @@ fn boolean(depth: usize, whole: bool, source: &mut Source<'_>) -> (String, bool)
 }
 
 pub(crate) fn boolean_expressions(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
-    // So many expressions, each as often true as false, that no set of letters is likely.
+    // There are so many expressions, each true with probability 1/2, that every set of letters is unlikely.
     let count = 7 + difficulty / 3;
     let mut lines = String::new();
     let mut right = Vec::new();
@@ -285,10 +285,10 @@ pub(crate) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> O
     ))
 }
 
-/// Questions of each problem: with six, each list of answers is right for one problem in 64.
+/// Number of questions of each problem. With six, each list of answers is right for one problem in 64.
 const ASKED: usize = 6;
 
-/// A statement: who says it, about whom, and what.
+/// Content of a person's statement.
 #[derive(Clone, Copy)]
 enum Claim {
     Truthful(usize, bool),
@@ -310,7 +310,7 @@ pub(crate) fn web_of_lies(difficulty: usize, source: &mut Source<'_>) -> Option<
     let people = source.sample(&words("names"), n);
     let places = source.sample(&words("places"), n);
     let truth = source.below(1 << n) as u32;
-    // One person is known, the others follow from what is said: of all worlds one is left.
+    // One person is known. The statements must determine the others, so that only one of all assignments remains.
     let known = source.below(n);
     let mut worlds: Vec<u32> = (0..1 << n).filter(|w| (w >> known & 1) == (truth >> known & 1)).collect();
     let mut claims: Vec<(usize, Claim)> = Vec::new();
@@ -332,7 +332,7 @@ pub(crate) fn web_of_lies(difficulty: usize, source: &mut Source<'_>) -> Option<
         worlds.retain(|world| claim.holds(*world) == (world >> speaker & 1 == 1));
         claims.push((speaker, claim));
     }
-    // A person is named, or told by the place.
+    // A person is identified by name or by place.
     let mut name = |p: usize, start: bool| match (source.chance(1, 2), start) {
         (true, _) => people[p].to_owned(),
         (false, true) => format!("The person at the {}", places[p]),

@@ -13,7 +13,7 @@ pub(crate) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option
     let original: Vec<Vec<i64>> =
         (0..rows).map(|_| (0..columns).map(|_| source.range(1, 99)).collect()).collect();
     let mut buggy = original.clone();
-    // The damage, and what is told of it.
+    // Damage the table, and describe the damage in words.
     let told = match source.below(4) {
         0 => {
             let (column, by, every) = (source.below(columns), source.range(2, 20), 2 + source.below(2));
@@ -48,13 +48,13 @@ pub(crate) fn buggy_tables(difficulty: usize, source: &mut Source<'_>) -> Option
     }
     let column = |c: usize| chosen.iter().map(|row| row[c]).collect::<Vec<i64>>();
     let (a, b) = (column(asked[0]), column(asked[1]));
-    // Largest values seldom differ by much.
+    // The largest values are chosen rarely, because they seldom differ by much.
     let (statistic, difference, over) = match source.below(8) {
         0..=2 => ("mean", (a.iter().sum::<i64>() - b.iter().sum::<i64>()).abs(), chosen.len() as i64),
         3..=6 => ("sum", (a.iter().sum::<i64>() - b.iter().sum::<i64>()).abs(), 1),
         _ => ("largest value", (a.iter().max()? - b.iter().max()?).abs(), 1),
     };
-    // Hundredths; a tie between two of them would be a matter of convention.
+    // The result is rounded to hundredths. A tie is avoided, because its rounding would be a matter of convention.
     let (whole, rest) = (difference * 100 / over, difference * 100 % over);
     if rest * 2 == over {
         return None;

@@ -3,13 +3,13 @@
 /// An error of a device.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// No driver, or one that is too old.
+    /// The driver is missing or too old.
     #[error("CUDA: {0}")]
     Unavailable(String),
     /// The driver refused a call, or a kernel failed.
     #[error("CUDA: {call}: {why}")]
     Failed {
-        /// The call, or what it was for.
+        /// Name of the call, or its purpose.
         call: String,
         /// The message of the driver or the emulator.
         why: String,

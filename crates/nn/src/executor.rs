@@ -4,7 +4,7 @@
 //! An executor's memory consists of buffers (activations and statistics, which grow and are reused), a cache of keys and values, the lists of
 //! a batch, and the decoding state. The lists are transferred once per pass, so no operation needs data from the host. Scores are read by one
 //! call, the only point of a pass at which the host waits. A buffer may be longer than the part that an operation uses. Operations that
-//! compute parameter gradients add to the gradient, or skip that work if there is none.
+//! compute parameter gradients add to the gradient, or skip that work if a gradient isn't passed.
 
 pub(crate) mod checks;
 mod operations;

@@ -22,7 +22,7 @@ use crate::weights::{TensorFile, text_name};
 /// File names of an adapter in PEFT.
 pub(crate) const ADAPTER_CONFIG: &str = "adapter_config.json";
 pub(crate) const ADAPTER_WEIGHTS: &str = "adapter_model.safetensors";
-/// Metadata key of an adapter's weights for the format of its base. PEFT's settings have no field for it.
+/// Metadata key of an adapter's weights for the format of its base, for which PEFT's settings lack a field.
 pub(crate) const BASE: &str = "fgrpo.base";
 
 /// Opens the weights in an adapter folder. Names of a multimodal model's text part become those of the text model.
@@ -169,7 +169,7 @@ impl LoraConfig {
     }
 
     /// Format of the base that an adapter was trained on, from the metadata of its weights, or `None` if it isn't recorded, as in PEFT's files.
-    /// Returns an error if there are no weights or the format is unknown.
+    /// Returns an error if the folder doesn't contain weights or the format is unknown.
     pub fn trained_on(dir: &Path) -> Result<Option<BaseFormat>, Error> {
         let file = open_weights(dir)?;
         let Some(name) = file.metadata().remove(BASE) else { return Ok(None) };

@@ -281,7 +281,7 @@ pub fn least_cached_tokens(
     pages_needed(state, prompt_tokens, 1, new_tokens) * executors * PAGE
 }
 
-/// Maximum number of cached tokens over all executors, limited by `cache_bytes` if the workload has no limit.
+/// Maximum number of cached tokens over all executors. If the workload doesn't set it, it is limited by `cache_bytes`.
 fn cached_tokens(workload: &Workload, executors: usize, config: &Config, cache_bytes: usize) -> usize {
     let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
     let precision = workload.gpu.map_or(Precision::F32, |gpu| gpu.precision);

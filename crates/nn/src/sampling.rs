@@ -12,7 +12,7 @@ pub struct Sampling {
     pub temperature: f32,
     /// Keeps the most likely tokens until their probability reaches `top_p` of what `top_k` left; in (0, 1], where 1 keeps all.
     pub top_p: f32,
-    /// Keeps the `top_k` most likely tokens; 0 keeps all.
+    /// Number of most likely tokens that are retained. If 0, all tokens are retained.
     pub top_k: usize,
     /// Keeps tokens that are at least `min_p` times as likely as the most likely token; in [0, 1), where 0 keeps all.
     pub min_p: f32,

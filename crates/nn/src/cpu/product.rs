@@ -208,7 +208,7 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
         .expect("at least one division")
 }
 
-/// The team that multiplies, or `None` for this thread, and the number format.
+/// Team that multiplies, or `None` to use only this thread, and number format of the product.
 pub(crate) type By<'a> = (Option<&'a Team>, Products);
 
 /// `c = a b` or `c += a b` in f32 on this thread. `a` is `[m, k]` and `b` is `[k, n]`.

@@ -63,7 +63,7 @@ pub(crate) fn draw(
         let mut token = None;
         for (offset, &p) in probabilities[block * BLOCK..].iter().take(BLOCK).enumerate() {
             if p > 0.0 {
-                // If rounding leaves a remainder, the last token with nonzero probability takes it.
+                // If rounding leaves a remainder, it counts for the last token with nonzero probability.
                 token = Some(block * BLOCK + offset);
                 mass += f64::from(p);
                 if mass > target {

@@ -144,7 +144,7 @@ struct Collected {
 }
 
 impl Collected {
-    /// Adds rows of a path at these positions. Each sees the tokens of the path up to its own.
+    /// Adds rows of a path at these positions. Each row sees the path's tokens up to the row's own token.
     fn add(&mut self, path: &[Range<usize>], positions: &[u32]) {
         let (first_row, last) = (self.parts_of_row.len(), positions[positions.len() - 1] as usize);
         self.parts_of_row.resize_with(first_row + positions.len(), Vec::new);
@@ -187,7 +187,7 @@ impl Collected {
             starts: words.put_padded(self.starts, items, 0),
             row_first: words.put_padded(std::iter::once(0).chain(first), rows + 1, self.parts as u32),
             row_parts: words.put_padded(self.parts_of_row.iter().flatten().copied(), parts, 0),
-            // Last, so that its length doesn't move another list.
+            // `ranges` is the last list, so that its length doesn't move another list.
             ranges: words.put(self.ranges.into_iter().flatten()),
         }
     }
@@ -268,8 +268,8 @@ fn tiles(
 }
 
 /// Lengths to which the lists of a decoding step are padded. Launches and the positions of all lists depend only on these, so most steps submit the same
-/// work as the step before. Padding doesn't change results: the keys of padding rows aren't stored, their attention has no parts, and nothing is
-/// sampled from them; padding items have no rows.
+/// work as the step before. Padding doesn't change results: padding rows don't store keys, don't have attention parts and aren't sampled from, and padding
+/// items don't have rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bucket {
     pub(super) rows: usize,

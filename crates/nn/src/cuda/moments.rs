@@ -9,11 +9,11 @@ use super::buffer::{Buffer, decode, encode};
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
-/// Events, by device buffer: its part has been uploaded.
+/// Event of each device buffer that its part has been uploaded.
 const UPLOADED: [usize; 2] = [0, 1];
-/// Events, by device buffer: its part has been updated.
+/// Event of each device buffer that its part has been updated.
 const UPDATED: [usize; 2] = [2, 3];
-/// Events, by device buffer: its part has been downloaded.
+/// Event of each device buffer that its part has been downloaded.
 const DOWNLOADED: [usize; 2] = [4, 5];
 
 /// Number of values of a moment in a device buffer, for `trained` parameters with moments in host memory: a sixteenth, at most 2^24.
@@ -187,7 +187,7 @@ impl Moments {
             }
             stream.record(Queue::Download, DOWNLOADED[slot]);
         }
-        // After work that waits for the compute queue, the moments are in host memory.
+        // Later work of the compute queue waits until the moments are in host memory.
         DOWNLOADED.iter().for_each(|&event| stream.wait(Queue::Compute, event));
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Paths {
     pub(super) later: List,
     /// Last row and cache node of each tree whose state is cached.
     pub(super) ends: List,
-    /// Runs, first with slots only for states that others continue, and then with slots for the state after each stretch.
+    /// Two lists of the runs: with slots only for states that other runs continue, and with slots for the state after each stretch.
     pub(super) runs: [List; 2],
     /// For each run, the range of the runs that continue it.
     pub(super) children: List,
@@ -107,7 +107,7 @@ impl Paths {
             }
             children[parent][1] = index as u32 + 1;
         }
-        // For each run, the slot of the state after it if others continue it, and the slots of the states after its first and its last stretch.
+        // For each run, the slot of the state after it if other runs continue it, and the slots of the states after its first and its last stretch.
         let mut slots = [0; 2];
         let after: Vec<[u32; 3]> = runs
             .iter()

@@ -67,7 +67,7 @@ impl Engine {
     /// Gradients and updates require the adapters.
     ///
     /// # Panics
-    /// If the engine has no adapters.
+    /// If the engine doesn't have adapters.
     pub fn set_adapter_applied(&mut self, applied: bool) {
         self.device.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
@@ -82,7 +82,7 @@ impl Engine {
     /// Returns an error if the folder can't be written or contains an adapter, or a factor is not finite.
     ///
     /// # Panics
-    /// If the engine has no adapters.
+    /// If the engine doesn't have adapters.
     pub fn write_adapter(&self, dir: &Path, base: &str) -> Result<(), Error> {
         let adapters = self.adapters.as_ref().expect("an engine with adapters");
         std::fs::create_dir_all(dir).map_err(Error::io("create folder", dir))?;
@@ -189,7 +189,7 @@ impl Engine {
     /// Returns an error if the factor doesn't exist or has another length.
     ///
     /// # Panics
-    /// If the engine has no adapters.
+    /// If the engine doesn't have adapters.
     pub fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
         self.device.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
@@ -203,7 +203,7 @@ impl Engine {
     /// base computes with two adapters.
     ///
     /// # Panics
-    /// If the engine has no adapters, or the factors have other lengths.
+    /// If the engine doesn't have adapters, or the factors have other lengths.
     pub fn exchange_factors(&mut self, factors: &mut [Vec<f32>]) {
         self.device.forget_prompts();
         let tensors = &self.adapters.as_ref().expect("an engine with adapters").layout.tensors;

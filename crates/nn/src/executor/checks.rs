@@ -57,7 +57,7 @@ impl<'a, X: Memory> Checked<'a, X> {
         Columns { rows, names: vec![(names.join(" and "), width)] }
     }
 
-    /// Columns of a layer's operations that have no tensor.
+    /// Columns of a layer's operations that don't use a tensor.
     pub(super) fn named(&self, rows: usize, names: &[(&str, usize)]) -> Columns {
         let module = self.place.layer.map_or_else(String::new, |layer| format!("model.layers.{layer}."));
         let names = names.iter().map(|(name, width)| (format!("{module}{name}"), *width)).collect();

@@ -168,7 +168,7 @@ const TEXT: u32 = 8;
 /// Metadata type of arrays.
 const ARRAY: u32 = 9;
 
-/// Number of bytes of a number or Boolean, or `None` if the type has no fixed size.
+/// Number of bytes of a number or Boolean, or `None` if the type's size varies.
 fn size(kind: u32) -> Option<u64> {
     match kind {
         0 | 1 | 7 => Some(1),

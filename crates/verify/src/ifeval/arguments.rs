@@ -81,7 +81,7 @@ impl Arguments<'_> {
     }
 
     pub(super) fn text(&self, name: &'static str) -> Result<&str, Error> {
-        self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a text"))
+        self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a string"))
     }
 
     /// Returns a positive threshold. If it is absent or negative, the reference draws a random one; here it is an
@@ -124,7 +124,7 @@ impl Arguments<'_> {
             Some(Value::Array(list)) => list.iter().map(|v| v.as_str().map(str::to_owned)).collect(),
             _ => None,
         };
-        let keywords = keywords.ok_or_else(|| self.error(name, "a list of texts"))?;
+        let keywords = keywords.ok_or_else(|| self.error(name, "a list of strings"))?;
         keywords.iter().map(|keyword| self.pattern(&format!("{edge}{keyword}{edge}"), true)).collect()
     }
 }

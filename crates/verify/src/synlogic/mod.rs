@@ -55,7 +55,7 @@ pub enum Error {
     #[error("{0}: game_data_str: not a JSON object with question, answer, difficulty and metadata")]
     NotJson(Task),
     /// A field of the problem's data is missing or of the wrong kind.
-    #[error("{task}: game_data_str: {field}: wanted {wanted}")]
+    #[error("{task}: game_data_str: {field}: expected {wanted}")]
     Field {
         /// The task.
         task: Task,

@@ -28,7 +28,7 @@ pub const MAX_BITS: usize = 1 << 16;
 /// counts 64.
 pub const WORK: usize = 1 << 20;
 
-/// Why an expression has no value.
+/// Reason why an expression can't be evaluated.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvalError {
     /// Not an expression, or one outside the supported part of the language.

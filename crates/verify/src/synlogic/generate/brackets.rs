@@ -78,7 +78,7 @@ fn first_error(sequence: &[char]) -> Option<usize> {
 pub(crate) fn dyck_language_errors(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let types = types(difficulty);
     // The sequence is so long that every position of the error is unlikely. One sequence in sixty is valid, and one
-    // in sixty has only open brackets left.
+    // in sixty is correct except for open brackets at its end.
     let length = 40 + 4 * difficulty;
     let sequence: Vec<char> = match source.below(60) {
         0 => balanced(length, types, source).chars().collect(),

@@ -28,13 +28,13 @@ const ATTEMPTS: usize = 200;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum GenerateError {
     /// The task doesn't have a generator.
-    #[error("{0}: has no generator; wanted a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle")]
+    #[error("{0} has no generator; choose a task other than arc_agi, cipher, gpqa_diamond and zebra_puzzle")]
     NoGenerator(Task),
     /// The difficulty is out of range.
     #[error("difficulty: expected 1 to 10, found {0}")]
     Difficulty(u32),
     /// No attempt gave a problem that its verifier accepts.
-    #[error("{task}: no problem of difficulty {difficulty} in {ATTEMPTS} attempts")]
+    #[error("{task}: {ATTEMPTS} attempts gave no problem of difficulty {difficulty}; choose another seed")]
     GaveUp {
         /// The task.
         task: Task,

@@ -99,7 +99,7 @@ pub(crate) enum Gradients<'a, X: Executor> {
 }
 
 impl<X: Executor> Gradients<'_, X> {
-    /// The gradient of all parameters, if they are trained.
+    /// Returns the gradient of all parameters, or `None` if only adapters are trained.
     fn all(&mut self) -> Option<&mut X::Gradient> {
         match self {
             Gradients::All(gradient) => Some(gradient),
@@ -210,7 +210,7 @@ impl Decoder {
         Parameters { weights, factors, eps: self.config.rms_norm_eps as f32, offset }
     }
 
-    /// The layout that names tensors in layer checks, or `None` if these are disabled.
+    /// Returns the layout that names tensors in layer checks, or `None` if layer checks are disabled.
     pub(crate) fn checked_layout(&self) -> Option<&Layout> {
         self.check_layers.then_some(&self.layout)
     }

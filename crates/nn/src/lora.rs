@@ -322,7 +322,7 @@ impl Adapter {
         Ok(Some(Trained { values, update: Some(update) }))
     }
 
-    /// The first entry of `modules_to_save` that matches no tensor.
+    /// Returns the first entry of `modules_to_save` that doesn't match a tensor.
     pub(crate) fn unknown<'a>(&'a self, config: &Config) -> Option<&'a String> {
         let mut names: Vec<String> = config.tensors().into_iter().map(|(name, _)| name).collect();
         names.push(format!("{HEAD}.weight"));
@@ -333,7 +333,7 @@ impl Adapter {
     }
 }
 
-/// The head for the embedding, and the embedding for the head.
+/// Returns the head's module for the embedding's, and the embedding's for the head's.
 fn twin(module: &str) -> Option<&'static str> {
     match module {
         EMBEDDING => Some(HEAD),
@@ -559,7 +559,7 @@ impl AdapterLayout {
         }
     }
 
-    /// The adapted parts of a linear map.
+    /// Returns the adapted parts of a linear map.
     pub(crate) fn of(&self, linear: &Linear) -> &[Adapted] {
         let at = |offset: usize| self.adapted.partition_point(|adapted| adapted.linear < offset);
         &self.adapted[at(linear.weight.offset)..at(linear.weight.offset + 1)]

@@ -163,7 +163,7 @@ fn neutral() -> Value {
     })
 }
 
-/// Settings of the text part if the file describes a multimodal model, otherwise `None`.
+/// Returns the settings of the text part if the file describes a multimodal model, otherwise `None`.
 fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
     let Some(name) = fields.get("model_type").and_then(Value::as_str) else { return Ok(None) };
     let mut families = Architecture::ALL.into_iter().map(Architecture::family);
@@ -184,7 +184,7 @@ fn text_part(fields: &Fields<'_>) -> Result<Option<Map<String, Value>>, Error> {
     Ok(Some(text))
 }
 
-/// The family, from `architectures`, or from `model_type` if `architectures` is absent.
+/// Determines the family from `architectures`, or from `model_type` if `architectures` is absent.
 fn architecture(fields: &Fields<'_>) -> Result<Architecture, Error> {
     let all = Architecture::ALL.into_iter();
     let choices = || {

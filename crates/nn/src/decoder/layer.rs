@@ -57,7 +57,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         Attention { heads, lists: self.lists, rows: self.needed.which, keys: self.all.count, window }
     }
 
-    /// Layouts of the rows of queries and of keys.
+    /// Returns the layouts of the rows of queries and of keys.
     fn head_rows(&self) -> [HeadRows; 2] {
         let Heads { queries: h, keys: k, size, .. } = self.heads;
         let rows_of =
@@ -65,7 +65,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         [rows_of(self.needed, self.heads.query_width(), h), rows_of(self.all, self.heads.key_width(), k)]
     }
 
-    /// Heads over which a norm of queries or keys is taken: single heads, or all of a row as one.
+    /// Returns the heads that a norm of queries or keys normalises: single heads, or all heads of a row as one.
     fn normed_heads(&self, heads: HeadRows) -> HeadRows {
         match self.layer.spec.qk_norm {
             Some(QkNorm::Whole) => HeadRows { count: 1, size: heads.count * heads.size, ..heads },
@@ -87,7 +87,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.e.head_norm(norm, heads, x, &mut keep.raw, &mut keep.scale);
     }
 
-    /// Input of attention or of the MLP: `x` after the norm before it, stored in `to`, or `x` itself without a norm.
+    /// Returns the input of attention or of the MLP: the norm of `x`, stored in `to`, or `x` itself without a norm.
     fn norm_before<'b>(
         &mut self,
         norm: Option<Span>,
@@ -103,7 +103,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
-    /// `y = residual + after(linear(x))`, or `y = residual + residual_scale * linear(x)`: the end of attention and of the MLP.
+    /// Ends attention or the MLP: `y = residual + after(linear(x))`, or `y = residual + residual_scale * linear(x)` without a norm.
     fn add_to_residual(
         &mut self,
         linear: Linear,
@@ -141,7 +141,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.p.linear(self.e, &[linear], self.needed.count, input, None, y);
     }
 
-    /// The rows of `x` whose results are needed: gathered in `to`, or `x` itself if all are.
+    /// Returns the rows of `x` whose results are needed: gathered in `to`, or `x` itself if all rows are needed.
     fn needed_rows<'b>(&mut self, x: &'b X::Buffer, to: &'b mut X::Buffer) -> &'b X::Buffer {
         if self.needed.which == Rows::All {
             return x;
@@ -151,7 +151,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
-    /// Forward pass. Without `output`, it stops once all activations for the backward pass are computed.
+    /// Runs the forward pass. Without `output`, it stops once all activations for the backward pass are computed.
     pub(super) fn forward(
         &mut self,
         over: &mut Over<'_, X>,
@@ -199,7 +199,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.mlp(saved, &mut w.normed_rows, &mut w.act, output);
     }
 
-    /// Result of attention or of a mixer times its gate, stored in `to`, or `result` itself without a gate.
+    /// Returns the result of attention or of a mixer times its gate, stored in `to`, or `result` itself without a gate.
     fn times_gate<'b>(
         &mut self,
         gate: &X::Buffer,
@@ -221,7 +221,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// The part of a recurrent mixer between its projections and its gate.
+    /// Computes a recurrent mixer between its projections and its gate.
     fn mix(
         &mut self,
         layout: MixerLayout,
@@ -246,7 +246,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.norm_heads(norm, self.needed, heads, result, &mut saved.norm);
     }
 
-    /// The part of attention between its projections and its gate. With an output gate, `halves` holds queries and gates.
+    /// Computes attention between its projections and its gate. With an output gate, `halves` holds queries and gates.
     fn attend(
         &mut self,
         cache: Option<&mut X::Cache>,
@@ -289,7 +289,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// The MLP, from the sum after attention. `normed` and `act` are scratch memory.
+    /// Computes the MLP from the sum after attention. `normed` and `act` are scratch memory.
     fn mlp(
         &mut self,
         saved: &mut SavedOn<X>,
@@ -321,7 +321,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.add_to_residual(layer.down, layer.mlp.after, act, middle, transformed, to);
     }
 
-    /// Backward pass: replaces `w.dx`, the derivative of the layer's output, by the derivative of its input, which is only computed if `through`.
+    /// Runs the backward pass: replaces `w.dx`, the derivative of the layer's output, by the derivative of the layer's input, which is only computed if
+    /// `through`.
     pub(super) fn backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,
@@ -419,7 +420,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Derivatives of a mixer's projections, in `w.dkv` and `w.dq`, from the derivative of its result in `w.dout` and of its gate in `saved`.
+    /// Computes the derivatives of a mixer's projections, in `w.dkv` and `w.dq`, from the derivative of its result in `w.dout` and of its gate in `saved`.
     fn mix_backward(
         &mut self,
         layout: MixerLayout,
@@ -439,7 +440,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         std::mem::swap(&mut w.dq, gate);
     }
 
-    /// Derivatives of attention's projections, in `w.dq` and `w.dkv`.
+    /// Computes the derivatives of attention's projections, in `w.dq` and `w.dkv`.
     fn attend_backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,
@@ -475,7 +476,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Derivative of the result of attention or of the MLP, before its norm or factor. Stored in `to`; `dx` itself if there is neither.
+    /// Returns the derivative of the result of attention or of the MLP before the norm or factor, stored in `to`, or `dx` itself without a norm or factor.
     fn derivative_of_result<'b>(
         &mut self,
         gradients: &mut Gradients<'_, X>,

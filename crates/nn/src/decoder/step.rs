@@ -50,7 +50,7 @@ impl<X: Executor> LayerPass<'_, X> {
         }
     }
 
-    /// Attention to the cache, from queries, keys and values in `qkv`.
+    /// Computes attention to the cache, from queries, keys and values in `qkv`.
     pub(super) fn step_attention(
         &mut self,
         decoding: &X::Decoding,

@@ -113,7 +113,7 @@ impl<B: Default> Default for Mixed<B> {
 }
 
 impl<B: Default> Mixed<B> {
-    /// Buffers for attention; replaces buffers for a mixer.
+    /// Returns the buffers for attention, which replace buffers for a mixer.
     pub(super) fn attention(&mut self) -> &mut SavedAttention<B> {
         if let Mixed::Recurrent(_) = self {
             *self = Mixed::default();
@@ -124,7 +124,7 @@ impl<B: Default> Mixed<B> {
         }
     }
 
-    /// Buffers for a recurrent mixer; replaces buffers for attention.
+    /// Returns the buffers for a recurrent mixer, which replace buffers for attention.
     pub(super) fn recurrent(&mut self) -> &mut SavedMixer<B> {
         if let Mixed::Attention(_) = self {
             *self = Mixed::Recurrent(SavedMixer::default());

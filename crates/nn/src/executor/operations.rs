@@ -106,7 +106,8 @@ operations! {
         fn rms_norm_backward(self, norm: Norm<'_, Self::Weights>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, scale: &Self::Buffer, dy: &Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.tensors([norm.weight], norm.rows, "");
 
-        /// RMSNorm of each head in place. Saves the heads before the norm in `raw`, without the columns between them, and `1 / rms` of each head in `scale`.
+        /// Applies RMSNorm to each head in place. Saves the heads before the norm in `raw`, without the columns between them, and `1 / rms` of each head in
+        /// `scale`.
         fn head_norm(self, norm: Norm<'_, Self::Weights>, heads: HeadRows, x: &mut Self::Buffer, raw: &mut Self::Buffer, scale: &mut Self::Buffer)
             => x: self.tensor(norm.weight, heads.rows, heads.stride);
 
@@ -147,7 +148,7 @@ operations! {
 operations! {
     /// Attention in a pass, and the cache of keys and values.
     trait AttentionOps {
-        /// Attention of each query to its pieces of the rows of `kv`. Saves log-sum-exps, `[queries, H]`, in `lse`.
+        /// Computes the attention of each query to its pieces of the rows of `kv`. Saves log-sum-exps, `[queries, H]`, in `lse`.
         fn attention(self, attention: Attention<'_, Self::Lists>, q: &Self::Buffer, kv: &Self::Buffer, out: &mut Self::Buffer, lse: &mut Self::Buffer)
             => out: self.named(self.rows_of(attention.rows), &[("self_attn (attention)", attention.heads.query_width())]);
 
@@ -229,7 +230,7 @@ operations! {
         /// Transfers the derivatives of the loss with respect to the scores to the device, in the order of [`HeadOps::head`].
         fn derivatives(self, dlogp: &[f32], dentropy: &[f32], to: &mut Self::Buffer);
 
-        /// Replaces `dx`, and adds to the head's gradient. Overwrites stored logits.
+        /// Replaces `dx` by the derivative of the head's input, and adds to the head's gradient. Overwrites stored logits.
         fn head_backward(self, pass: HeadPass<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, saved: HeadInputs<'_, Self::Buffer>, logits: &mut Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.named(pass.rows, &[("lm_head", pass.head.width)]);
 
@@ -262,7 +263,8 @@ operations! {
         /// up to [`DecodeOps::end_step`]; they must not depend on the host.
         fn begin_step(self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
 
-        /// Attention of the step's rows to their sequences in the cache. A row of `qkv` has queries, keys and values as computed by the linear maps;
+        /// Computes the attention of the step's rows to their sequences in the cache. A row of `qkv` has queries, keys and values as computed by the linear
+        /// maps;
         /// this operation applies the head norms, if the layer has them, and the rotary embedding. A row's keys and values are stored in its slot
         /// before it attends.
         fn step_attention(self, attention: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Self::Cache, qkv: &Self::Buffer, out: &mut Self::Buffer)

@@ -110,7 +110,7 @@ macro_rules! kinds {
 // The last of each row are the fields of a line of `fgrpo verify`.
 kinds! {
     Math(math) version 6 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
-    Choice(choice) version 3 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
+    Choice(choice) version 4 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
     IfEval(ifeval) version 1 = "ifeval": "instructions that a program can check",
         Some(r#"{"instruction_id_list", "kwargs", "prompt", "response"}"#);
     SynLogic(synlogic) version 2 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);

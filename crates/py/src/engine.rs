@@ -242,7 +242,8 @@ impl Engine {
                 key: key.with(indices.as_ref().map_or(at as u64, |indices| indices[at])),
             };
             let requests: Vec<Request> = prompts.into_iter().enumerate().map(request).collect();
-            let groups = policy.sample_while(&requests, &sampling, &|| !interrupted.load(Ordering::Relaxed))?;
+            let groups =
+                policy.sample_while(&requests, &sampling, &|| !interrupted.load(Ordering::Relaxed))?;
             let texts = groups.iter().flatten().flatten();
             let texts = texts
                 .map(|c| policy.language().answer_until(&stop.texts, &c.tokens))

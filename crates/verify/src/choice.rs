@@ -305,7 +305,7 @@ impl Verifier {
         Some(Statement { value: start..start + value.len(), formal: false, boxed: false })
     }
 
-    /// Returns the option of a line that contains nothing else: its letter, its words, or both.
+    /// Returns the option of a line that contains nothing else: its letter, its words, or both ("Paris is option B").
     fn alone(&self, line: &str) -> Option<char> {
         let text = essence(truncated(line, LONGEST_VALUE));
         // A single letter is first compared with the letters of the options, and only then with their text.
@@ -315,13 +315,17 @@ impl Verifier {
         {
             return Some(letter);
         }
+        if let Some(option) = self.labelled(&text) {
+            return Some(option);
+        }
         let named = |option: &usize| {
+            let letter = letter(*option).to_ascii_lowercase();
             let words = self.options.get(*option).filter(|words| text == **words);
             words.is_some() || {
                 let bare = FILLERS.replace(&text, "");
                 let bare = bare.trim_start_matches(['(', '[']);
                 let rest = bare
-                    .strip_prefix(letter(*option).to_ascii_lowercase())
+                    .strip_prefix(letter)
                     .map(|rest| rest.trim_start_matches([')', ']', '.', ':', '*', ' ']));
                 rest.is_some_and(|rest| {
                     rest.is_empty()
@@ -333,6 +337,22 @@ impl Verifier {
         let options = if self.options.is_empty() { MOST_OPTIONS } else { self.options.len() };
         let mut found = (0..options).filter(named);
         found.next().filter(|_| found.next().is_none()).map(letter)
+    }
+
+    /// The option whose words and letter a text has, as in "paris is option (b)".
+    fn labelled(&self, text: &str) -> Option<char> {
+        let has_letter = |option: usize, rest: &str| {
+            let found = LABELLED.captures(rest);
+            found.is_some_and(|found| found[1].starts_with(letter(option).to_ascii_lowercase()))
+        };
+        // Options are compared without parentheses around them.
+        let texts = [text, text.trim_start_matches('(')];
+        let mut options = self.options.iter().enumerate();
+        let named = options.find(|(option, words)| {
+            let rests = texts.into_iter().filter_map(|text| text.strip_prefix(&***words));
+            rests.into_iter().any(|rest| has_letter(*option, rest))
+        });
+        named.map(|(option, _)| letter(option))
     }
 
     /// Reads the first line of a stated value.
@@ -358,7 +378,7 @@ impl Verifier {
             let rest = rest.unwrap_or_else(|| &text[end().unwrap_or(text.len())..]);
             Some(self.amended(Reading::Content(found), "X", rest))
         };
-        if let Some(reading) = content(text) {
+        if let Some(reading) = content(text).or_else(|| self.labelled(&essence(text)).map(Reading::Letter)) {
             return reading;
         }
         let text = FILLERS.replace(text, "");
@@ -521,6 +541,9 @@ struct Statement {
 /// Characters that end a clause.
 const CLAUSE_ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '、', '।', '؛', '،'];
 
+/// Characters that end a sentence.
+const SENTENCE_ENDS: [char; 4] = ['.', '!', '?', '\n'];
+
 /// Formatting characters around a box that don't change its meaning.
 const DRESS: [char; 8] = ['$', '*', ' ', '\\', '(', ')', '[', ']'];
 
@@ -553,7 +576,7 @@ const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\
 /// Pattern of a letter that is called correct, as in "B is correct".
 const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
 /// Words that attribute a statement to somebody else, or to an earlier guess.
-const NOT_HELD: &str = r"\b(?:doubt\w*|avoid\w*|refus\w+|tempting|tempted|naive|far from|(?:first|initial|previous|earlier) (?:answer|guess|choice|thought|option|idea)|(?:some|many|most|people|students|others|they|one|he|she|nobody|no one|everyone|everybody) (?:\w+ ){0,2}(?:say|said|think|believe|claim|argue|answer|pick|choose)s?|(?:another|previous|different|other) (?:question|problem|task)|(?:teacher|student|friend|author|expert)['’]s|used to)\b";
+const NOT_HELD: &str = r"\b(?:doubt\w*|avoid\w*|refus\w+|tempting|tempted|naive|far from|(?:first|initial|previous|earlier) (?:answer|guess|choice|thought|option|idea)|at first(?: glance| sight)?|initially|(?:some|many|most|people|students|others|they|one|he|she|nobody|no one|everyone|everybody) (?:\w+ ){0,2}(?:say|said|think|believe|claim|argue|answer|pick|choose)s?|(?:another|previous|different|other) (?:question|problem|task)|(?:teacher|student|friend|author|expert)['’]s|used to)\b";
 /// Words that make a statement a supposition or a denial.
 const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|maybe|perhaps|possibly|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
 
@@ -573,9 +596,13 @@ patterns! {
     CORRECT = CALLED_CORRECT;
     DOUBT = format!("{NO_STATEMENT}|{NOT_HELD}");
     DISOWNED = NOT_HELD;
+    // Words that suppose something else, in the sentence before what would then be the answer.
+    SUPPOSED = r"\b(?:if|were|had|unless|suppos\w*|assum\w*|imagin\w*)\b";
+    // Text between the words of an option and its letter, at the end of a line.
+    LABELLED = r"^\W*(?:is|means)\b(?:\W*(?:the|correct|right|best|answer|choice|option|letter)\b)*\W*([a-z])\W*$";
     TAGGED = r"(?s)<answer>(.*?)</answer>";
     BOLD_END = r"\*\*([^*]+)\*\*[.!。]*$";
-    FILLERS = r"^(?:(?:the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
+    FILLERS = r"^(?:(?:so|it|hence|the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
     LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
     REFUSED = r"^[\s.)\]$*]*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
     // Text directly before a box that shows that the box isn't the answer: a denial or an exclusion with filler
@@ -624,7 +651,11 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
         let start = text[before..from].rfind(CLAUSE_ENDS);
         &text[start.map_or(before, |at| before + at)..to]
     };
-    let states = |from: usize, to: usize| !DOUBT.is_match(clause(from, to));
+    let states = |from: usize, to: usize| {
+        let sentence = text[..from].rfind(SENTENCE_ENDS).map_or(0, |at| at + 1);
+        let supposed = text[from..to].contains("would") && SUPPOSED.is_match(&text[sentence..from]);
+        !supposed && !DOUBT.is_match(clause(from, to))
+    };
     let elsewhere =
         ELSEWHERE.find_iter(text).filter(|m| !DOUBT_ELSEWHERE.is_match(clause(m.start(), m.end())));
     let announced = ANNOUNCEMENT.find_iter(text).filter(|m| states(m.start(), m.end())).chain(elsewhere);

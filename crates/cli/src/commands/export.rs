@@ -7,7 +7,7 @@ use fgrpo_train::config::{Config, Override};
 use fgrpo_train::export::{self, Cluster, Order, Sampler, Summary, Trainer};
 use std::path::PathBuf;
 
-/// Write a configuration's job for a cluster's trainer (verl, TRL, SkyRL).
+/// Write a job for a trainer on a cluster: verl, TRL or SkyRL.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   fgrpo export verl math.toml --out job --nodes 2 --gpus 8

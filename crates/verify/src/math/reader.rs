@@ -168,6 +168,8 @@ fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
                 tokens = condition.to_vec();
             }
             [.., Token::Comma | Token::Semicolon | Token::Colon] => tokens.truncate(tokens.len() - 1),
+            // A word has no factorial.
+            [.., Token::Text(word), Token::Bang] if word.len() > 1 => tokens.truncate(tokens.len() - 1),
             // `A)`
             [Token::Letter(_), Token::CloseParen] => tokens.truncate(1),
             // `{n \choose k}` needs its braces.

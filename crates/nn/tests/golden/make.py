@@ -107,7 +107,7 @@ CASES = {
         tie_word_embeddings=True, rope_parameters=dict(rope_type="default", rope_theta=1e4), **COMMON),
     # Fused matrices, LongRoPE on half of each head, within the original length; ratio 2, untied.
     "phi3": Phi3Config(
-        hidden_size=32, intermediate_size=18, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
+        hidden_size=32, intermediate_size=20, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2,
         original_max_position_embeddings=128, pad_token_id=None, tie_word_embeddings=False, rope_parameters=dict(
             rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.5, short_factor=[1.0, 1.7],
             long_factor=[1.0, 9.0], original_max_position_embeddings=128), **COMMON),

@@ -178,7 +178,9 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
         );
     }
     if !settings.files.is_empty() && (settings.by != Measure::Embeddings || settings.server.is_some()) {
-        bad_input!("embeddings: files are read only if the measure is embeddings and there is no server");
+        bad_input!(
+            "embeddings: files of embeddings require the measure embeddings and can't be combined with a server; leave out one of them"
+        );
     }
     let server = match (settings.by, &settings.server, settings.files.is_empty()) {
         (Measure::Ngram, _, _) | (Measure::Embeddings, None, false) => None,

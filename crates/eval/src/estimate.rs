@@ -12,13 +12,13 @@ use std::collections::{BTreeMap, HashMap};
 /// Default number of bootstrap resamples.
 pub const RESAMPLES: u64 = 10_000;
 
-/// Random key of the resamples for the set of problems with this index. Runs and commands use the same key, so the same
+/// Random key of the bootstrap over the set of problems with this index. Runs and commands use the same key, so the same
 /// samples always give the same interval.
 pub fn resamples(seed: u64, index: u64) -> Key {
     Key::new(seed).with(index).with(0)
 }
 
-/// Random key of the resamples for the problems of all sets together.
+/// Random key of the bootstrap over the problems of all sets together.
 pub fn resamples_of_all(seed: u64) -> Key {
     Key::new(seed).with(u64::MAX)
 }

@@ -31,7 +31,7 @@ pub enum Remedy {
     AnyStep,
 }
 
-/// An error that leaves the user a choice: bad input, or a failure of the work.
+/// An error whose message offers ways to go on. It is either bad input or a failure.
 #[derive(Debug, Error)]
 #[error("{text}")]
 pub struct Advised {

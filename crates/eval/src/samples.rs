@@ -96,7 +96,8 @@ pub struct ProblemCounts {
     /// Reference answer of the problem, if the samples have it. Problems with the same id but different reference
     /// answers are different problems.
     pub reference: Option<String>,
-    /// Question of the problem, or the prompt that contains it, if it is known: ids of two programs may differ.
+    /// Question of the problem, or the prompt that contains it, if known. `fgrpo compare` matches problems by it if
+    /// the ids of two programs differ.
     pub question: Option<String>,
     /// Verifier and settings that graded the samples, if the samples have it.
     pub verifier: Option<String>,
@@ -208,7 +209,7 @@ impl Benchmark {
         self.problems.iter().map(|p| p.samples).min().unwrap_or(0)
     }
 
-    /// Mean reward over problems, or `None` unless every scored sample has a graded reward.
+    /// Mean over the problems of the mean reward of their scored samples. `None` if one of these samples has no numeric reward.
     pub fn mean_reward(&self) -> Option<f64> {
         let graded = |p: &ProblemCounts| p.rewards.1 > 0 && p.rewards.1 == p.samples;
         let mean = |p: &ProblemCounts| p.rewards.0 / p.rewards.1 as f64;

@@ -314,7 +314,7 @@ pub fn full_row(name: &str, options: &Options) -> anyhow::Result<FullRow> {
             Ok(row)
         }
         _ => {
-            bad_input!("{name}: expected the name of one trained row; {} has {}", item.name, names.join(", "))
+            bad_input!("{name}: expected one of the trained rows of {}: {}", item.name, names.join(", "))
         }
     }
 }

@@ -1,4 +1,4 @@
-//! pass@k, the paired test and the planner, for counted samples.
+//! Python bindings for pass@k, the paired test and the table of `fgrpo plan`, from counts of correct samples per problem.
 
 use crate::call::{bad, with_own_threads, without_gil};
 use crate::verifiers::mode_named;

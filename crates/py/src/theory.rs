@@ -11,7 +11,7 @@ fn group_size(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-/// Elementwise over `mu`, `tau` and `n`, all `(B,)`.
+/// [`theory::tail_miss_probability`] of each element of `mu`, `tau` and `n`, all of shape `(B,)`.
 #[pyfunction]
 pub(crate) fn tail_miss<'py>(
     py: Python<'py>,

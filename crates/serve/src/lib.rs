@@ -104,7 +104,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let address = settings.listen;
     let listener = runtime.block_on(TcpListener::bind(address));
     let listener = listener.map_err(|cause| StartError::Address(address, cause))?;
-    let address = listener.local_addr().context("the address of the server")?;
+    let address = listener.local_addr().context("reading the address of the server")?;
     let server = Arc::new(server::Server {
         ledger: Arc::clone(&ledger),
         key,

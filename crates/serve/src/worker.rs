@@ -33,8 +33,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Time for which a request whose prompt is scored waits for similar requests. Other requests are joined during
-/// sampling instead.
+/// A batch that scores tokens starts once no request has arrived for this time, because requests join other batches
+/// later, while these sample.
 const GATHER: Duration = Duration::from_millis(3);
 /// Interval at which expired weights are removed.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -287,7 +287,9 @@ impl Worker {
                         engine.zero_gradient();
                         engine.load_optimizer(0, &[], &mut |_, _| Ok(()))?;
                     }
-                    Home::Engine => anyhow::bail!("{id} is in the engine twice"),
+                    Home::Engine => {
+                        anyhow::bail!("internal error: {id} is loaded already; please report this")
+                    }
                     Home::Failed => anyhow::bail!("{id} has no weights"),
                 }
             }

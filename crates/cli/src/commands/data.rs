@@ -108,7 +108,7 @@ fn tasks(names: &[String]) -> anyhow::Result<Vec<Task>> {
         .context("--task")
         .or_bad_input()?;
     if let Some(task) = tasks.iter().find(|task| !has_generator(**task)) {
-        bad_input!("--task: {task} has no generator; its problems come from the public data");
+        bad_input!("--task: {task} has no generator; use its problems of the data set MiniMaxAI/SynLogic");
     }
     Ok(tasks)
 }

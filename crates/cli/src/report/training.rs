@@ -8,7 +8,7 @@ use fgrpo_eval::figure::{Colour, Curve, Notation, Scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of groups for which heat maps and stacks are drawn.
+/// Maximum number of groups of runs that get a heat map and a stacked chart of their own.
 const SINGLE: usize = 6;
 
 /// Data of `training.html`.

@@ -292,7 +292,7 @@ fn vectors_of_other_lengths_empty_ones_and_repeated_samples_are_refused_by_line(
     // A measure that needs no vectors would ignore them.
     let (_, said, code) = diversity(root, &["--embeddings", "vectors.jsonl"]);
     assert_eq!(code, 2, "{said}");
-    assert!(said.contains("embeddings: files are read only"), "{said}");
+    assert!(said.contains("embeddings: files of embeddings require"), "{said}");
 }
 
 #[test]

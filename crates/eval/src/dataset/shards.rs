@@ -12,7 +12,7 @@ use crate::io::files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Split names that a file may have without being a shard.
+/// Names of files that hold a whole split, such as `train.jsonl`, and so are not shards of one.
 const SPLITS: [&str; 10] =
     ["train", "test", "validation", "valid", "val", "dev", "eval", "held-out", "held_out", "heldout"];
 

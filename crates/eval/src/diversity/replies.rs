@@ -116,7 +116,10 @@ pub(super) fn ask(
         open.retain(|q| !is_cached(cache, q));
         match useless {
             Some(text) if round == 3 => {
-                anyhow::bail!("{} of {model}'s replies can't be used, such as {text}", open.len())
+                anyhow::bail!(
+                    "after 3 attempts, {} replies of {model} can't be used, such as {text}; check that this model suits the measure",
+                    open.len()
+                )
             }
             _ if open.is_empty() => return Ok(()),
             _ => {}

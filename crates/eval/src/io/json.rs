@@ -108,7 +108,8 @@ fn after_string(text: &[u8], at: usize) -> usize {
 
 /// Whether a number without an exponent has more digits than 64-bit integers and double precision can store.
 fn loses_digits(number: &[u8]) -> bool {
-    /// Number of digits that double precision or a 64-bit integer always stores exactly.
+    /// Maximum number of digits of a number that stays a number: a 64-bit integer has room for them, and a double is
+    /// printed with at most that many.
     const EXACT: usize = 17;
     let Ok(number) = std::str::from_utf8(number) else { return false };
     let digits = number.trim_start_matches('-');

@@ -57,7 +57,8 @@ fn compiled(schema: &Value) -> Result<Validator, String> {
     options.build(&schema).map_err(|error| format!("{}: {error}", error.instance_path()))
 }
 
-/// Maximum number of different numbers in the schema and the answer if some are marked.
+/// Maximum number of different numbers in the schema and the answer if one is too long for a double, and so kept as a
+/// string ([`exact::MARK`]).
 const MOST_NUMBERS: usize = 1000;
 /// Keywords whose numbers are compared with those of the answer.
 const COMPARED: [&str; 6] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const", "enum"];

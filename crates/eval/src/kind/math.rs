@@ -299,7 +299,7 @@ pub fn vote(answer: Option<&str>) -> Option<Option<String>> {
     Some(answer.map(plain).filter(|a| !a.is_empty() && a.len() <= LONGEST_VOTE))
 }
 
-/// Length up to which a solution may be the answer itself, in bytes.
+/// Maximum length in bytes of a solution that is taken as the bare answer.
 const LONGEST_ANSWER: usize = 60;
 
 /// Whether a solution is only a mathematical answer, as the `output` of Alpaca's format may be.

@@ -42,7 +42,7 @@ pub enum Targets {
 /// The word `all-linear`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub enum AllLinear {
-    /// The only value.
+    /// `"all-linear"`.
     #[serde(rename = "all-linear")]
     AllLinear,
 }

@@ -17,7 +17,7 @@ pub enum Every {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Epoch {
-    /// The only value.
+    /// `"epoch"`.
     Epoch,
 }
 
@@ -35,12 +35,12 @@ pub enum Keep {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum All {
-    /// The only value.
+    /// `"all"`.
     All,
 }
 
 impl Every {
-    /// Whether the action never happens.
+    /// Whether the interval is 0, which means never.
     pub fn is_never(self) -> bool {
         self == Self::Steps(0)
     }

@@ -23,7 +23,10 @@ const PROBLEMS: usize = 64;
 /// All correct completions of a problem, including their end tokens.
 fn solutions(problem: &Problem) -> anyhow::Result<Vec<Vec<u32>>> {
     let Truth::Maze(truth) = &problem.truth else {
-        bad_input!("problem {}: its correct completions can't be listed", problem.id);
+        bad_input!(
+            "problem {}: only mazes have exact measures, because their correct completions can be listed",
+            problem.id
+        );
     };
     Ok(truth.maze.solutions().iter().map(|moves| tokens::completion(moves)).collect())
 }
@@ -117,7 +120,8 @@ impl Group {
         Ok((Solutions::new(self.correct.iter().map(|(p, _)| p.ln()))?.tail_miss(n), observed))
     }
 
-    /// Steps of the paper's theory for this group, with the rewards 1 and 0, and with these less their mean.
+    /// Updates of the policy that the paper's theory predicts for this group: with the rewards 1 and 0, and with the
+    /// group's mean subtracted from them.
     fn steps(&self) -> anyhow::Result<[Step; 2]> {
         let draws = |side: &[(f64, u64)]| side.iter().map(|&(_, draws)| draws).sum::<u64>() as f64;
         let (correct, n) = (draws(&self.correct), draws(&self.correct) + draws(&self.wrong));

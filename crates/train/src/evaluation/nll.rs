@@ -54,7 +54,7 @@ impl Settings {
 pub struct Nll {
     /// Number of distinct correct samples.
     pub correct: usize,
-    /// Number of rare ones among them.
+    /// Number of these samples that are in the rare subset of their problem.
     pub rare: usize,
     /// Mean length-normalised NLL of the rare samples under the base model.
     pub base_nll: f64,
@@ -204,7 +204,10 @@ fn read_pools(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<V
         leave_out_long(settings, &mut pools)?;
     }
     if pools.iter().all(|p| p.completions.is_empty()) {
-        bad_input!("{}: these problems have no correct sample", settings.folder.display());
+        bad_input!(
+            "{}: no problem has a correct sample, so there is nothing to score; evaluate with more samples",
+            settings.folder.display()
+        );
     }
     Ok(pools)
 }

@@ -163,7 +163,10 @@ impl Mapping {
         let idle: Vec<&str> =
             self.allowed.iter().filter(|key| *key != "all" && !differs(key)).map(String::as_str).collect();
         if self.refused.is_empty() && !idle.is_empty() {
-            bad_input!("{} is allowed to differ, but the job has it as it is", idle.join(", "));
+            bad_input!(
+                "allow: {} needs no permission, because the job has the same setting; leave it out",
+                idle.join(", ")
+            );
         }
         if !self.refused.is_empty() {
             bad_input!(

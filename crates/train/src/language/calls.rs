@@ -275,7 +275,7 @@ impl Literal {
 /// Maximum nesting of a value.
 const LEVELS: usize = 64;
 
-/// Parser of the rest of a text.
+/// Parses the text of tool calls from the front of `rest`.
 struct Reader<'a> {
     rest: &'a str,
     /// Whether Python's values are allowed in addition to JSON.

@@ -157,7 +157,7 @@ impl Loss {
 /// Sums over the tokens of a tree, a call or a step.
 #[derive(Debug, Clone, Default)]
 pub struct TokenSums {
-    /// Tokens in the loss that were computed.
+    /// Number of tokens whose loss was computed. Data whose advantages are all 0 may be skipped, and then don't count.
     pub tokens: u64,
     /// Aggregated loss.
     pub loss: f64,

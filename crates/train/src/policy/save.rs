@@ -63,7 +63,7 @@ impl Policy {
         let folder = std::path::absolute(folder).with_context(|| folder.display().to_string())?;
         let (Some(parent), Some(name)) = (folder.parent(), folder.file_name().and_then(|name| name.to_str()))
         else {
-            bad_input!("{}: this path doesn't name a folder", folder.display());
+            bad_input!("{}: can't save here; the path must end with the name of a folder", folder.display());
         };
         let contains = |file: &str| folder.join(file).exists();
         let empty = std::fs::read_dir(&folder).is_ok_and(|mut entries| entries.next().is_none());

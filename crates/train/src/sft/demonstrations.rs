@@ -64,7 +64,9 @@ impl Demonstrations {
         let sequence = |id| {
             let prompt = task.prompt(self.split, id);
             let Some(completion) = task.demonstration(&prompt).filter(|c| !c.is_empty()) else {
-                bad_input!("sft: the demonstration of problem {id} can't be tokenized");
+                bad_input!(
+                    "sft: the demonstration of problem {id} is empty or can't be tokenized; correct or remove its row"
+                );
             };
             Ok(Sequence::completion(&prompt.tokens, &completion))
         };

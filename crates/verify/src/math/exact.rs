@@ -16,7 +16,7 @@ pub(super) fn rational(expr: &Expr, fuel: &mut Fuel) -> Result<Option<RBig>, Exh
 /// Values of symbols, innermost last.
 pub(super) type Bindings = Vec<(Box<str>, RBig)>;
 
-/// Evaluates likewise, with values for some symbols.
+/// Evaluates like [`rational`], with values for some symbols.
 pub(super) fn rational_with(
     expr: &Expr,
     bindings: &mut Bindings,

@@ -141,7 +141,8 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// LaTeX after an anchor. Its delimiters are matched from there on, whatever stands before it: `$5`.
+    /// Finds LaTeX after a word such as "answer". Delimiters are matched only after that word, so that a price before it
+    /// (`It costs $5.`) doesn't shift the pairs.
     fn latex_after(&self, stage: Stage, offset: usize) -> Option<Candidate<'a>> {
         let text: &'a str = self.text;
         let tail = &text[offset..];

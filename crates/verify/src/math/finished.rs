@@ -235,7 +235,8 @@ fn is_solved(kind: Relation, pair: &[Expr; 2]) -> bool {
     }
 }
 
-/// A function of the unknown as a name: `f(x)`, `\sin x`.
+/// Whether a side of an equation is a function of the unknown, such as `f(x)` or `\sin x`, which counts as solved for
+/// like a variable.
 fn is_applied(side: &Expr) -> bool {
     matches!(side, Expr::Apply(..) | Expr::Constant(_))
         || matches!(side, Expr::Call(function, _) if !matches!(function, Function::Abs))

@@ -10,7 +10,7 @@ use super::statement::{is_neutral, praises};
 use super::words::number_in_words;
 use crate::python_text::regex;
 
-/// Number of sentences behind an answer that are read.
+/// Maximum number of sentences after an answer that are searched for a retraction.
 const SENTENCES: usize = 4;
 
 /// Beginning of a string, up to 300 characters, in which the next sentences are read.

@@ -79,5 +79,5 @@ fn language(config: &Config, checkpoint: Option<&Path>) -> anyhow::Result<Langua
     let local = config.model.path.clone().filter(|p| p.exists());
     let model = local.or(checkpoint.map(PathBuf::from)).or(config.model.path.clone());
     problem::language(&config.task, model.as_ref())
-        .context("the tokenizer decides which problems training drops for their length")
+        .context("opening the tokenizer, which decides the problems that training drops for their length")
 }

@@ -577,8 +577,7 @@ fn json_is_found_in_every_fence() {
 
 #[test]
 fn reference_answers_that_make_verdicts_doubtful_are_told_with_their_line() {
-    let golds =
-        [json!({"gold": "1", "response": "1"}), json!({"gold": "Monday @ noon", "response": "1"})];
+    let golds = [json!({"gold": "1", "response": "1"}), json!({"gold": "Monday @ noon", "response": "1"})];
     let (_, said) = verify(&["math", "-", "--mode", "strict"], &golds);
     assert!(said.contains("1 of 2 lines are doubtful, first line 2: gold: no mathematics"), "{said}");
     let options = [json!({"gold": "A", "options": ["x", "x"], "response": "\\boxed{A}"})];

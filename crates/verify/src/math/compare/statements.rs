@@ -10,7 +10,8 @@ use crate::math::region;
 use dashu_int::IBig;
 
 impl Comparer<'_> {
-    /// The verdict of these rules, if one of them is about this pair. The rules are symmetric.
+    /// Compares the pair by the rules of this module. Returns `None` if none applies. The verdict doesn't depend on which
+    /// of the two is the gold.
     pub(super) fn strictly(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<Answer>, Exhausted> {
         match (gold, answer) {
             (Expr::Quantity(first, unit), Expr::Quantity(second, other)) => {

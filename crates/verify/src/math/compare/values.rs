@@ -608,7 +608,7 @@ enum Written {
 }
 
 impl Written {
-    /// Decimals, percentages of them, and decimals times powers of ten state digits; everything else is exact.
+    /// The digits of a decimal, of a percentage, or of a decimal times a power of ten; every other expression is exact.
     fn of(expr: &Expr) -> Self {
         match expr {
             Expr::Decimal(value, last) => Self::digits(value, *last),

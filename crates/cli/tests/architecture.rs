@@ -383,12 +383,12 @@ const PROSE: [Rule; 7] = [
     (
         "a doc comment opens with What, Which, Whose or Who",
         |line| line.opens_with(&["What", "Which", "Whose", "Who"]),
-        5,
+        2,
     ),
     (
         "a doc comment opens with a pronoun",
         |line| line.opens_with(&["Its", "It", "They", "Those", "The same", "The other", "The others"]),
-        11,
+        8,
     ),
     (
         "half a sentence after a semicolon, such as `; none`",
@@ -404,7 +404,7 @@ const PROSE: [Rule; 7] = [
                 "; the others ",
             ])
         },
-        73,
+        51,
     ),
     (
         "`that of` or `, of some`",
@@ -420,7 +420,7 @@ const PROSE: [Rule; 7] = [
                 ", of their ",
             ])
         },
-        7,
+        6,
     ),
     (
         "`where` instead of `if`",
@@ -435,7 +435,7 @@ const PROSE: [Rule; 7] = [
                 " where no ",
             ])
         },
-        7,
+        4,
     ),
     (
         "words in a meaning of their own",
@@ -452,12 +452,12 @@ const PROSE: [Rule; 7] = [
                 " stands in ",
             ])
         },
-        47,
+        37,
     ),
     (
         "a message of the form `found ..., wanted ...`",
         |line| line.comment.is_none() && line.code.contains("found ") && line.code.contains(", wanted "),
-        14,
+        0,
     ),
 ];
 

@@ -43,6 +43,24 @@ mod tests {
     use serde_json::Value;
 
     #[test]
+    fn published_phi_4_mini_config_is_read() {
+        let config = json!({
+            "architectures": ["Phi3ForCausalLM"], "model_type": "phi3", "vocab_size": 200_064, "hidden_size": 3072,
+            "intermediate_size": 8192, "num_hidden_layers": 32, "num_attention_heads": 24, "num_key_value_heads": 8,
+            "hidden_act": "silu", "max_position_embeddings": 131_072, "original_max_position_embeddings": 4096,
+            "partial_rotary_factor": 0.75, "rope_theta": 10_000.0, "rms_norm_eps": 1e-5, "sliding_window": 262_144,
+            "rope_scaling": {"type": "longrope", "short_factor": vec![1.0; 48], "long_factor": vec![1.0; 48]},
+            "tie_word_embeddings": true, "attention_bias": false, "mlp_bias": false, "lm_head_bias": false,
+            "attention_dropout": 0.0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "interpolate_factor": 1,
+            "full_attn_mod": 1, "bos_token_id": 199_999, "eos_token_id": 199_999, "pad_token_id": 199_999,
+            "torch_dtype": "bfloat16", "use_cache": true,
+        });
+        let config = Config::from_json(&object(config), "config.json").unwrap();
+        assert_eq!((config.head_dim, config.rotary_dim(), config.context()), (128, 96, 4096));
+        assert_eq!(config.parameters(), 3_836_021_760);
+    }
+
+    #[test]
     fn longrope_is_read_as_transformers_reads_it() {
         let read = |kind: &str, short: Value| {
             let scaling =

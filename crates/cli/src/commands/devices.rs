@@ -7,7 +7,7 @@ use fgrpo_eval::io::machine;
 use fgrpo_nn::Products;
 use serde_json::{Value, json};
 
-/// List the values for `--device`, and unusable devices; optionally check the CPU's results.
+/// List the values for `--device`, or check the results of the CPU.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  fgrpo devices\n  fgrpo devices --json\n  fgrpo devices --check")]
 pub(crate) struct Args {

@@ -106,14 +106,15 @@ fn one_family_on_all_threads_gives_what_one_thread_gives_bit_for_bit() {
     }
 }
 
+/// Largest relative difference of gradients whose sums have other orders. Without vector instructions it is 1.6e-5.
+const ROUNDING: f32 = 3e-5;
+
 #[test]
 fn a_gradient_by_the_systems_blas_is_ours_to_rounding_and_scores_are_ours_bit_for_bit() {
     if Products::Blas.unit().is_none() {
         eprintln!("skipped: there is no BLAS library: install libopenblas0, or set FGRPO_BLAS");
         return;
     }
-    // Without vector instructions, our sums add one term after another and are less exact.
-    let bound = if Products::F32.unit() == Some("plain") { 4e-5 } else { 1e-5 };
     for (name, config) in configs() {
         let batch = batch(&config, 4);
         for threads in [1, 3] {
@@ -127,7 +128,7 @@ fn a_gradient_by_the_systems_blas_is_ours_to_rounding_and_scores_are_ours_bit_fo
             for (ours, blas) in [(pass, blas_pass), (gradient, blas_gradient)] {
                 let length = ours.iter().map(|x| x * x).sum::<f32>().sqrt();
                 let off = ours.iter().zip(&blas).map(|(x, y)| (x - y) * (x - y)).sum::<f32>().sqrt();
-                assert!(off <= bound * length, "{name}, {threads} threads: off by {off} of {length}");
+                assert!(off <= ROUNDING * length, "{name}, {threads} threads: off by {off} of {length}");
             }
         }
     }

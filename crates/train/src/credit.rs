@@ -26,12 +26,12 @@ pub struct Credited {
 }
 
 impl Credited {
-    /// Indices of the completions with a verdict.
+    /// Returns the indices of the completions with a verdict.
     pub fn scored(&self) -> impl Iterator<Item = usize> {
         (0..self.grades.len()).filter(|&i| self.grades[i].verdict != Verdict::Unscorable)
     }
 
-    /// Whether the rewards differ. DAPO's filter drops the other groups.
+    /// Returns whether the rewards differ. DAPO's filter drops groups in which all rewards are equal.
     pub fn has_mixed_rewards(&self) -> bool {
         let mixed = |all: &[f64]| {
             let mut rewards = self.scored().map(|i| all[i]);
@@ -44,7 +44,7 @@ impl Credited {
         }
     }
 
-    /// Number of tokens of a completion.
+    /// Returns the number of tokens of a completion.
     pub fn length(&self, completion: usize) -> usize {
         self.rollouts.completions[completion].tokens.len()
     }
@@ -139,7 +139,7 @@ impl Read {
     }
 }
 
-/// Names of the rewards that every scored completion has; empty if there is only a total.
+/// Returns the names of the rewards that every scored completion has. If it has only a total, there are no names.
 fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow::Result<Vec<String>> {
     let mut scored = grades.iter().flatten().filter(|g| g.verdict != Verdict::Unscorable);
     let Some(first) = scored.next() else { return Ok(Vec::new()) };
@@ -160,13 +160,13 @@ fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow
     Ok(first.rewards.keys().cloned().collect())
 }
 
-/// Clusters completions by their tokens: the index of the first completion with the same tokens.
+/// Returns, for each completion, the index of the first completion with the same tokens.
 fn clusters(completions: &[Completion]) -> Vec<usize> {
     let first = |c: &Completion| completions.iter().position(|other| other.tokens == c.tokens).unwrap_or(0);
     completions.iter().map(first).collect()
 }
 
-/// Mean log-probability of a completion's tokens; 0 if it is empty.
+/// Returns the mean log-probability of a completion's tokens, or 0 if the completion is empty.
 pub fn mean_logp(completion: &Completion) -> f64 {
     let n = completion.logp.len().max(1) as f64;
     completion.logp.iter().map(|&l| f64::from(l)).sum::<f64>() / n

@@ -5,13 +5,13 @@ use fgrpo_eval::events::Events;
 pub use fgrpo_nn::DeviceName;
 use fgrpo_nn::{Device, Precision, Products};
 
-/// The device of a run of `config`.
+/// Returns the device of a run of `config`.
 pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
     check_run(name, &config.compute)?;
     named(name, &config.compute)
 }
 
-/// The device with this name and these settings. Settings of the optimizer only matter for training. Fails if the
+/// Returns the device `name` with the settings `compute`. Settings of the optimizer only matter for training. Fails if the
 /// device doesn't exist, can't be used, or doesn't support a number format.
 pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device> {
     check_formats(name, compute)?;

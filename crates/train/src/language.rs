@@ -66,7 +66,7 @@ enum Vocabulary {
 }
 
 impl Language {
-    /// The language of mazes: 32 words, each a token, without a chat template.
+    /// Returns the language of mazes: 32 words, each a token, without a chat template.
     pub fn mazes() -> Self {
         let files =
             maze::tokenizer_files().into_iter().map(|(name, text)| (name.to_owned(), text.into_bytes()));
@@ -184,8 +184,8 @@ impl Language {
         })
     }
 
-    /// Token ids of a prompt: the conversation rendered by the chat template, with the generation prompt. Without a
-    /// template, the text of the messages with the special tokens that the tokenizer adds.
+    /// Returns the token ids of a prompt: the conversation rendered by the chat template, with the generation prompt.
+    /// Without a template, the prompt is the text of the messages with the special tokens that the tokenizer adds.
     pub fn prompt(&self, messages: &[Message], thinking: Option<bool>) -> anyhow::Result<Vec<u32>> {
         if let Some(template) = &self.template {
             let options = ChatOptions { enable_thinking: thinking, ..ChatOptions::default() };
@@ -194,23 +194,23 @@ impl Language {
         self.plain(&plain_text_of(messages))
     }
 
-    /// Token ids of a text to be continued, including the special tokens that the tokenizer adds.
+    /// Returns the token ids of a text to be continued, including the special tokens that the tokenizer adds.
     pub fn plain(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, true)
     }
 
-    /// The chat template, if the model has one.
+    /// Returns the chat template, if the model has one.
     pub fn template(&self) -> Option<&ChatTemplate> {
         self.template.as_ref()
     }
 
-    /// Whether the model has a chat template.
+    /// Returns whether the model has a chat template.
     pub fn has_template(&self) -> bool {
         self.template.is_some()
     }
 
-    /// Token ids of a text. Special tokens in the text are recognised, but the tokenizer doesn't add any: the
-    /// template writes the beginning-of-sequence token if the model needs one.
+    /// Returns the token ids of a text. Special tokens in the text are recognised, but the tokenizer doesn't add any,
+    /// because the template writes the beginning-of-sequence token if the model needs one.
     pub fn encode(&self, text: &str) -> anyhow::Result<Vec<u32>> {
         self.ids(text, false)
     }
@@ -244,12 +244,12 @@ impl Language {
         }
     }
 
-    /// Text of token ids for display, including special tokens.
+    /// Returns the text of token ids for display, including special tokens.
     pub fn text(&self, ids: &[u32]) -> String {
         self.decoded(ids, true).unwrap_or_else(|e| format!("<not text: {e}>"))
     }
 
-    /// Text of token ids, with all special tokens, or with only the tags of thoughts.
+    /// Returns the text of token ids, with all special tokens if `special`, or otherwise with only the tags of thoughts.
     pub fn decoded(&self, ids: &[u32], special: bool) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => decode(tokenizer, ids, special),
@@ -257,13 +257,13 @@ impl Language {
         }
     }
 
-    /// Text of a completion for its verifier, up to the end token or stop string. Special tokens are left out, except
-    /// for the tags of thoughts.
+    /// Returns the text of a completion for its verifier, up to the end token or stop string. Special tokens are left
+    /// out, except for the tags of thoughts.
     pub fn answer(&self, completion: &[u32]) -> anyhow::Result<String> {
         self.answer_until(&self.stop.texts, completion)
     }
 
-    /// [`Language::answer`] with other stop strings.
+    /// Like [`Language::answer`], but with the stop strings `texts`.
     pub fn answer_until(&self, texts: &StopTexts, completion: &[u32]) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => {
@@ -293,22 +293,22 @@ impl Language {
         Ok(())
     }
 
-    /// Strings that end a completion.
+    /// Returns the strings that end a completion.
     pub fn stop_texts(&self) -> &StopTexts {
         &self.stop.texts
     }
 
-    /// Tokens and strings that end a completion.
+    /// Returns the tokens and strings that end a completion.
     pub fn stop(&self) -> &Stop {
         &self.stop
     }
 
-    /// Whether the last token of a completion completed a stop string.
+    /// Returns whether the last token of a completion completed a stop string.
     pub fn ended(&self, completion: &[u32]) -> bool {
         self.ended_by(&self.stop.texts, completion)
     }
 
-    /// Whether the last token of a completion completed one of these strings.
+    /// Returns whether the last token of a completion completed one of the strings `texts`.
     pub fn ended_by(&self, texts: &StopTexts, completion: &[u32]) -> bool {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => texts.ended(tokenizer, completion),
@@ -316,7 +316,7 @@ impl Language {
         }
     }
 
-    /// Tokens of a worked answer, followed by the end token.
+    /// Returns the tokens of a worked answer, followed by the end token.
     pub fn demonstration(&self, answer: &str) -> anyhow::Result<Vec<u32>> {
         let mut tokens = self.encode(answer)?;
         match (self.stop.tokens.first(), self.stop.texts.texts().first()) {
@@ -327,22 +327,22 @@ impl Language {
         Ok(tokens)
     }
 
-    /// Tokens that end a completion; the model's end tokens come first.
+    /// Returns the tokens that end a completion. The model's end tokens come first.
     pub fn stop_tokens(&self) -> &[u32] {
         &self.stop.tokens
     }
 
-    /// The beginning-of-sequence token, if there is one.
+    /// Returns the beginning-of-sequence token, if there is one.
     pub fn bos_token(&self) -> Option<u32> {
         self.bos
     }
 
-    /// The padding token, if there is one.
+    /// Returns the padding token, if there is one.
     pub fn pad_token(&self) -> Option<u32> {
         self.pad
     }
 
-    /// Vocabulary size, including added tokens.
+    /// Returns the vocabulary size, including added tokens.
     pub fn vocab_size(&self) -> usize {
         match &self.vocabulary {
             // Ids may have gaps; a model needs a row for the largest.
@@ -353,7 +353,7 @@ impl Language {
         }
     }
 
-    /// The vocabulary: every token with its id.
+    /// Returns every token of the vocabulary with its id.
     pub fn tokens(&self) -> BTreeMap<String, u32> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => tokenizer.get_vocab(true).into_iter().collect(),
@@ -363,8 +363,8 @@ impl Language {
         }
     }
 
-    /// Metadata of a GGUF file with the tokenizer, the template and the special tokens, for a model whose embedding
-    /// has `rows` rows. Fails if a GGUF file can't represent the tokenizer.
+    /// Returns the metadata of a GGUF file with the tokenizer, the template and the special tokens, for a model whose
+    /// embedding has `rows` rows. Fails if a GGUF file can't represent the tokenizer.
     pub fn gguf_metadata(&self, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
         let file = self.files.iter().find(|(name, _)| name == "tokenizer.json");
         let json: Value = json::parse(file.map_or(&[], |(_, bytes)| bytes.as_slice())).or_bad_input()?;
@@ -375,7 +375,7 @@ impl Language {
         let special = [("bos", self.bos), ("padding", self.pad)];
         let ids = special.into_iter().filter_map(|(name, id)| Some((name, id?))).chain(ends);
         ids.for_each(|(name, id)| put(&format!("ggml.{name}_token_id"), Item::Number(id)));
-        // The special tokens that the tokenizer adds to a text.
+        // The special tokens that the tokenizer adds to every text.
         let added = self.plain("")?;
         let begins = self.bos.is_some_and(|bos| added.first() == Some(&bos));
         put("ggml.add_bos_token", Item::Flag(begins));
@@ -392,7 +392,7 @@ impl Language {
     }
 }
 
-/// Parses a `tokenizer.json` and tries it, because a file may be parsed and then make the library panic on any text.
+/// Parses a `tokenizer.json` and tries it on a text, because some files can be parsed but make the library panic later.
 fn tokenizer(json: Vec<u8>) -> anyhow::Result<Tokenizer> {
     confined::run(Limits::for_file(json.len() as u64), move || {
         bounded_charsmap(&json)?;
@@ -445,7 +445,7 @@ fn bounded_charsmap(json: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Explains why the library rejects a `tokenizer.json`, by finding the part without which it is accepted.
+/// Explains why the library rejects a `tokenizer.json`, by finding a part without which the library accepts the file.
 fn refused(bytes: &[u8], message: &str) -> anyhow::Error {
     let mut whole: Map<String, Value> = match json::parse(bytes) {
         Ok(whole) => whole,
@@ -516,7 +516,7 @@ pub(super) fn decode(tokenizer: &Tokenizer, tokens: &[u32], special: bool) -> an
     .context("tokenizer")
 }
 
-/// The first end token among `ends` that the chat template writes after an answer.
+/// Returns the first end token in `ends` that the chat template writes after an answer.
 fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Option<u32> {
     const ANSWER: &str = "fgrpoanswer";
     let messages = [Message::new("user", "question"), Message::new("assistant", ANSWER)];
@@ -526,7 +526,7 @@ fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Opt
     encode(tokenizer, rest, false).ok()?.into_iter().find(|id| ends.contains(id))
 }
 
-/// Text of a completion up to the first stop string. Special tokens are left out, except for the tags of thoughts.
+/// Returns the text of a completion up to the first stop string. Special tokens are left out, except for the tags of thoughts.
 fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
     let plain = decode(tokenizer, completion, false)?;
     if stop.is_empty() {

@@ -83,7 +83,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// The limits of a model.
+    /// Returns the limits of a model.
     pub fn of(config: &fgrpo_nn::config::Config) -> Self {
         Self { vocab_size: config.vocab_size, positions: config.context() }
     }
@@ -107,7 +107,7 @@ impl Bounds {
 }
 
 impl Policy {
-    /// A policy from an engine and its model's language. The seed is 0, and the path of the base model is unknown.
+    /// Makes a policy from an engine and its model's language. The seed is 0, and the path of the base model is unknown.
     pub fn new(engine: Engine, language: Arc<Language>) -> Self {
         Self {
             engine,
@@ -120,7 +120,7 @@ impl Policy {
         }
     }
 
-    /// A policy that is used with token ids only, without a tokenizer.
+    /// Makes a policy without a tokenizer, which is used with token ids only.
     pub fn of_tokens(engine: Engine) -> Self {
         Self::new(engine, Arc::new(Language::mazes()))
     }
@@ -163,7 +163,7 @@ impl Policy {
         Ok(Self { base, key: Key::new(*seed), ..Self::new(engine, language) })
     }
 
-    /// The engine.
+    /// Returns the engine.
     pub fn engine(&self) -> &Engine {
         &self.engine
     }
@@ -173,22 +173,22 @@ impl Policy {
         &mut self.engine
     }
 
-    /// Returns the engine and drops the rest.
+    /// Returns the engine and drops the other parts of the policy.
     pub fn into_engine(self) -> Engine {
         self.engine
     }
 
-    /// Tokenizer, chat template and end tokens of the model.
+    /// Returns the tokenizer, chat template and end tokens of the model.
     pub fn language(&self) -> &Arc<Language> {
         &self.language
     }
 
-    /// Maximum number of tokens of a sequence.
+    /// Returns the maximum number of tokens of a sequence.
     pub fn positions(&self) -> usize {
         self.engine.config().context()
     }
 
-    /// Text of a completion, without end tokens and stop strings.
+    /// Returns the text of a completion, without end tokens and stop strings.
     ///
     /// # Errors
     /// Tokens that can't be decoded.
@@ -196,8 +196,8 @@ impl Policy {
         self.language.answer(&completion.tokens)
     }
 
-    /// Random key of the next call that samples without a seed: a function of the policy's seed and the number of such calls, which [`Policy::save_state`]
-    /// stores.
+    /// Returns the random key of the next call that samples without a seed. The key depends on the policy's seed and on the
+    /// number of such calls so far, which [`Policy::save_state`] stores.
     pub fn next_key(&mut self) -> Key {
         self.state.sampled += 1;
         self.key.with(self.state.sampled)

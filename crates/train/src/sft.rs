@@ -35,7 +35,7 @@ pub struct SftLine<N = f64> {
     pub step: u64,
     /// Mean cross-entropy of the completions' tokens, in nats.
     pub loss: N,
-    /// Mean cross-entropy on held-out demonstrations after the step; absent if it wasn't due.
+    /// Mean cross-entropy on held-out demonstrations after the step. Absent if this evaluation wasn't due.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held_out_loss: Option<f64>,
     /// Passes over the demonstrations so far.
@@ -96,7 +96,7 @@ impl fmt::Display for Fitted {
     }
 }
 
-/// The table `[sft]` of a configuration.
+/// Returns the table `[sft]` of a configuration, or an error if it doesn't exist.
 pub fn settings(config: &Config) -> anyhow::Result<&SftConfig> {
     match &config.sft {
         Some(sft) => Ok(sft),
@@ -155,7 +155,7 @@ pub fn stage(
 /// stage is finished.
 const CHECKPOINTS: &str = "sft";
 
-/// Removes the checkpoints of a stage with other inputs, so that its result can't be mistaken for this stage's.
+/// Removes the checkpoints of a stage with other inputs, so that they can't be mistaken for checkpoints of this stage.
 fn claim(run: &RunDir, fingerprint: &str, events: &mut dyn Events) -> anyhow::Result<()> {
     let folder = run.file(CHECKPOINTS);
     let inputs = folder.join("inputs");

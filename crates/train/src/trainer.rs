@@ -221,7 +221,7 @@ impl Trainer<'_> {
         Ok(true)
     }
 
-    /// Whether an action with this interval is due now. After the last step, every action is due.
+    /// Returns whether an evaluation or checkpoint with the interval `every` is due now. After the last step, all are due.
     fn due(&self, every: Every) -> bool {
         self.due_at(self.state.step, every)
     }
@@ -250,8 +250,8 @@ impl Trainer<'_> {
         server.sample(&mut self.policy, self.task, prompts, &self.draws, (step, key))
     }
 
-    /// Saves a checkpoint if a part of a step failed that doesn't change the policy, so that the earlier steps aren't
-    /// lost.
+    /// Returns `result`. If it is an error, first saves a checkpoint, so that earlier steps aren't lost. The part of the step
+    /// that failed must not have changed the policy.
     fn saved_on_error<T>(&mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         if result.is_err() {
             self.save()?;

@@ -24,7 +24,7 @@ impl Call {
         Self { name, arguments: "{}".to_owned(), wrong: Some(why.into()) }
     }
 
-    /// The call in the form that chat templates expect.
+    /// Returns the call in the form that chat templates expect.
     pub fn field(&self, id: &str) -> Value {
         let arguments: Value = serde_json::from_str(&self.arguments).unwrap_or_default();
         let name = self.name.as_deref().unwrap_or("unknown");
@@ -191,7 +191,7 @@ fn tool<'a>(tools: &'a [Value], name: Option<&str>) -> Option<&'a Value> {
     tools.iter().map(|tool| &tool["function"]).find(|function| function["name"].as_str() == name)
 }
 
-/// The calls that a value describes.
+/// Returns the calls that a value describes.
 fn calls_of(value: Literal) -> Vec<Call> {
     let call = |value: Literal| {
         let mistake = "write an object with name (a string) and arguments (an object)";
@@ -230,7 +230,7 @@ enum Literal {
 }
 
 impl Literal {
-    /// The last value with a key.
+    /// Returns the last value with a key.
     fn get(&self, key: &str) -> Option<&Self> {
         let Self::Map(entries) = self else { return None };
         entries.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
@@ -257,7 +257,7 @@ impl Literal {
         }
     }
 
-    /// Whether the value has this type of JSON schemas.
+    /// Returns whether the value has the type `kind` of JSON schemas.
     fn has_type(&self, kind: &str) -> bool {
         match self {
             Self::Word("null") => kind == "null",
@@ -296,7 +296,7 @@ impl<'a> Reader<'a> {
         after.is_some()
     }
 
-    /// Takes the text before the first of these marks, but not the mark.
+    /// Takes the text before the first of `marks`, but not the mark.
     fn until(&mut self, marks: &[&str]) -> Option<&'a str> {
         let end = marks.iter().filter_map(|mark| self.rest.find(mark)).min()?;
         let (before, after) = self.rest.split_at(end);

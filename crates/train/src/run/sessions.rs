@@ -55,7 +55,7 @@ pub struct Inputs {
     /// The graders of all parts. Empty for supervised fine-tuning.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
-    /// The custom estimator of advantages with a hash of its file, or empty if there is none.
+    /// The custom estimator of advantages with a hash of its file. Empty without a custom estimator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub estimator: String,
     /// Identifies the training problems and the held-out ones.
@@ -93,7 +93,7 @@ impl Inputs {
     }
 }
 
-/// The custom estimator of a configuration with a hash of its file, or empty if there is none.
+/// Returns the custom estimator of a configuration with a hash of its file, or an empty string if there is none.
 pub fn estimator(config: &Config) -> String {
     match &config.algorithm.advantage {
         Advantage::Python { function } => python::identity(function),
@@ -117,12 +117,12 @@ pub fn same_estimator(folder: &Path, now: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The graders of the last session that records them, or empty if none does.
+/// Returns the graders of the last session that records graders, or an empty list if no session does.
 fn last_graders(sessions: &[Session]) -> &[String] {
     sessions.iter().rev().map(|s| s.inputs.graders.as_slice()).find(|g| !g.is_empty()).unwrap_or_default()
 }
 
-/// Whether the last session that records a field has another value than `now`. An empty value isn't compared.
+/// Returns whether the last session that records a field has another value than `now`. An empty value isn't compared.
 fn differs(before: &[Session], field: impl Fn(&Inputs) -> &String, now: &str) -> bool {
     let last = before.iter().rev().map(|session| field(&session.inputs)).find(|text| !text.is_empty());
     !now.is_empty() && last.is_some_and(|last| last != now)

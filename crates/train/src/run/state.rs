@@ -11,7 +11,7 @@ use std::path::Path;
 /// State of a run folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum State {
-    /// There is no run.
+    /// The folder doesn't have a run.
     Absent,
     /// An unfinished run.
     Begun,
@@ -26,7 +26,7 @@ fn resolved(config: &Config) -> anyhow::Result<Config> {
     config.resolved(problems)
 }
 
-/// The state of the run of `config` in a folder. Fails if the folder has a run with another configuration, naming the
+/// Returns the state of the run of `config` in a folder. Fails if the folder has a run with another configuration, naming the
 /// keys that differ, or with another custom estimator.
 pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     let file = folder.join("config.toml");

@@ -50,7 +50,7 @@ impl TensorBoard {
         Ok(events)
     }
 
-    /// The last step in the file.
+    /// Returns the last step in the file.
     pub fn last_step(&self) -> Option<u64> {
         self.last_step
     }
@@ -88,7 +88,7 @@ impl TensorBoard {
     }
 }
 
-/// The beginning of an event: the current time, in seconds since 1970.
+/// Returns the beginning of an event: the current time, in seconds since 1970.
 fn wall_time() -> Vec<u8> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
     let mut event = vec![(1 << 3) | 1];
@@ -96,7 +96,7 @@ fn wall_time() -> Vec<u8> {
     event
 }
 
-/// The complete records at the beginning of a file.
+/// Returns the complete records at the beginning of a file.
 fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     let mut events = Vec::new();
     while let Some((length, rest)) = bytes.split_first_chunk::<8>() {
@@ -114,7 +114,7 @@ fn records(mut bytes: &[u8]) -> Vec<&[u8]> {
     events
 }
 
-/// The step of an event written by [`TensorBoard::scalars`], or `None` for the file's first event.
+/// Returns the step of an event written by [`TensorBoard::scalars`], or `None` for the file's first event.
 fn step_of(event: &[u8]) -> Option<u64> {
     let mut rest = event.get(9..)?.strip_prefix(&[2 << 3])?.iter();
     let mut step = 0;

@@ -28,34 +28,34 @@ impl Demonstrations {
         Ok(Self { split, indices: (!all).then_some(indices), problems })
     }
 
-    /// Number of demonstrations.
+    /// Returns the number of demonstrations.
     pub fn len(&self) -> u64 {
         self.indices.as_ref().map_or(self.problems, |indices| indices.len() as u64)
     }
 
-    /// Whether there are no demonstrations.
+    /// Returns whether the number of demonstrations is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Number of problems without a demonstration.
+    /// Returns the number of problems without a demonstration.
     pub fn missing(&self) -> u64 {
         self.problems - self.len()
     }
 
-    /// The problem of the demonstration at an index.
+    /// Returns the problem of the demonstration at an index.
     pub fn problem(&self, index: u64) -> u64 {
         self.indices.as_ref().map_or(index, |indices| indices[index as usize])
     }
 
-    /// The problem at a position of the training order; each pass has its own order.
+    /// Returns the problem at a position of the training order. Each pass over the demonstrations has a separate order.
     pub fn problem_at(&self, order: Key, position: u64) -> u64 {
         let n = self.len();
         self.problem(order.with(position / n).permute(position % n, n))
     }
 
-    /// The prompts and demonstrations of problems; the demonstrations' tokens are the targets. Fails if a
-    /// demonstration is empty or can't be tokenized.
+    /// Returns the prompts and demonstrations of problems as sequences whose targets are the tokens of the demonstrations.
+    /// Fails if a demonstration is empty or can't be tokenized.
     pub fn sequences(
         &self,
         task: &Task,

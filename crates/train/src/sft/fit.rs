@@ -35,7 +35,7 @@ pub(super) struct Fit<'a> {
 }
 
 /// Trains on the demonstrations, starting from the last checkpoint, or from the policy before any training. Returns
-/// `None` if interrupted; the state is then saved.
+/// `None` if interrupted, after saving the state.
 pub(super) fn fit(stage: &Fit<'_>, events: &mut dyn Events) -> anyhow::Result<Option<Engine>> {
     let Fit { config, sft, task, run, .. } = *stage;
     let (folder, lines) = (run.file(stage.checkpoints), run.file("sft.jsonl"));
@@ -192,7 +192,7 @@ impl Fit<'_> {
         })
     }
 
-    /// Mean cross-entropy per token of the first held-out demonstrations.
+    /// Computes the mean cross-entropy per token of the first held-out demonstrations.
     fn held_out_loss(&self, policy: &mut Policy, held_out: &Demonstrations) -> anyhow::Result<f64> {
         let count = held_out.len().min(self.sft.eval_problems as u64);
         let (mut sum, mut tokens) = (0.0, 0);

@@ -59,7 +59,7 @@ impl Trainer<'_> {
 /// Returns the best policy evaluated up to the step of `state` that still exists; of equal ones, the earliest. Logged
 /// evaluations count too, because a checkpoint may have been saved before the evaluation of its step.
 ///
-/// Only evaluations with the settings of `series` are compared. Those from before a resume with other settings don't count.
+/// Only evaluations with the settings of `series` are compared. Evaluations before a resume with other settings don't count.
 pub(super) fn best(
     evaluations: &[Evaluation],
     series: Option<&Series>,
@@ -78,7 +78,7 @@ pub(super) fn best(
     known.into_iter().reduce(|best, b| if b.pass_at_1 > best.pass_at_1 { b } else { best })
 }
 
-/// The quality of a policy by its evaluation. `None` if nothing could be graded.
+/// Returns the quality of a policy by its evaluation, or `None` if nothing could be graded.
 fn best_of(evaluation: &Evaluation) -> Option<Best> {
     Some(Best { step: evaluation.step, pass_at_1: evaluation.pass_at_1()? })
 }

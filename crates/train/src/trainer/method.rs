@@ -41,7 +41,7 @@ impl Method {
         }
     }
 
-    /// Applies the settings of a step, and returns the scheduled values among them.
+    /// Applies the settings of a step, and returns the values of the scheduled settings.
     pub(super) fn advance(&mut self, config: &Config, step: u64) -> BTreeMap<String, f64> {
         let (algorithm, scheduled) = config.algorithm.at(step);
         self.algorithm = algorithm;

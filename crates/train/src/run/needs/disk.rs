@@ -6,7 +6,7 @@ use crate::config::{Config, EvalConfig, Every, Keep};
 use crate::run::checkpoint::RESUMABLE;
 use fgrpo_nn::config::Config as ModelConfig;
 
-/// Bytes per token of text, and per sample for the other fields of its line and for the line of its score.
+/// Bytes per token of text, followed by the bytes per sample of the other fields of its line and of its score's line.
 const TOKEN: f64 = 4.0;
 const SAMPLE_LINE: f64 = 140.0;
 const SCORE_LINE: f64 = 260.0;

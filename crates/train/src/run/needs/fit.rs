@@ -32,7 +32,7 @@ pub struct Room {
 }
 
 impl Room {
-    /// The memory that a run on this device has.
+    /// Returns the memory that is available to a run on this device.
     pub fn of(device: DeviceName) -> Result<Self, String> {
         if let DeviceName::Cuda(number) = device {
             let gpus = fgrpo_nn::gpus().map_err(|error| error.to_string())?;
@@ -62,7 +62,7 @@ pub struct Fit<'a> {
 }
 
 impl Fit<'_> {
-    /// The memory that a configuration needs.
+    /// Estimates the memory that a configuration needs.
     pub fn memory(&self, config: &Config) -> Memory {
         let gpu = self.gpu(config);
         let teacher = self.teacher.map_or(0, |model| memory::weights(config, model, self.lengths, gpu));
@@ -71,14 +71,14 @@ impl Fit<'_> {
         Memory { teacher, ..Memory::of(config, self.model, self.lengths, gpu) }
     }
 
-    /// Settings of the GPU, or `None` on a CPU.
+    /// Returns the settings of the GPU, or `None` on a CPU.
     pub fn gpu(&self, config: &Config) -> Option<GpuSettings> {
         let ComputeConfig { precision, moments, exact, .. } = config.compute;
         let memory = self.room.map(|room| room.memory);
         self.device.is_gpu().then_some(GpuSettings { precision, moments, exact, memory })
     }
 
-    /// Bytes that a configuration needs on the device.
+    /// Returns the number of bytes that a configuration needs on the device.
     fn needed(&self, config: &Config) -> u64 {
         let memory = self.memory(config);
         if self.device.is_gpu() { memory.on_device() } else { memory.total() }
@@ -107,7 +107,7 @@ impl Fit<'_> {
         plain.chain(checkpointed).find(|decided| self.needed(decided) <= room.memory).unwrap_or(default)
     }
 
-    /// A message if the configuration may not fit, with up to three settings that make it fit.
+    /// Returns a message if the configuration may not fit, with up to three settings that make it fit.
     pub fn shortage(&self, config: &Config) -> Option<String> {
         let room = self.room?;
         let needed = self.needed(config);
@@ -130,8 +130,8 @@ impl Fit<'_> {
         ))
     }
 
-    /// The fewest settings that make the configuration fit, at most three, and the bytes that it then needs. Cheaper
-    /// settings are tried first.
+    /// Returns the fewest settings that make the configuration fit, at most three, and the bytes that it then needs.
+    /// Cheaper settings are tried first.
     fn remedy(&self, config: &Config, room: u64) -> Option<(Vec<String>, u64)> {
         let (prompt, completion) = (self.lengths.prompt_longest, self.lengths.completion_longest);
         let batches = self.device.batches(config.compute.threads());
@@ -168,7 +168,7 @@ impl Fit<'_> {
     }
 }
 
-/// A message if an evaluation with the defaults of `[eval]` samples more than a fifth of what training samples, with
+/// Returns a message if an evaluation with the defaults of `[eval]` samples more than a fifth of what training samples, with
 /// a setting that reduces it to a fifth.
 pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
     const SHARE: u64 = 5;

@@ -81,23 +81,23 @@ impl Memory {
         }
     }
 
-    /// Total memory.
+    /// Returns the total memory.
     pub fn total(&self) -> u64 {
         self.on_device() + self.on_host()
     }
 
-    /// Memory of the models.
+    /// Returns the memory of the models.
     pub fn on_device(&self) -> u64 {
         self.engine.total() + self.reference + self.teacher
     }
 
-    /// Memory besides the models, including what a GPU offloads to the host.
+    /// Returns the memory besides the models, including what a GPU offloads to the host.
     pub fn on_host(&self) -> u64 {
         self.batch + self.program + self.engine.offloaded
     }
 }
 
-/// Bytes of a separate model that only scores, at most with the adapter of the configuration.
+/// Returns the bytes of a separate model that only scores, at most with the adapter of the configuration.
 pub(super) fn weights(
     config: &Config,
     model: &ModelConfig,
@@ -109,7 +109,7 @@ pub(super) fn weights(
     needs.weights + needs.base_weights
 }
 
-/// The engine's work in a step and in an evaluation.
+/// Returns the engine's work in a step and in an evaluation.
 fn workloads(config: &Config, lengths: &Lengths, gpu: Option<GpuSettings>) -> [Workload; 2] {
     let r = &config.rollout;
     let (prompt, new) = (lengths.prompt_longest, lengths.completion_longest);

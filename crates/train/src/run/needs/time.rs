@@ -16,7 +16,7 @@ pub const ACTIVE: f64 = 0.5;
 /// Rate per token at which samples of one prompt become different: the first t tokens of N samples are N^(1 - exp(-t
 /// SEPARATION)) different sequences. Equal beginnings are computed once.
 ///
-/// It was measured as about half of the entropy per token: 0.1 for mazes (13 tokens) and 0.055 for arithmetic (38
+/// The rate was measured as about half of the entropy per token: 0.1 for mazes (13 tokens) and 0.055 for arithmetic (38
 /// tokens), both accurate within a third for 2 to 256 samples. The entropy isn't known before a run starts, so the
 /// constant is between the two. After 100 tokens nearly all samples differ, so the constant hardly matters for long
 /// completions.
@@ -28,15 +28,15 @@ const SEPARATE: f64 = 200.0;
 /// Seconds by phase.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Time {
-    /// The supervised stage; 0 if there is none, or its number of steps is unknown.
+    /// The supervised stage, or 0 if there is none or its number of steps is unknown.
     pub sft: f64,
     /// Sampling in a step; with a server, computing the log-probabilities of its samples.
     pub rollout: f64,
     /// The optimizer updates of a step, including the reference model's log-probabilities if needed.
     pub update: f64,
-    /// One evaluation; 0 if the held-out problems don't exist.
+    /// One evaluation, or 0 if the held-out problems don't exist.
     pub evaluation: f64,
-    /// One full evaluation; 0 if the held-out problems don't exist.
+    /// One full evaluation, or 0 if the held-out problems don't exist.
     pub full_evaluation: f64,
 }
 
@@ -64,7 +64,7 @@ impl Costs {
         self.prompt * (self.prompt + 1.0) / 2.0
     }
 
-    /// Operations for the prompt.
+    /// Returns the number of operations for the prompt.
     fn prefill(&self) -> f64 {
         let Self { flops, prompt, .. } = self;
         flops.forward_token * prompt + flops.forward_pair * self.prompt_pairs() + flops.forward_prediction
@@ -80,7 +80,7 @@ impl Costs {
         distinct(samples, self.prompt, self.completion)
     }
 
-    /// Operations for the completions of a group.
+    /// Returns the number of operations for the completions of a group.
     fn completions(&self, samples: usize) -> f64 {
         let group = self.group(samples);
         self.flops.forward_token * group.tokens
@@ -88,18 +88,18 @@ impl Costs {
             + self.flops.forward_prediction * group.tokens
     }
 
-    /// Operations for the log-probabilities of a group.
+    /// Returns the number of operations for the log-probabilities of a group.
     fn scored(&self, samples: usize) -> f64 {
         self.prefill() + self.completions(samples)
     }
 
-    /// Operations for the log-probabilities and the gradient of a group.
+    /// Returns the number of operations for the log-probabilities and the gradient of a group.
     fn trained(&self, samples: usize) -> f64 {
         self.scored(samples) + self.backward(self.group(samples))
     }
 
-    /// Operations for one prompt in all updates of a step, including the log-probabilities of the reference model and
-    /// of the teacher, which is counted as if it had the policy's size.
+    /// Returns the number of operations for one prompt in all updates of a step. Includes the log-probabilities of the
+    /// reference model and of the teacher, which is counted as if it had the policy's size.
     fn update(&self, config: &Config) -> f64 {
         let samples = config.rollout.group_size;
         let scorers = u8::from(config.algorithm.penalises_kl()) + u8::from(config.teacher.is_some());
@@ -142,7 +142,7 @@ impl Time {
     }
 }
 
-/// The distinct tokens of `samples` completions of `length` tokens that follow a prompt of `prompt` tokens.
+/// Returns the distinct tokens of `samples` completions of `length` tokens that follow a prompt of `prompt` tokens.
 fn distinct(samples: usize, prompt: f64, length: f64) -> Size {
     let n = samples as f64;
     let mut size = Size { tokens: 0.0, pairs: 0.0 };

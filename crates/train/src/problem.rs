@@ -31,7 +31,7 @@ use turns::Turns;
 pub struct Prompt {
     /// Index in its split.
     pub id: u64,
-    /// Number of the problem in logs and reports: the index of a maze, otherwise `id`.
+    /// Index of the problem in logs and reports: the index of a maze, otherwise `id`.
     pub number: u64,
     /// Index of the problem's source.
     part: usize,
@@ -50,7 +50,7 @@ pub struct Task {
     mixed: bool,
 }
 
-/// The language of a task's prompts. `model` is the policy's folder.
+/// Returns the language of a task's prompts. `model` is the policy's folder.
 ///
 /// # Errors
 /// Bad input that names the folder: no tokenizer, or no template.
@@ -74,7 +74,7 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     }
 }
 
-/// Reports on the rows of the configured files that exist. They don't include the filter by length, which needs a
+/// Reports on the rows of the configured files that exist. The reports don't include the filter by length, which needs a
 /// tokenizer.
 ///
 /// # Errors
@@ -92,7 +92,7 @@ pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     Ok(reports)
 }
 
-/// The held-out problems of a task, for evaluations outside a run. `language` measures the length of prompts and
+/// Returns the held-out problems of a task, for evaluations outside a run. `language` measures the length of prompts and
 /// demonstrations; without it, the length isn't checked. If `train` is `false`, the task isn't trained on and all
 /// problems of its data are held out. At most the first `limit` problems of each part are used.
 ///
@@ -119,7 +119,7 @@ pub fn held_out(
     Ok(sets)
 }
 
-/// The graders and column names of a task with problems from files, indexed by the name of the part. A task that
+/// Returns the graders and column names of a task with problems from files, indexed by the name of the part. A task that
 /// isn't a mix has one part, named like its kind. `language` has the tags of thoughts; if `None`, they are `<think>`
 /// and `</think>`.
 ///
@@ -134,7 +134,7 @@ pub fn graders(
 
 #[cfg(test)]
 impl Prompt {
-    /// A prompt with these tokens and an arbitrary problem.
+    /// Makes a prompt with these tokens and an arbitrary problem.
     pub(crate) fn of_tokens(id: u64, tokens: &[u32]) -> Self {
         let maze = fgrpo_core::maze::generate(5, 0, id);
         Self {
@@ -171,17 +171,17 @@ impl Task {
         Ok(Self { language, parts, mixed })
     }
 
-    /// Number of problems in a split.
+    /// Returns the number of problems in a split.
     pub fn len(&self, split: Split) -> u64 {
         self.parts.iter().map(|p| p.len(split)).sum()
     }
 
-    /// Whether a split has no problems.
+    /// Returns whether a split is empty.
     pub fn is_empty(&self, split: Split) -> bool {
         self.len(split) == 0
     }
 
-    /// Problem `id` of a split. In a mix, ids count through the parts in order.
+    /// Returns problem `id` of a split. In a mix, the ids of each part continue after the ids of the part before it.
     pub fn prompt(&self, split: Split, id: u64) -> Prompt {
         let (part, index) = self.locate(split, id);
         let (number, problem, tokens) = self.parts[part].problem(split, index, &self.language);
@@ -200,8 +200,8 @@ impl Task {
         panic!("problem {id} of {}", self.len(split));
     }
 
-    /// The training problems at these positions of the endless sequence of prompts. They depend only on `order` and
-    /// the positions. Each pass over the problems has its own order.
+    /// Returns the training problems at `positions` of the endless sequence of prompts. The problems depend only on `order`
+    /// and the positions. Each pass over the problems has a separate order.
     ///
     /// In a mix, the part at every position is chosen by weight, so that the number of prompts from each part always
     /// differs from its exact share by less than one. Each part goes through its problems in epochs of its own.
@@ -225,28 +225,28 @@ impl Task {
             .collect()
     }
 
-    /// The held-out problems of each source, with everything needed to prompt and grade them.
+    /// Returns the held-out problems of each source, with everything needed to prompt and grade them.
     pub fn held_out(&self) -> Vec<ProblemSet> {
         self.parts.iter().map(Part::held_out).collect()
     }
 
-    /// Settings for prompting and grading a problem.
+    /// Returns the settings for prompting and grading a problem.
     pub fn set(&self, prompt: &Prompt) -> &ProblemSet {
         &self.parts[prompt.part].set
     }
 
-    /// Maximum number of turns in an episode with an environment; 1 without an environment.
+    /// Returns the maximum number of turns in an episode, or 1 without an environment.
     pub fn max_turns(&self) -> usize {
         let turns = |part: &Part| part.set.grader.environment().map_or(1, |(_, turns)| turns);
         self.parts.iter().map(turns).max().unwrap_or(1)
     }
 
-    /// The name of a problem's source, if there are several.
+    /// Returns the name of a problem's source, if there are several sources.
     pub fn part(&self, prompt: &Prompt) -> Option<&str> {
         self.mixed.then(|| self.parts[prompt.part].set.name.as_str())
     }
 
-    /// Token ids of a problem's prompt with `hint` added to the last user message.
+    /// Returns the token ids of a problem's prompt with `hint` added to the last user message.
     ///
     /// # Errors
     /// The chat template rejects the conversation.
@@ -259,12 +259,12 @@ impl Task {
         self.language.prompt(&messages, preset.thinking)
     }
 
-    /// The demonstration of a problem, including the end token, or `None` if there is none.
+    /// Returns the demonstration of a problem, including the end token, or `None` if the problem doesn't have one.
     pub fn demonstration(&self, prompt: &Prompt) -> Option<Vec<u32>> {
         self.language.demonstration(prompt.problem.solution.as_deref()?).ok()
     }
 
-    /// Whether a problem has a demonstration.
+    /// Returns whether a problem has a demonstration.
     pub fn demonstrates(&self, split: Split, id: u64) -> bool {
         let (part, index) = self.locate(split, id);
         self.parts[part].demonstrates(split, index)
@@ -278,17 +278,17 @@ impl Task {
         }
     }
 
-    /// The default limit on completion length, in tokens.
+    /// Returns the default limit on completion length, in tokens.
     pub fn max_new_tokens(&self) -> usize {
         self.parts.iter().map(|part| part.set.max_tokens).max().unwrap_or(1)
     }
 
-    /// Length of the longest prompt, in tokens.
+    /// Returns the length of the longest prompt, in tokens.
     pub fn longest_prompt(&self) -> usize {
         self.parts.iter().map(Part::longest_prompt).max().unwrap_or(0)
     }
 
-    /// Maximum length of a prompt and its completion, for which a new model needs positions.
+    /// Returns the maximum length of a prompt and its completion, for which a new model needs positions.
     pub fn context(&self) -> usize {
         self.parts.iter().map(|p| p.longest_prompt() + p.set.max_tokens).max().unwrap_or(1)
     }
@@ -303,7 +303,7 @@ impl Task {
         self.parts.iter().map(|part| part.set.grader.identity()).collect()
     }
 
-    /// Identifies all training and held-out problems, with their answers and solutions.
+    /// Returns an identifier of all training and held-out problems, with their answers and solutions.
     pub fn problem_set(&self) -> String {
         let mut hash = Sha256::new();
         for part in &self.parts {
@@ -312,7 +312,7 @@ impl Task {
         hash.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect()
     }
 
-    /// Identifies the demonstrations: equal strings mean equal demonstrations.
+    /// Returns an identifier of the demonstrations: equal strings mean equal demonstrations.
     pub fn fingerprint(&self) -> String {
         let parts: Vec<String> = self.parts.iter().map(|p| p.fingerprint(&self.language)).collect();
         let parts = parts.join(", ");

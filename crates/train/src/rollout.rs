@@ -23,23 +23,23 @@ pub struct Rollouts {
     pub prompt: Prompt,
     /// Completions, with log-probabilities from the trainer's engine.
     pub completions: Vec<Completion>,
-    /// Log-probability of each token as reported by the server, if one sampled.
+    /// Log-probability of each token as reported by the server, if a server sampled.
     pub sampler_logp: Option<Vec<Vec<f32>>>,
     /// Log-probability of each token under the reference policy, if there is a KL penalty.
     pub ref_logp: Option<Vec<Vec<f32>>>,
-    /// Log-probability of each token under the teacher, if there is one.
+    /// Log-probability of each token under the teacher, if there is a teacher.
     pub teacher_logp: Option<Vec<Vec<f32>>>,
     /// With an environment, the episode of each completion, with the tokens of its turns.
     pub episodes: Option<Vec<Episode>>,
 }
 
 impl Rollouts {
-    /// A group that the trainer's engine sampled.
+    /// Makes a group that the trainer's engine sampled.
     pub fn new(prompt: Prompt, completions: Vec<Completion>) -> Self {
         Self { prompt, completions, sampler_logp: None, ref_logp: None, teacher_logp: None, episodes: None }
     }
 
-    /// The sequences of a sample. The sampled tokens are the targets.
+    /// Returns the sequences of a sample. The sampled tokens are the targets.
     pub fn sequences(&self, sample: usize) -> Vec<Sequence> {
         match &self.episodes {
             Some(episodes) => {
@@ -65,7 +65,7 @@ pub struct Draws {
 /// Samples completions of each prompt, or plays episodes if the prompt's task has an environment.
 ///
 /// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
-/// doesn't depend on the rest of its batch. If a problem occurs twice in a batch, as it may in a small part of a mix,
+/// doesn't depend on the other samples of its batch. If a problem occurs twice in a batch, as it may in a small part of a mix,
 /// the second occurrence gets different draws. A completion ends at the model's last position at the latest. Returns
 /// `None` once `go_on` returns `false`, which is called after each token.
 ///
@@ -114,8 +114,8 @@ fn check_prompt(policy: &Policy, prompt: &Prompt) -> anyhow::Result<()> {
     policy.check_prompt(&format!("problem {}", prompt.problem.id), &prompt.tokens)
 }
 
-/// Random key of each prompt: a function of its problem and the number of earlier occurrences of the problem in the
-/// batch.
+/// Returns the random key of each prompt, which depends on its problem and the number of earlier occurrences of the
+/// problem in the batch.
 fn keys(prompts: &[Prompt], key: Key) -> Vec<Key> {
     let mut seen: HashMap<u64, u64> = HashMap::new();
     prompts

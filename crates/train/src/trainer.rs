@@ -221,7 +221,8 @@ impl Trainer<'_> {
         Ok(true)
     }
 
-    /// Returns whether an evaluation or checkpoint with the interval `every` is due now. After the last step, all are due.
+    /// Returns whether an evaluation or checkpoint with the interval `every` is due now. It is due after the last step,
+    /// unless the interval is 0.
     fn due(&self, every: Every) -> bool {
         self.due_at(self.state.step, every)
     }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 pub struct LossSettings {
     /// The loss of a mini-batch.
     pub objective: Objective,
-    /// Log-probabilities are those of `softmax(logits / temperature)`.
+    /// Log-probabilities are computed from `softmax(logits / temperature)`.
     pub temperature: f32,
     /// Whether the loss leaves out completions that the length limit cut off.
     pub mask_truncated: bool,
@@ -25,7 +25,7 @@ pub struct LossSettings {
 }
 
 impl LossSettings {
-    /// The objective of a configuration.
+    /// Returns the objective of a configuration.
     pub fn of(algorithm: &AlgorithmConfig, max_new_tokens: usize, temperature: f32) -> Self {
         let daro_lr = algorithm.daro.then_some(algorithm.daro_lr);
         let mask_truncated = algorithm.truncated == Truncated::Mask;
@@ -35,7 +35,7 @@ impl LossSettings {
 }
 
 impl LossSettings {
-    /// The objective after this many updates of a step.
+    /// Returns the objective after `updates` updates of a step.
     fn objective_after(&self, updates: u64) -> Objective {
         let mut objective = self.objective;
         // The penalty is 0 while the policy hasn't changed. Its gradient would only be the sign of rounding
@@ -47,7 +47,7 @@ impl LossSettings {
     }
 }
 
-/// State carried from one update to the next, besides the engine's weights and optimizer; part of a checkpoint.
+/// State carried from one update to the next, besides the engine's weights and optimizer. It is stored in checkpoints.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct UpdateState {
     /// Consecutive updates skipped because the loss or gradient wasn't finite.
@@ -81,7 +81,7 @@ impl UpdateState {
         });
     }
 
-    /// DARO's weights, indexed by the number of correct completions, starting at 1. Empty without DARO.
+    /// Returns DARO's weights, indexed by the number of correct completions, starting at 1. Empty without DARO.
     pub fn daro_weights(&self) -> Vec<f64> {
         let daro = Daro { raw: self.daro.clone().unwrap_or_default() };
         (0..daro.raw.len()).map(|level| daro.weight(level)).collect()
@@ -144,7 +144,7 @@ pub fn update(
     Ok(sums)
 }
 
-/// The data of a mini-batch: its completions with a verdict and at least one token.
+/// Returns the data of a mini-batch: its completions with a verdict and at least one token.
 fn data(groups: &[&Credited], loss: &LossSettings, daro: Option<&Daro>) -> Vec<Datum> {
     let group_data = |group: &&Credited| {
         let (rollouts, assigned) = (&group.rollouts, &group.assigned);
@@ -165,7 +165,7 @@ fn data(groups: &[&Credited], loss: &LossSettings, daro: Option<&Daro>) -> Vec<D
     groups.iter().flat_map(group_data).collect()
 }
 
-/// Advantages of a completion's tokens: from its reward, plus `g coef (logp_teacher - logp)` with a teacher, where `g` is
+/// Returns the advantages of a completion's tokens: the advantage from its reward, plus `g coef (logp_teacher - logp)` with a teacher, where `g` is
 /// the group's focal weight.
 fn advantages(group: &Credited, completion: usize, teacher_coef: f64) -> Vec<f64> {
     let advantage = group.assigned.advantages[completion];

@@ -1,5 +1,5 @@
-//! Probabilities of all correct completions of problems where these can be listed: of held-out problems, and of a step's
-//! problems before and after the update.
+//! Probabilities of all correct completions of problems whose correct completions can be listed: of held-out problems,
+//! and of a step's problems before and after the update.
 
 use crate::credit::Credited;
 use crate::policy::{Policy, Sequence};
@@ -20,7 +20,7 @@ use std::sync::Arc;
 /// Number of problems whose completions are scored at a time.
 const PROBLEMS: usize = 64;
 
-/// All correct completions of a problem, including their end tokens.
+/// Returns all correct completions of a problem, including their end tokens.
 fn solutions(problem: &Problem) -> anyhow::Result<Vec<Vec<u32>>> {
     let Truth::Maze(truth) = &problem.truth else {
         bad_input!(
@@ -60,27 +60,27 @@ fn score(policy: &mut Policy, problems: &[(Vec<u32>, Vec<Vec<u32>>)]) -> anyhow:
     Ok(logp)
 }
 
-/// How an update changed the mass on the correct completions of its problems, beside what the paper's theory says of the
-/// step's groups. Changes are means over the active groups: those with correct and wrong completions.
+/// Change of the probability mass of correct completions by an update, and the predictions of the paper's theory for the
+/// step's groups. Changes are means over the active groups, which have both correct and wrong completions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MassMetrics<N = f64> {
     /// Change of the mass on all correct completions.
     pub mass_change: N,
     /// Change of the mass on the correct completions that the group didn't sample.
     pub unsampled_mass_change: N,
-    /// Fraction of the groups in which the mass on all rose and the mass on those not sampled fell.
+    /// Fraction of the groups in which the mass on all correct completions rose, but the mass on the unsampled ones fell.
     pub unsampled_falls: N,
-    /// Fraction of the groups for which the mass balance and proposition 1 say this.
+    /// Fraction of the groups for which the mass balance and proposition 1 predict such a fall of the unsampled mass.
     pub unsampled_falls_predicted: N,
-    /// Fraction of the groups in which the mass on those not sampled changed in the direction of proposition 1.
+    /// Fraction of the groups in which the mass on unsampled correct completions changed in the direction of proposition 1.
     pub unsampled_sign_agrees: N,
-    /// Fraction of these groups for proposition 1 with the mean reward of the group subtracted, as GRPO does.
+    /// Like `unsampled_sign_agrees`, for proposition 1 with the group's mean reward subtracted, as in GRPO.
     pub unsampled_sign_agrees_centred: N,
     /// Direct drift of proposition 1, for a learning rate of the group size.
     pub direct_drift: N,
     /// Normalization coupling of proposition 1, for the same learning rate.
     pub normalization_coupling: N,
-    /// Probability of lemma 1 that a group is active and misses a correct completion: mean over these and over all groups.
+    /// Probability of lemma 1 that a group is active and misses a correct completion, averaged over completions and groups.
     pub tail_miss_predicted: N,
     /// Fraction of the correct completions of all groups that an active group has missed.
     pub tail_miss_observed: N,
@@ -112,7 +112,7 @@ impl Group {
         has_draws(&self.correct) && has_draws(&self.wrong)
     }
 
-    /// Lemma 1's probability and the observed fraction of the correct completions that an active group missed.
+    /// Returns lemma 1's probability and the observed fraction of the correct completions that an active group missed.
     fn tail_miss(&self) -> anyhow::Result<(f64, f64)> {
         let n = self.correct.iter().chain(&self.wrong).map(|&(_, draws)| draws).sum();
         let misses = self.correct.iter().filter(|&&(_, draws)| draws == 0).count() as f64;
@@ -120,7 +120,7 @@ impl Group {
         Ok((Solutions::new(self.correct.iter().map(|(p, _)| p.ln()))?.tail_miss(n), observed))
     }
 
-    /// Updates of the policy that the paper's theory predicts for this group: with the rewards 1 and 0, and with the
+    /// Returns the updates of the policy that the paper's theory predicts for this group: with the rewards 1 and 0, and with the
     /// group's mean subtracted from them.
     fn steps(&self) -> anyhow::Result<[Step; 2]> {
         let draws = |side: &[(f64, u64)]| side.iter().map(|&(_, draws)| draws).sum::<u64>() as f64;
@@ -271,7 +271,7 @@ mod tests {
         assert_eq!(metrics.unsampled_falls, falls / active);
         assert_eq!(metrics.unsampled_falls, metrics.unsampled_falls_predicted);
         assert!(falls > 0.0 && falls < active && metrics.direct_drift < 0.0);
-        // The same groups, with the probabilities as they were: nothing moves, whatever the theory says.
+        // The same groups with unchanged probabilities: all changes are 0, whatever the theory predicts.
         let still: Vec<Vec<f64>> = groups.iter().map(|_| p[..3].to_vec()).collect();
         let still = MassMetrics::of(&groups, &still).unwrap().unwrap();
         assert_eq!((still.mass_change, still.unsampled_falls), (0.0, 0.0));
@@ -312,7 +312,7 @@ mod tests {
         let passed = masses.iter().map(|q| 1.0 - (1.0 - q).powi(256)).sum::<f64>() / masses.len() as f64;
         assert!((exact.pass_at_k[&256] / passed - 1.0).abs() < 1e-5);
         assert_eq!((exact.retained, exact.below_a_tenth), (Some(1.0), Some(0.0)));
-        // Without the policy before RL, nobody knows what is retained.
+        // Without the policy before RL, the retained mass is unknown.
         assert_eq!(series.exact(1, &mut policy, 2, &[]).unwrap().retained, None);
     }
 }

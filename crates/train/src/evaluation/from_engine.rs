@@ -21,7 +21,7 @@ const EPISODES: usize = 512;
 const BATCH: usize = 64;
 
 /// Generates the plan's samples that are missing in `store`. `max_cached_tokens` limits the policy's cache. Returns a
-/// reason if some are still missing. Fails if a problem doesn't fit the model, or with an error from the engine.
+/// reason if some samples are still missing. Fails if a problem doesn't fit the model, or with an error from the engine.
 pub fn generate(
     policy: &mut Policy,
     max_cached_tokens: Option<usize>,
@@ -118,7 +118,7 @@ pub fn generate(
     Ok((count < total).then(|| "stopped".to_owned()))
 }
 
-/// A sample that hasn't been graded.
+/// Makes a sample that hasn't been graded.
 fn generation(problem: &Problem, completion: &Completion, text: String) -> Generation {
     // The name that servers use for the finish reason.
     let finish = if completion.finish == Finish::Stop { "stop" } else { "length" };

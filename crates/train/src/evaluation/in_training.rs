@@ -1,4 +1,4 @@
-//! Evaluations during training. They are made like any evaluation, with the policy in memory as the model.
+//! Evaluations during training. They work like `fgrpo eval`, with the policy in memory as the model.
 
 use super::exact::solution_logp;
 use super::from_engine;
@@ -28,7 +28,7 @@ pub const REMEDIES: Remedies = Remedies {
     prompt: "task.preset or task.system, or show it by demonstrations, [sft]",
 };
 
-/// Fails early if the configuration has evaluations, but the task has no held-out problems.
+/// Fails early if the configuration has evaluations, but the task doesn't have held-out problems.
 pub fn check_held_out(config: &Config, task: &Task) -> anyhow::Result<()> {
     if config.eval.is_enabled() && task.is_empty(Split::HeldOut) {
         bad_input!(
@@ -39,7 +39,7 @@ pub fn check_held_out(config: &Config, task: &Task) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The plan of an evaluation of a run.
+/// Returns the plan of an evaluation of a run.
 fn plan(config: &Config, eval: &EvalConfig, task: &Task) -> Plan {
     let mut parts = task.held_out();
     keyed(&mut parts, eval.problems);
@@ -73,7 +73,7 @@ pub struct Series {
 }
 
 impl Series {
-    /// The series of a run. The last one decides which checkpoint is best.
+    /// Returns the evaluation series of a run. The last one decides which checkpoint is best.
     pub fn of_run(config: &Config, task: &Task) -> Vec<Self> {
         let mixed = matches!(config.task, TaskConfig::Mix(_));
         let usual = config.eval.usual().map(|eval| (record::USUAL, EVALUATIONS, eval));
@@ -85,14 +85,14 @@ impl Series {
         series.collect()
     }
 
-    /// Whether a logged evaluation belongs to this series and can be compared with later ones. A resume may have
+    /// Returns whether a logged evaluation belongs to this series and can be compared with later ones. A resume may have
     /// changed problems, samples or graders.
     pub fn measures(&self, logged: &Evaluation) -> bool {
         logged.set == self.set && logged.is_comparable(&self.planned)
     }
 
     /// Computes the exact measures of the policy of a step. `earlier` are the run's evaluations so far. Retained mass
-    /// is relative to the one at step 0, and isn't computed if that was made with other problems, before a resume.
+    /// is relative to the mass at step 0, and isn't computed if step 0 was evaluated on other problems, before a resume.
     ///
     /// # Errors
     /// Log-probabilities that aren't finite, and errors from the engine.
@@ -110,7 +110,7 @@ impl Series {
     }
 
     /// Evaluates the policy of a step, in the folder layout of `fgrpo eval`. The problems of a mix are also counted
-    /// by part. Returns `None` if interrupted; the next call continues from the stored samples. Fails with an I/O
+    /// by part. Returns `None` if interrupted. The next call continues from the stored samples. Fails with an I/O
     /// error, or an error from the engine.
     pub fn evaluate(
         &self,
@@ -158,7 +158,7 @@ impl Series {
     }
 }
 
-/// The first completion of each of the first problems.
+/// Returns the first completion of each of the first problems.
 fn examples(plan: &Plan, evaluated: &Evaluated) -> anyhow::Result<Vec<Example>> {
     let problems = plan.problems();
     let first: HashMap<&str, usize> =

@@ -1,6 +1,6 @@
 //! How likely trained models find correct solutions that were rare under the base model.
 //!
-//! The rare set has those of the base model's correct samples that are least likely by length-normalised NLL. Its
+//! The rare set consists of the base model's correct samples that are least likely by length-normalised NLL. Its
 //! mean NLL under a trained model, compared with the base, shows how far training moved away from it. In addition,
 //! for each problem with a large pool of distinct completed correct samples: the total probability of the least
 //! likely ones, and their fraction of the pool's probability. Completions of language models are tokenised again from
@@ -43,7 +43,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// The paper's settings, for these models.
+    /// Returns the paper's settings, for these models.
     pub fn new(folder: PathBuf, base: PathBuf, models: Vec<(String, PathBuf)>) -> Self {
         Self { folder, base, models, share: 0.01, pool: 100, subset: 5, leave_out_long: false }
     }
@@ -73,7 +73,7 @@ pub struct Model {
     pub nll: f64,
     /// Increase of the mean NLL over the base model.
     pub increase: f64,
-    /// Number of prompts whose rare subset is more probable than under the first model; `None` for the first model.
+    /// Number of prompts whose rare subset is more probable than under the first model. `None` for the first model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mass_higher: Option<usize>,
     /// Number of prompts whose rare subset has a larger fraction of its pool's probability than under the first

@@ -71,18 +71,18 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Reads `chat_template.jinja`, or the template in `tokenizer_config.json`. Fails if there is no template, or
-    /// there are several but none is called default; the error names the folder.
+    /// Reads `chat_template.jinja`, or the template in `tokenizer_config.json`. Fails, naming the folder, if the template
+    /// is missing, or if there are several but none is called `default`.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         Self::in_folder(folder)?.ok_or_else(|| missing(folder))
     }
 
-    /// Like [`ChatTemplate::open`], but returns `None` if the model has no template.
+    /// Like [`ChatTemplate::open`], but returns `None` if the model doesn't have a template.
     pub fn in_folder(model: &Path) -> anyhow::Result<Option<Self>> {
         Self::of_files(model, &files_of(model)?)
     }
 
-    /// The template in a model's files, or `None` if there is none. `model` is the path of the model, for messages.
+    /// Returns the template in a model's files, or `None` if the files don't have one. `model` is the path of the model, for messages.
     pub(super) fn of_files(model: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<Option<Self>> {
         let path = |name: &str| model.join(name).display().to_string();
         let contents = |name: &str| files.iter().find(|(other, _)| other == name).map(|(_, bytes)| bytes);
@@ -120,7 +120,7 @@ impl ChatTemplate {
         Ok(Some(template))
     }
 
-    /// The template's tags for thoughts, if it has any.
+    /// Returns the template's tags for thoughts, if it has any.
     pub fn tags(&self) -> Option<Tags> {
         Tags::of_template(&self.source)
     }
@@ -180,23 +180,23 @@ impl ChatTemplate {
     }
 
     fn of(path: String, source: &str, tokens: BTreeMap<String, String>) -> Self {
-        // As in Jinja2.
+        // Jinja2 also converts line breaks.
         let source = source.replace("\r\n", "\n").replace('\r', "\n");
         Self { path, source: source.into(), tokens: tokens.into() }
     }
 
-    /// Text of the template.
+    /// Returns the text of the template.
     pub fn source(&self) -> &str {
         &self.source
     }
 
     /// Renders a conversation. Fails if the template raises an exception, uses a construct in an invalid way, or
-    /// exceeds the limits on work, memory or output; the error names the template's file.
+    /// exceeds the limits on work, memory or output. The error names the template's file.
     pub fn render(&self, messages: &[Message], options: &ChatOptions) -> anyhow::Result<String> {
         self.render_values(&messages, &(), options)
     }
 
-    /// [`ChatTemplate::render`] for messages with any fields, such as tool calls, and with tools to offer.
+    /// Like [`ChatTemplate::render`], but accepts messages with any fields, such as tool calls, and tools to offer.
     pub fn render_values<M: Serialize, T: Serialize>(
         &self,
         messages: &M,
@@ -210,7 +210,7 @@ impl ChatTemplate {
         })
     }
 
-    /// Runs `work` within the limits for this many messages.
+    /// Runs `work` within the limits for `messages` messages.
     fn confined<T: Send + 'static>(
         &self,
         messages: usize,
@@ -283,12 +283,12 @@ impl ChatTemplate {
     }
 }
 
-/// Whether a value is iterable as in Python, where strings are and `None` isn't.
+/// Returns whether a value is iterable in Python. Strings are iterable, but `None` isn't.
 fn iterable(value: &Value) -> bool {
     !matches!(value.kind(), ValueKind::None | ValueKind::Bool | ValueKind::Number)
 }
 
-/// The filters and tests that a template applies, as (kind, name).
+/// Returns the filters and tests that a template applies, as (kind, name).
 fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
     let mut names = Vec::new();
     let mut rest = source;
@@ -339,7 +339,7 @@ fn applied_names(source: &str) -> Vec<(&'static str, &str)> {
     names
 }
 
-/// Length of the quoted string at the beginning of `rest`, including its quotes.
+/// Returns the length of the quoted string at the beginning of `rest`, including its quotes.
 fn text_length(rest: &str, quote: char) -> usize {
     let mut escaped = false;
     for (at, c) in rest.char_indices().skip(1) {
@@ -367,8 +367,8 @@ pub(super) fn missing(model: &Path) -> anyhow::Error {
     BadInput(format!("{} has no chat template: add {places}", model.display())).into()
 }
 
-/// The special tokens in `tokenizer_config.json` and `special_tokens_map.json`, by field. The latter only counts if
-/// the former has no `added_tokens_decoder`, as in transformers.
+/// Returns the special tokens in `tokenizer_config.json` and `special_tokens_map.json`, indexed by field. The second
+/// file only counts if the first one lacks `added_tokens_decoder`, as in transformers.
 pub(super) fn special_tokens(
     place: &str,
     config: &Map<String, serde_json::Value>,
@@ -401,12 +401,12 @@ pub(super) fn special_tokens(
     Ok(tokens)
 }
 
-/// Instruction limit for a conversation.
+/// Returns the instruction limit for a conversation.
 fn instructions(messages: usize) -> u64 {
     INSTRUCTIONS + INSTRUCTIONS_PER_MESSAGE * messages as u64
 }
 
-/// The message of `raise_exception` or of the parser, without the additions of the template engine.
+/// Returns the message of `raise_exception` or of the parser, without the additions of the template engine.
 fn raised(error: &Error) -> String {
     error.detail().map_or_else(|| error.to_string(), str::to_owned)
 }
@@ -444,7 +444,7 @@ fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// Python's `json.dumps(value, ensure_ascii=False)` with the keyword arguments that transformers passes.
+/// Writes JSON like Python's `json.dumps(value, ensure_ascii=False)` with the keyword arguments that transformers passes.
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let ascii: Option<bool> = options.get("ensure_ascii")?;

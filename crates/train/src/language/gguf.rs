@@ -1,7 +1,7 @@
 //! Tokenizer, chat template and end tokens of a GGUF file, as the files that a Hugging Face folder has for them.
 //!
 //! Byte-level BPE is made from tokens and merges, with the pre-tokenizer that the file names; SentencePiece's vocabulary of Llama from pieces and
-//! scores: a pair is merged before another if the piece it makes has the higher score.
+//! scores. Of two pairs, the one that makes the piece with the higher score is merged first.
 
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
@@ -18,7 +18,7 @@ const USER_DEFINED: u64 = 4;
 const UNUSED: u64 = 5;
 const BYTE: u64 = 6;
 
-/// How Llama 3 splits a text into words; with digits in threes.
+/// Pattern by which Llama 3 splits a string into words. Digits are grouped in threes.
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// Pattern of Mistral's Tekken: a change to capital letters begins a word, and each digit is a word.
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
@@ -29,7 +29,7 @@ const DEFAULT: [&str; 4] = [
     r"\p{N}+",
     r"[0-9][0-9][0-9]",
 ];
-/// llama.cpp's names of pre-tokenizers that split like another one, with that one's name.
+/// Pairs of llama.cpp's names of pre-tokenizers: the first splits like the second.
 const ALIASES: [(&str, &str); 17] = [
     ("a.x-4.0", "gpt-2"),
     ("chatglm-bpe", "smaug-bpe"),
@@ -50,17 +50,17 @@ const ALIASES: [(&str, &str); 17] = [
     ("stablelm2", "qwen2"),
 ];
 
-/// How Qwen2 does: each digit is a word.
+/// Pattern by which Qwen2 splits a string into words. Each digit is a word.
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// The settings behind the name of a pre-tokenizer.
+/// Settings of a pre-tokenizer, which a file names.
 struct Splitting {
     name: &'static str,
     normalizer: Value,
     pre_tokenizer: Value,
     /// Whether a word in the vocabulary becomes one token regardless of the merges.
     ignore_merges: bool,
-    /// Whether a text begins with the beginning-of-text token. A setting in the file takes precedence.
+    /// Whether the tokenizer puts the beginning-of-text token before a string. A setting in the file takes precedence.
     begins: bool,
 }
 
@@ -107,7 +107,7 @@ impl Splitting {
     }
 }
 
-/// The files of a GGUF file's tokenizer, template and end tokens.
+/// Makes the Hugging Face files of a GGUF file's tokenizer, template and end tokens.
 pub(super) fn files(path: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     let gguf = Gguf::open(path).or_bad_input()?;
     let mut files = Vec::new();
@@ -126,12 +126,12 @@ pub(super) fn files(path: &Path) -> anyhow::Result<Vec<(String, Vec<u8>)>> {
     Ok(files)
 }
 
-/// The tokens of a file and what it says of them.
+/// Tokens of a file and their metadata.
 struct Tokens<'a> {
     gguf: &'a Gguf,
     texts: Vec<String>,
     kinds: Vec<u64>,
-    /// Whether a text begins and ends with the tokens for that.
+    /// Whether the tokenizer adds the beginning token before a string, and the end token after it.
     adds: [bool; 2],
     model: Model,
 }
@@ -141,7 +141,7 @@ enum Model {
         splitting: Splitting,
         merges: Vec<Value>,
     },
-    /// The scores of the pieces, and whether a text gets a space in front.
+    /// Scores of the pieces, and whether a space is added before a string.
     SentencePiece {
         scores: Vec<f64>,
         space: bool,
@@ -214,7 +214,7 @@ impl<'a> Tokens<'a> {
         Ok(Self { gguf, texts, kinds, adds, model })
     }
 
-    /// The token that the metadata names for a purpose, such as `bos`.
+    /// Returns the token that the metadata names for a purpose, such as `bos`, and its id.
     fn special(&self, name: &str) -> Option<(&str, usize)> {
         let id = self.gguf.value(&format!("tokenizer.ggml.{name}_token_id")).ok()??.as_u64()? as usize;
         Some((self.texts.get(id)?.as_str(), id))
@@ -317,7 +317,8 @@ impl<'a> Tokens<'a> {
     }
 }
 
-/// The metadata of a `tokenizer.json`: texts and types of tokens, and merges or scores. `rows` is the number of rows of the embedding.
+/// Returns the GGUF metadata of a `tokenizer.json`: strings and types of tokens, and merges or scores. `rows` is the
+/// number of rows of the embedding.
 pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String, Item)>> {
     let model = &json["model"];
     let Some(vocabulary) = model["vocab"].as_object().filter(|_| model["type"] == "BPE") else {
@@ -364,7 +365,7 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
     let key = |name: &str| format!("tokenizer.ggml.{name}");
     let mut items = vec![(key("token_type"), Item::Numbers(kinds))];
     if fallback {
-        // A piece is made the earlier the higher its score.
+        // Pieces with higher scores are made earlier.
         let ids: HashMap<&str, usize> =
             texts.iter().enumerate().map(|(id, text)| (text.as_str(), id)).collect();
         let mut scores = vec![0.0; rows];
@@ -397,7 +398,7 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
     Ok(items)
 }
 
-/// The merges of SentencePiece's pieces: each pair that makes a piece, those of the highest score first.
+/// Returns the merges of SentencePiece's pieces: each pair that makes a piece, ordered from the highest score.
 fn merges_of(texts: &[String], scores: &[f64]) -> Vec<Value> {
     let ids: HashMap<&str, usize> = texts.iter().enumerate().map(|(id, text)| (text.as_str(), id)).collect();
     let mut merges = Vec::new();

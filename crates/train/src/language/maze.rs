@@ -2,12 +2,12 @@
 
 use fgrpo_core::maze::{Token, tokens};
 
-/// Names and contents of the files.
+/// Returns the names and contents of the files.
 pub(super) fn tokenizer_files() -> [(&'static str, String); 2] {
     [("tokenizer.json", tokenizer_json()), ("tokenizer_config.json", TOKENIZER_CONFIG.to_owned())]
 }
 
-/// A word-level tokenizer with the 32 tokens as words, which are separated by spaces.
+/// Returns a word-level tokenizer with the 32 tokens as words, which are separated by spaces.
 fn tokenizer_json() -> String {
     let special = [Token::Pad, Token::Bos, Token::Eos, Token::Unknown];
     let added: Vec<serde_json::Value> = special

@@ -6,8 +6,8 @@ use tokenizers::pre_tokenizers::byte_level::ByteLevel;
 use tokenizers::{DecoderWrapper, Tokenizer};
 
 impl Language {
-    /// Number of tokens at the beginning whose text later tokens can't change, except for an incomplete character at
-    /// its end.
+    /// Returns the number of tokens at the beginning whose text later tokens can't change, except for an incomplete
+    /// character at its end.
     ///
     /// A SentencePiece vocabulary spells characters that it lacks as byte tokens. If a run of byte tokens isn't valid
     /// UTF-8, each byte of the run becomes U+FFFD, so the text of a run is only known at its end. Special tokens
@@ -25,7 +25,7 @@ impl Language {
         tokens[start..].iter().position(is_byte).map_or(tokens.len(), |at| start + at)
     }
 
-    /// The bytes of a token, which may be a part of a character.
+    /// Returns the bytes of a token, which may be a part of a character.
     pub fn token_bytes(&self, id: u32) -> Vec<u8> {
         let Vocabulary::Tokenizer(tokenizer) = &self.vocabulary else { return self.text(&[id]).into_bytes() };
         let added = tokenizer.get_added_tokens_decoder().contains_key(&id);
@@ -41,7 +41,7 @@ impl Language {
     }
 }
 
-/// The byte of a token such as `<0xE2>`.
+/// Returns the byte of a token such as `<0xE2>`.
 fn byte_of(token: &str) -> Option<u8> {
     let digits = token.strip_prefix("<0x")?.strip_suffix('>')?;
     (digits.len() == 2).then(|| u8::from_str_radix(digits, 16).ok())?
@@ -53,7 +53,7 @@ static NUMBERED: LazyLock<Vec<u8>> = LazyLock::new(|| {
     (0..=255).filter(|&byte| !alphabet.contains(&char::from(byte))).collect()
 });
 
-/// The bytes of a token whose text encodes bytes, or `None` for other tokens.
+/// Returns the bytes of a token whose text encodes bytes, or `None` for other tokens.
 fn spelled_bytes(tokenizer: &Tokenizer, token: &str) -> Option<Vec<u8>> {
     let by_level = |decoder: &DecoderWrapper| matches!(decoder, DecoderWrapper::ByteLevel(_));
     let is_byte_level = match tokenizer.get_decoder()? {
@@ -127,7 +127,7 @@ mod tests {
         generated::language(&ArithmeticConfig::default(), &[]).unwrap()
     }
 
-    /// The text that a stream shows after all tokens have arrived one by one.
+    /// Returns the text that a stream shows after all tokens have arrived one by one.
     fn streamed(language: &Language, tokens: &[u32]) -> String {
         let mut longest = String::new();
         for n in 1..=tokens.len() {

@@ -1,4 +1,4 @@
-//! Strings that end a completion; they may cross token boundaries.
+//! Strings that end a completion. They may cross token boundaries.
 //!
 //! A check decodes only the last tokens, as many as the longest string needs, so its cost doesn't depend on the length
 //! of the completion.
@@ -13,7 +13,7 @@ const MARGIN: usize = 4;
 /// Tokens and strings that end a completion. They are part of the completion.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stop {
-    /// Tokens; the model's end tokens come first.
+    /// Tokens, beginning with the model's end tokens.
     pub tokens: Vec<u32>,
     /// Strings.
     pub texts: StopTexts,
@@ -35,17 +35,17 @@ impl StopTexts {
         Ok(Self { texts })
     }
 
-    /// The strings.
+    /// Returns the strings.
     pub fn texts(&self) -> &[String] {
         &self.texts
     }
 
-    /// Whether there are no strings.
+    /// Returns whether the list of strings is empty.
     pub fn is_empty(&self) -> bool {
         self.texts.is_empty()
     }
 
-    /// Whether the last token completed one of the strings.
+    /// Returns whether the last token completed one of the strings.
     pub fn ended(&self, tokenizer: &Tokenizer, completion: &[u32]) -> bool {
         let Some(longest) = self.texts.iter().map(String::len).max() else { return false };
         // A token is at least one byte, except for unknown ids, which make the tail longer.
@@ -61,7 +61,7 @@ impl StopTexts {
         }
     }
 
-    /// The text before the first occurrence of a string, or the whole text if there is none.
+    /// Returns the text before the first occurrence of a string, or the whole text if no string occurs.
     pub fn cut<'a>(&self, text: &'a str) -> &'a str {
         self.first(text).map_or(text, |at| &text[..at])
     }
@@ -88,7 +88,7 @@ mod tests {
         StopTexts::new("task.stop", texts.iter().map(|t| (*t).to_owned()).collect()).unwrap()
     }
 
-    /// The first length at which a completion has ended.
+    /// Returns the first length at which a completion has ended.
     fn end(stop: &StopTexts, tokenizer: &Tokenizer, tokens: &[u32]) -> Option<usize> {
         (1..=tokens.len()).find(|&n| stop.ended(tokenizer, &tokens[..n]))
     }

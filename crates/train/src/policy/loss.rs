@@ -25,14 +25,14 @@ pub struct Datum {
     pub entropy: Vec<f32>,
     /// Log-probabilities under the reference policy. Needed only by an objective with a KL penalty.
     pub ref_logprobs: Option<Vec<f32>>,
-    /// Log-probabilities that the sampling engine reported, if it isn't this one.
+    /// Log-probabilities that the sampling engine reported, if it isn't the engine of the policy.
     pub sampler_logprobs: Option<Vec<f32>>,
     /// Level of the completion's group in DARO. If `None`, its policy loss has weight 0 in DARO.
     pub level: Option<usize>,
 }
 
 impl Datum {
-    /// A sampled completion with one advantage for all its tokens.
+    /// Makes the datum of a sampled completion with one advantage for all its tokens.
     pub fn of_completion(prompt: &[u32], completion: &Completion, advantage: f64) -> Self {
         Self {
             sequences: vec![Sequence::completion(prompt, &completion.tokens)],
@@ -43,7 +43,7 @@ impl Datum {
         }
     }
 
-    /// The data of groups, given the completions of each prompt and the advantage of each completion.
+    /// Makes the data of groups from the completions of each prompt and the advantage of each completion.
     pub fn of_groups<'a>(
         prompts: impl IntoIterator<Item = &'a [u32]>,
         groups: &[Vec<Completion>],
@@ -58,17 +58,17 @@ impl Datum {
         prompts.into_iter().zip(groups).zip(advantages).flat_map(group).collect()
     }
 
-    /// Number of tokens in the loss.
+    /// Returns the number of tokens in the loss.
     pub fn len(&self) -> usize {
         self.sequences.iter().map(|sequence| sequence.targets.len()).sum()
     }
 
-    /// Whether there are no tokens in the loss.
+    /// Returns whether the number of tokens in the loss is 0.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether any advantage isn't 0.
+    /// Returns whether any advantage isn't 0.
     fn is_active(&self) -> bool {
         self.advantages.iter().any(|&advantage| advantage != 0.0)
     }
@@ -94,12 +94,12 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// GRPO's clipped loss, averaged over tokens, without an entropy bonus or a KL penalty.
+    /// Returns GRPO's clipped loss, averaged over tokens, without an entropy bonus or a KL penalty.
     pub fn grpo() -> Self {
         Self::Policy { objective: Objective::GRPO, daro: None }
     }
 
-    /// A policy loss with settings named like the keys of the configuration's table `algorithm`.
+    /// Makes a policy loss from settings named like the keys of the configuration's table `algorithm`.
     ///
     /// # Errors
     /// Bad input: an unknown key, a value out of range, or a KL penalty.
@@ -113,7 +113,7 @@ impl Loss {
         Ok(Self::Policy { objective, daro: None })
     }
 
-    /// The fields of a datum that have a value for each token: name, length, and whether this loss reads the field.
+    /// Returns, for each field of a datum with one value per token, the name, the length, and whether this loss reads it.
     fn values(&self, index: usize, datum: &Datum) -> [(&'static str, usize, bool); 6] {
         let objective = if let Self::Policy { objective, .. } = self { Some(objective) } else { None };
         let length = |values: &Option<Vec<f32>>| values.as_ref().map_or(0, Vec::len);
@@ -132,7 +132,7 @@ impl Loss {
         ]
     }
 
-    /// Whether the loss of each token depends only on that token.
+    /// Returns whether the loss of each token depends only on that token.
     fn is_by_token(&self) -> bool {
         match self {
             Self::Policy { objective: Objective { policy, correction, .. }, .. } => {
@@ -143,7 +143,7 @@ impl Loss {
         }
     }
 
-    /// Whether the derivative is 0 for data whose advantages are all 0.
+    /// Returns whether the derivative is 0 for data whose advantages are all 0.
     fn is_silent(&self) -> bool {
         let Self::Policy { objective: Objective { policy, entropy_coef, kl, .. }, .. } = self else {
             return false;
@@ -163,11 +163,11 @@ pub struct TokenSums {
     pub loss: f64,
     /// Aggregated policy loss, without the entropy bonus and the KL penalty.
     pub policy_loss: f64,
-    /// Policy loss of each of DARO's levels; empty without DARO.
+    /// Policy loss of each of DARO's levels. Empty without DARO.
     pub level_losses: Vec<f64>,
-    /// KL estimates.
+    /// Sum of the KL estimates.
     pub kl: f64,
-    /// Ratios.
+    /// Sum of the probability ratios.
     pub ratio: f64,
     /// Largest ratio.
     pub ratio_max: f64,
@@ -175,7 +175,7 @@ pub struct TokenSums {
     pub clipped_low: u64,
     /// Tokens clipped at the upper bound.
     pub clipped_high: u64,
-    /// `old_logp - logp`.
+    /// Sum of `old_logp - logp`.
     pub kl_to_sampler: f64,
     /// Largest `|logp - old_logp|`.
     pub logp_difference_max: f64,
@@ -213,7 +213,7 @@ impl TokenSums {
         self.clipped_high += u64::from(term.policy.clipped_high);
     }
 
-    /// Adds the sums over other tokens.
+    /// Adds the sums `other`, which are over other tokens.
     pub fn add(&mut self, other: &Self) {
         self.tokens += other.tokens;
         self.loss += other.loss;
@@ -235,7 +235,7 @@ impl TokenSums {
 pub struct Losses {
     /// Sums over all tokens that were computed.
     pub sums: TokenSums,
-    /// For each datum, the log-probability of each of its tokens in the loss; empty if it wasn't computed.
+    /// For each datum, the log-probability of each of its tokens in the loss. Empty for data that were skipped.
     pub logp: Vec<Vec<f32>>,
 }
 
@@ -276,7 +276,7 @@ impl Policy {
         self.engine.score(&packed.batch, temperature).map_err(refused)
     }
 
-    /// Adds the gradient of a loss over these data to the accumulated gradient. Log-probabilities are those of
+    /// Adds the gradient of a loss over `data` to the accumulated gradient. Log-probabilities are computed from
     /// `softmax(logits / temperature)`, and means are over all data of the call. How the data are divided into passes
     /// changes the gradient only by rounding.
     ///
@@ -401,7 +401,7 @@ impl Policy {
     }
 
     /// Clips the accumulated gradient to the norm `max_norm`, updates the weights by it, and resets it to 0. If the
-    /// gradient isn't finite, the weights don't change; the report says so.
+    /// gradient isn't finite, the weights don't change and `applied` is `false` in the report.
     ///
     /// ```
     /// # use fgrpo_train::policy::{AdamW, Policy};
@@ -413,7 +413,7 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// Bad input if there is no gradient; errors from the engine.
+    /// Bad input if no gradient was accumulated; errors from the engine.
     pub fn step(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> anyhow::Result<UpdateReport> {
         if !self.accumulated {
             bad_input!("optim_step: there is no gradient; call forward_backward first");
@@ -430,7 +430,7 @@ struct Terms<'a> {
     counts: Counts,
     /// Tokens that the losses KL-Cov and Clip-Cov select by their covariance.
     selected: Option<Vec<Vec<bool>>>,
-    /// Tokens that count in the policy loss; `None` if all do.
+    /// Tokens that count in the policy loss. If `None`, all tokens count.
     high_entropy: Option<Vec<Vec<bool>>>,
     /// Number of tokens in each of DARO's levels.
     level_tokens: Vec<usize>,
@@ -511,7 +511,7 @@ impl<'a> Terms<'a> {
         };
         // If the same engine samples and learns, the correction's weight is exactly 1.
         let sampler = datum.sampler_logprobs.as_ref().unwrap_or(&datum.logprobs);
-        // Advantages may differ only if the loss is computed for each token alone.
+        // Advantages may differ only if the loss is computed for each token separately.
         let constant = datum.advantages.windows(2).all(|pair| pair[0] == pair[1]);
         let step = if constant { logp.len() } else { 1 };
         for first in (0..logp.len()).step_by(step.max(1)) {
@@ -534,7 +534,7 @@ impl<'a> Terms<'a> {
     }
 }
 
-/// Number of tokens in the loss in each of DARO's levels; empty without DARO.
+/// Returns the number of tokens in the loss in each of DARO's levels, or an empty list without DARO.
 pub fn level_tokens(data: &[Datum], daro: Option<&Daro>) -> Vec<usize> {
     let mut tokens = vec![0; daro.map_or(0, |daro| daro.raw.len())];
     for datum in data {

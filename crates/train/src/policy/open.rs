@@ -76,7 +76,7 @@ pub fn open(folder: &Path, adapter: Option<&Path>, device: &Device) -> anyhow::R
 }
 
 /// Opens a checkpoint without an adapter. If `base` is given, the matrices are converted to that format. Fails if the
-/// folder isn't a checkpoint, or can't be opened in this format.
+/// folder isn't a checkpoint, or can't be opened in the format `base`.
 pub fn open_in(folder: &Path, base: Option<BaseFormat>, device: &Device) -> anyhow::Result<Engine> {
     Engine::open_with_base(&checkpoint_of(folder)?, base, device).or_bad_input()
 }
@@ -111,7 +111,7 @@ pub fn sizes(config: &Config, task: &Task) -> anyhow::Result<ModelConfig> {
     }
 }
 
-/// The sizes of a new model for a task. It has positions for the longest prompt and a completion of `max_new_tokens`,
+/// Returns the sizes of a new model for a task. The model has positions for the longest prompt and a completion of `max_new_tokens`,
 /// which is by default the task's limit.
 pub fn model_config(init: &InitConfig, task: &Task, max_new_tokens: Option<usize>) -> ModelConfig {
     let sampled = task.longest_prompt() + max_new_tokens.unwrap_or(task.max_new_tokens());

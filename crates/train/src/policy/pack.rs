@@ -26,31 +26,31 @@ pub struct Target {
 }
 
 impl Sequence {
-    /// A sequence in which every token but the first is a target.
+    /// Makes a sequence in which every token but the first is a target.
     pub fn new(tokens: Vec<u32>) -> Self {
         let indices: Vec<usize> = (1..tokens.len()).collect();
         Self::of_indices(tokens, &indices)
     }
 
-    /// A sequence in which the tokens at these indices are targets. Indices are ascending and at least 1.
+    /// Makes a sequence in which the tokens at `indices` are targets. Indices are ascending and at least 1.
     pub fn of_indices(tokens: Vec<u32>, indices: &[usize]) -> Self {
         let targets = indices.iter().map(|&t| Target { after: t - 1, token: tokens[t] }).collect();
         Self { tokens, targets }
     }
 
-    /// A prompt of at least one token and its completion, whose tokens are the targets.
+    /// Makes a sequence of a prompt, which has at least one token, and its completion, whose tokens are the targets.
     pub fn completion(prompt: &[u32], completion: &[u32]) -> Self {
         let tokens = [prompt, completion].concat();
         let indices: Vec<usize> = (prompt.len()..tokens.len()).collect();
         Self::of_indices(tokens, &indices)
     }
 
-    /// Number of tokens up to the first target.
+    /// Returns the number of tokens before the first target.
     fn prompt(&self) -> usize {
         self.targets.first().map_or(self.tokens.len(), |target| target.after + 1)
     }
 
-    /// Number of tokens that the model reads.
+    /// Returns the number of tokens that the model reads.
     fn read(&self) -> usize {
         self.targets.last().map_or(0, |target| target.after + 1)
     }
@@ -96,8 +96,8 @@ pub(super) fn pack(
     Ok(packed)
 }
 
-/// Groups the members with targets by the tree that they belong to. Groups are ordered by their first member; members
-/// are ascending.
+/// Groups the members with targets by the tree that they belong to. Groups are ordered by their first member, and members
+/// are ascending in each group.
 fn related(members: &[&[Sequence]]) -> Vec<Vec<usize>> {
     let has_targets = |&m: &usize| members[m].iter().any(|sequence| !sequence.targets.is_empty());
     let mut order: Vec<usize> = (0..members.len()).filter(has_targets).collect();
@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The tokens on the path to a row.
+    /// Returns the tokens on the path to a row.
     fn path(batch: &Batch, row: usize) -> Vec<u32> {
         let mut starts = vec![0];
         for segment in &batch.segments {

@@ -1,4 +1,4 @@
-//! Sampling of requests that are all known at the start, or that arrive while others are sampled.
+//! Samples completions of requests that are all known at the start, or that arrive while others are sampled.
 
 use super::{Policy, refused};
 use crate::language::Language;
@@ -23,14 +23,14 @@ pub struct Request {
     pub samples: Range<usize>,
     /// Length limit of a completion in tokens. The model's positions may end it earlier.
     pub max_tokens: usize,
-    /// Tokens and strings that end a completion. If `None`, those of the policy's language.
+    /// Tokens and strings that end a completion. If `None`, the end tokens and strings of the policy's language.
     pub stop: Option<Stop>,
     /// Random key. The draw at a position of a sample is `key.with(sample).uniform(position)`.
     pub key: Key,
 }
 
 impl Request {
-    /// A request for one sample of a prompt, up to the model's last position, with seed 0.
+    /// Requests one sample of a prompt, up to the model's last position, with seed 0.
     pub fn new(prompt: impl Into<Vec<u32>>) -> Self {
         Self { prompt: prompt.into(), samples: 0..1, max_tokens: usize::MAX, stop: None, key: Key::new(0) }
     }
@@ -53,7 +53,7 @@ impl Request {
         Self { key, ..self }
     }
 
-    /// Length limit of a completion in a model with this many positions.
+    /// Returns the length limit of a completion in a model with this many positions.
     pub fn limit(&self, positions: usize) -> usize {
         self.max_tokens.min(positions.saturating_sub(self.prompt.len()))
     }
@@ -66,12 +66,12 @@ pub struct Sampling {
     pub temperature: f32,
     /// Samples from the most likely tokens whose total probability reaches `top_p`, in (0, 1].
     pub top_p: f32,
-    /// Samples from the `top_k` most likely tokens; 0 means all.
+    /// Samples from the `top_k` most likely tokens. If 0, samples from all tokens.
     pub top_k: usize,
     /// Samples from tokens that are at least `min_p` times as likely as the most likely one, in [0, 1).
     pub min_p: f32,
     /// Whether keys and values stay cached after the call. Then only the new tokens of a later prompt that continues
-    /// one of these sequences are computed. The cache is dropped when the weights change.
+    /// a sequence of this call are computed. The cache is dropped when the weights change.
     pub keep_cache: bool,
     /// Maximum number of cached tokens. If `None`, as many as fit in memory.
     pub max_cached_tokens: Option<usize>,
@@ -121,14 +121,14 @@ pub trait Arrivals: Sync {
     fn drawn(&self, request: usize, tokens: &[u32]) -> bool;
 }
 
-/// Number of tokens that the cache reserves for a prompt with its completion, if the longest of the first requests
-/// has `tokens`.
+/// Returns the number of tokens that the cache reserves for a prompt with its completion, if the longest of the first
+/// requests has `tokens`.
 pub fn room(tokens: usize, positions: usize) -> usize {
     tokens.max(ROOM).next_power_of_two().min(positions)
 }
 
 impl Policy {
-    /// Samples completions. Returns those of each request in the order of their indices.
+    /// Samples completions. Returns the completions of each request, ordered by the sample's index.
     ///
     /// A sample is a function of the weights, the prompt, the settings, the key, the sample's index and the position.
     /// Other requests don't affect it.
@@ -154,8 +154,8 @@ impl Policy {
         Ok(self.sample_while(requests, sampling, &|| true)?.expect("sampling isn't stopped"))
     }
 
-    /// Samples like [`Policy::sample`], or stops and returns `None` once `go_on` returns `false`, which is called
-    /// after each token.
+    /// Samples like [`Policy::sample`] and calls `go_on` after each token. Stops and returns `None` once `go_on` returns
+    /// `false`.
     ///
     /// # Errors
     /// As [`Policy::sample`].
@@ -219,7 +219,7 @@ impl Policy {
             let prompt =
                 |&i: &usize| Prompt { tokens: &requests[i].prompt, samples: requests[i].samples.clone() };
             let prompts: Vec<Prompt<'_>> = members.iter().map(prompt).collect();
-            // The callback of the engine doesn't get the request's index. Any member's is right for `go_on`.
+            // The callback of the engine doesn't get the request's index. For `go_on`, the index of any member is right.
             let ended = |tokens: &[u32]| ends(&stopped, drawn(members[0], tokens), language, stop, tokens);
             engine
                 .generate(
@@ -241,7 +241,7 @@ impl Policy {
         Ok(true)
     }
 
-    /// Samples requests as they arrive, until none is left, otherwise like [`Policy::sample_with`]. `room` is the
+    /// Samples like [`Policy::sample_with`], but takes requests as they arrive, until none is left. `room` is the
     /// maximum number of tokens of a prompt with its completion. Completions have the index of their request in the
     /// order of arrival.
     ///
@@ -273,12 +273,12 @@ impl Policy {
     }
 }
 
-/// Random number of a draw, in [0, 1).
+/// Returns the random number of a draw, in [0, 1).
 fn draw(key: Key, sample: usize, position: usize) -> f64 {
     key.with(sample as u64).uniform(position as u64)
 }
 
-/// Whether a completion ends with its last token, or because sampling stops.
+/// Returns whether a completion ends with its last token, or because sampling stops.
 fn ends(stopped: &AtomicBool, go_on: bool, language: &Language, stop: &Stop, tokens: &[u32]) -> bool {
     if !go_on {
         stopped.store(true, Ordering::Relaxed);

@@ -27,7 +27,7 @@ impl Generator for ArithmeticConfig {
     }
 }
 
-/// A problem: a start value and operations that keep every value in `0..=largest`.
+/// Draws a problem: a start value and operations that keep every value in `0..=largest`.
 fn problem(config: &ArithmeticConfig, key: Key) -> Problem {
     let mut draws = key.stream();
     let spread = (config.most_operations - config.fewest_operations) as u64 + 1;
@@ -53,7 +53,7 @@ fn problem(config: &ArithmeticConfig, key: Key) -> Problem {
     }
 }
 
-/// The text of an operation, its sign, its operand and its result for `value`.
+/// Draws an operation. Returns its text, its sign, its operand and its result for `value`.
 fn operation(largest: u64, value: u64, draws: &mut Stream) -> (String, char, u64, u64) {
     loop {
         let n = 1 + draws.below(20);

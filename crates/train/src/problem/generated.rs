@@ -33,20 +33,20 @@ pub struct Amounts {
 
 /// Generator of problems.
 pub trait Generator: Sync {
-    /// Name of the held-out problems.
+    /// Returns the name of the held-out problems.
     fn name(&self) -> &str;
 
-    /// The kind whose verifier grades the problems, and its settings.
+    /// Returns the kind whose verifier grades the problems, and the settings of the verifier.
     fn grading(&self) -> (TaskKind, Settings);
 
-    /// Numbers of problems, seed and size of the vocabulary.
+    /// Returns the numbers of problems, the seed and the size of the vocabulary.
     fn amounts(&self) -> Amounts;
 
-    /// The problem of a key, with a demonstration; `None` if this key has no problem.
+    /// Returns the problem of a random key, with a demonstration, or `None` if this key doesn't give a problem.
     fn problem(&self, key: Key) -> Option<Problem>;
 }
 
-/// The generator of a task's problems, or `None` if they aren't generated.
+/// Returns the generator of a task's problems, or `None` if they aren't generated.
 pub fn generator(task: &TaskConfig) -> Option<&dyn Generator> {
     match task {
         TaskConfig::Arithmetic(config) => Some(config),
@@ -55,7 +55,7 @@ pub fn generator(task: &TaskConfig) -> Option<&dyn Generator> {
     }
 }
 
-/// The kind of a task's answers, or `None` for a mix, which has several.
+/// Returns the kind of a task's answers, or `None` for a mix, which has several.
 pub fn answers(task: &TaskConfig) -> Option<TaskKind> {
     match task {
         TaskConfig::Maze(_) => Some(TaskKind::Maze),
@@ -86,12 +86,12 @@ const TOKENIZER_CONFIG: &str = r#"{
 }
 "#;
 
-/// Number of texts on which the tokenizer is trained.
+/// Number of problems on which the tokenizer is trained.
 const CORPUS: u64 = 2000;
 /// Number of draws for a problem before the run fails because too few distinct ones are left.
 const TRIES: u64 = 1000;
 
-/// Length limit of a completion: 1.5 times the longest solution, so that rambling completions are cut off.
+/// Returns the length limit of a completion: 1.5 times the longest solution, so that rambling completions are cut off.
 ///
 /// # Errors
 /// Errors from the tokenizer.
@@ -105,7 +105,7 @@ pub fn max_new_tokens<'a>(
     Ok(longest + longest / 2 + 1)
 }
 
-/// The training problems and the held-out problems. No problem is in both.
+/// Generates the training problems and the held-out problems. No problem is in both.
 ///
 /// # Errors
 /// Bad input if there are too few distinct problems.
@@ -133,8 +133,8 @@ pub fn problems(generator: &dyn Generator) -> anyhow::Result<(Vec<Problem>, Vec<
     Ok((train, held_out))
 }
 
-/// The first acceptable problem among the draws of (split, index). Split 0 has the training problems, split 1 the
-/// held-out ones.
+/// Returns the first acceptable problem from the draws of (split, index). Split 0 has the training problems, and split 1
+/// the held-out problems.
 fn draw(
     generator: &dyn Generator,
     split: u64,
@@ -145,7 +145,7 @@ fn draw(
     (0..TRIES).filter_map(|attempt| generator.problem(key.with(index).with(attempt))).find(accept)
 }
 
-/// Trains the tokenizer on problems that aren't in any split; the same configuration always gives the same files.
+/// Trains the tokenizer on problems that aren't in any split. The same configuration always gives the same files.
 /// Completions end at the template's end token and at the strings in `stop`.
 ///
 /// # Errors

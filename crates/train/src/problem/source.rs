@@ -52,7 +52,7 @@ pub(super) struct Part {
 }
 
 impl<'a> Source<'a> {
-    /// The sources of a task.
+    /// Returns the sources of a task.
     pub(super) fn all(task: &'a TaskConfig) -> Vec<Self> {
         match task {
             TaskConfig::Mix(mix) => {
@@ -63,7 +63,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The name of the source, its grader and the names of its columns. `template` has the tags of thoughts.
+    /// Returns the name of the source, its grader and the names of its columns. `template` has the tags of thoughts.
     ///
     /// Fails for mazes and generated problems, and if the task's program can't be started.
     pub(super) fn grader(
@@ -165,7 +165,7 @@ fn with_tags(
     Ok(Settings { template_tags, ..settings })
 }
 
-/// The mazes of a configuration, or those in a file.
+/// Returns the mazes of a configuration, or the mazes in a file.
 fn mazes(
     config: &MazeConfig,
     language: Option<&Language>,
@@ -219,7 +219,7 @@ fn warn_if_few<T>(different: &HashSet<T>, total: u64) {
 }
 
 impl Part {
-    /// The problems of a split, unless they are generated on demand.
+    /// Returns the problems of a split, unless they are generated on demand.
     fn listed(&self, split: Split) -> Option<&Listed> {
         match split {
             Split::HeldOut => Some(&self.held_out),
@@ -234,7 +234,7 @@ impl Part {
         }
     }
 
-    /// Problem `id` of a split with the tokens of its prompt, and the maze's index if it is generated on demand.
+    /// Returns problem `id` of a split with the tokens of its prompt, and the maze's index if it is generated on demand.
     pub(super) fn problem(
         &self,
         split: Split,
@@ -257,13 +257,13 @@ impl Part {
         }
     }
 
-    /// Whether problem `id` of a split has a demonstration. Problems with an environment have none.
+    /// Returns whether problem `id` of a split has a demonstration. Problems with an environment don't.
     pub(super) fn demonstrates(&self, split: Split, id: u64) -> bool {
         let has_solution = |listed: &Listed| listed.items[id as usize].problem.solution.is_some();
         self.set.grader.environment().is_none() && self.listed(split).is_none_or(has_solution)
     }
 
-    /// The held-out problems with everything needed to prompt and grade them.
+    /// Returns the held-out problems with everything needed to prompt and grade them.
     pub(super) fn held_out(&self) -> ProblemSet {
         let problems = self.held_out.items.iter().map(|item| item.problem.clone()).collect();
         ProblemSet { problems, ..self.set.clone() }
@@ -286,7 +286,7 @@ impl Part {
         Ok(())
     }
 
-    /// Length of the longest prompt in tokens.
+    /// Returns the length of the longest prompt in tokens.
     pub(super) fn longest_prompt(&self) -> usize {
         let mazes = self.mazes.as_ref().map_or(0, |(config, _)| tokens::prompt_len(config.size));
         self.held_out.longest().max(self.train.longest()).max(mazes)
@@ -316,7 +316,7 @@ impl Part {
         }
     }
 
-    /// Identifies the demonstrations: equal strings mean equal demonstrations.
+    /// Returns an identifier of the demonstrations: equal strings mean equal demonstrations.
     pub(super) fn fingerprint(&self, language: &Language) -> String {
         if let Some((config, _)) = &self.mazes {
             return maze_fingerprint(config);
@@ -335,7 +335,7 @@ impl Part {
     }
 }
 
-/// Identifies the mazes of a configuration: equal strings mean equal mazes.
+/// Returns an identifier of the mazes of a configuration: equal strings mean equal mazes.
 fn maze_fingerprint(config: &MazeConfig) -> String {
     let MazeConfig { size, seed, train, held_out, .. } = config;
     let one = format!("maze {size} {seed} {train} {held_out}");

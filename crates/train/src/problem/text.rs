@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-/// Default length limit of a completion: the paper's longest one.
+/// Default length limit of a completion: the largest limit in the paper.
 pub const MAX_NEW_TOKENS: usize = 8192;
 
 /// Problems in memory.
@@ -27,7 +27,7 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) problem: Problem,
-    /// Token ids of the prompt; empty without a language.
+    /// Token ids of the prompt. Empty without a language.
     pub(super) tokens: Vec<u32>,
 }
 
@@ -101,7 +101,7 @@ pub(super) fn open(
     Ok((held_out, short_enough(train, config, language, &prompt)?))
 }
 
-/// Name of a configuration's held-out problems: the name of the `held_out` file, or of `data`, with `-held-out` added if
+/// Returns the name of a configuration's held-out problems: the name of the `held_out` file, or of `data`, with `-held-out` added if
 /// `train`.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
@@ -115,7 +115,7 @@ pub fn held_out_name(config: &TextConfig, train: bool) -> String {
 /// Problems of a file, and a report on its rows.
 pub(super) type Read = (Vec<Problem>, FilterReport);
 
-/// The problems of a configuration's files, before the filter by length.
+/// Problems of a configuration's files, before the filter by length.
 pub(super) struct Files {
     pub(super) held_out: Read,
     pub(super) train: Option<Read>,
@@ -153,13 +153,13 @@ fn without((mut problems, mut report): Read, held_out: &[Problem]) -> Read {
     (problems, report)
 }
 
-/// Whether a problem is held out: whether its id, a hash read as a number in [0, 1), is less than `share`.
+/// Returns whether a problem is held out: whether its id, a hash read as a number in [0, 1), is less than `share`.
 fn is_held_out(problem: &Problem, share: f64) -> bool {
     let hash = u64::from_str_radix(&problem.id, 16).expect("an id is 16 hexadecimal digits");
     ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
 }
 
-/// Tokenizes prompts, and rejects and reports those above the length limit. Without a language, the length isn't
+/// Tokenizes prompts, and rejects and reports the problems whose prompts are above the length limit. Without a language, the length isn't
 /// checked.
 fn short_enough(
     (problems, mut report): Read,

@@ -15,7 +15,7 @@ impl Turns {
         Self { had: vec![0; shares.len()], shares }
     }
 
-    /// The next part, and the number of turns it had before.
+    /// Returns the next part, and the number of turns that it had before.
     pub(super) fn next(&mut self) -> (usize, u64) {
         let turn = (self.had.iter().sum::<u64>() + 1) as f64;
         let sharing = self.shares.iter().filter(|s| **s > 0.0).count();

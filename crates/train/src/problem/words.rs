@@ -23,7 +23,7 @@ impl Words {
     /// Draws the problems. A smaller number of problems gives the first ones of a larger number.
     ///
     /// # Errors
-    /// Bad input if there aren't that many different problems.
+    /// Bad input if fewer than `problems` different problems exist.
     pub fn draw(&self) -> anyhow::Result<Vec<Problem>> {
         Ok(generated::problems(self)?.1)
     }
@@ -169,7 +169,7 @@ impl Generator for Words {
     }
 
     fn amounts(&self) -> Amounts {
-        // Declared as held-out, because `generated` makes those distinct.
+        // Declared as held-out, because `generated` makes held-out problems distinct.
         Amounts { train: 0, held_out: self.problems, seed: self.seed, vocab_size: 0 }
     }
 
@@ -189,7 +189,7 @@ impl Generator for Words {
     }
 }
 
-/// The worked solution and its answer, or `None` if a value is negative or not whole, or the answer is 0.
+/// Returns the worked solution and its answer, or `None` if a value is negative or not whole, or the answer is 0.
 fn solve(work: &str, [a, b, c]: [u64; 3]) -> Option<(String, u64)> {
     let (mut solution, mut result) = (String::new(), 0);
     for step in work.split(' ') {

@@ -1,9 +1,9 @@
 //! Reads a server's answer for one sample: token ids, log-probabilities, finish reason.
 //!
 //! Servers report the sampled tokens in four ways: as ids (vLLM, SGLang), as strings `token_id:7` (older vLLM), as an
-//! id beside each log-probability (llama.cpp), or only as strings. Strings are accepted if each is the text of
+//! id with each log-probability (llama.cpp), or only as strings. Strings are accepted if each is the text of
 //! exactly one token of the vocabulary, or if tokenizing their concatenation gives the same number of tokens.
-//! Anything else is rejected, because training on other tokens than the sampled ones would be silently wrong. An
+//! Other answers are rejected, because training on tokens that weren't sampled would be silently wrong. An
 //! answer is also rejected if it lists a different number of tokens than its `usage` reports: llama.cpp omits the ids
 //! of incomplete UTF-8 characters.
 
@@ -174,7 +174,7 @@ impl<'a> Reader<'a> {
         Ok((tokens, logp))
     }
 
-    /// Finds the tokens of these strings.
+    /// Finds the tokens of the strings `pieces`.
     fn tokens_of_pieces(&self, pieces: &[&Value]) -> Result<Vec<u32>, Unusable> {
         let Some(pieces) = pieces.iter().map(|p| p.as_str()).collect::<Option<Vec<&str>>>() else {
             return Err(Unusable::Form("the tokens aren't strings".into()));
@@ -300,7 +300,7 @@ mod tests {
         let given = json!({"logprobs": {"tokens": pieces[..n], "token_logprobs": values[..n]}, "finish_reason": "stop"});
         let answer = reader(ServerApi::Openai).read("r", &[5], &choice(given)).unwrap();
         assert_eq!((answer.tokens, answer.logp.last()), (tokens.clone(), Some(&None)));
-        // The server continued after the end token: the rest is cut off.
+        // The server continued after the end token: later tokens are cut off.
         let mut more = tokens.clone();
         more.push(words[0]);
         let mut long = values.clone();
@@ -315,7 +315,7 @@ mod tests {
     fn strings_that_several_tokens_share_are_resolved_by_tokenizing_or_refused() {
         let language = language();
         let reader = Reader::new(&language, ServerApi::Openai, language.stop_tokens(), 50);
-        // Each byte of the umlaut is a token that decodes to the replacement character on its own.
+        // Each byte of the umlaut is a token that decodes to the replacement character if decoded separately.
         let given = |pieces: Value| {
             let n = pieces.as_array().unwrap().len();
             choice(

@@ -1,6 +1,6 @@
 //! Completions from an OpenAI-compatible server, with prompts sent as token ids. The server samples, and the trainer
-//! scores the sampled tokens; these scores are `old_logp`. The server's log-probabilities are only used for the
-//! correction between the two engines. Each answer is stored in the run folder until a checkpoint makes it
+//! scores the sampled tokens to get `old_logp`. The server's log-probabilities are only used to correct for the
+//! difference between the two engines. Each answer is stored in the run folder until a checkpoint makes it
 //! unnecessary, so that a resumed run trains on the same completions. A server's samples aren't reproducible across
 //! batches or after an update of the weights.
 
@@ -29,7 +29,7 @@ use std::ops::ControlFlow::Continue;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Number of attempts if an answer has no usable sample.
+/// Maximum number of attempts to get an answer with a usable sample.
 const TRIES: usize = 5;
 
 /// A server that samples for a run.
@@ -39,9 +39,9 @@ pub struct ServerRollouts {
     server: Server,
     /// Name of the model, requested on first use, because stored answers may cover a resumed step.
     model: Option<String>,
-    /// Where answers are stored.
+    /// Folder of the stored answers.
     folder: PathBuf,
-    /// Other model names than the requested one that answers had.
+    /// Model names in answers that differ from the requested name.
     other_models: HashSet<String>,
 }
 
@@ -62,8 +62,8 @@ impl ServerRollouts {
         })
     }
 
-    /// Samples completions of each prompt and scores them with `policy`. Returns `None` if interrupted; the answers
-    /// received so far are stored.
+    /// Samples completions of each prompt and scores them with `policy`. Returns `None` if interrupted, after storing the
+    /// answers received so far.
     ///
     /// # Errors
     /// The server can't be reached, rejects the request, or answers in an unsupported format.
@@ -167,7 +167,7 @@ impl ServerRollouts {
         scored(policy, prompts, &answers, draws.sampling.temperature as f32).map(Some)
     }
 
-    /// Deletes stored answers up to `step`, which are no longer needed.
+    /// Deletes the stored answers up to `step`, because a resume doesn't need them any more.
     ///
     /// # Errors
     /// An I/O error that names the file.
@@ -184,7 +184,7 @@ impl ServerRollouts {
         Ok(())
     }
 
-    /// Runs `on_checkpoint` for a new checkpoint and waits until the command ends or the run is interrupted; a resume
+    /// Runs `on_checkpoint` for a new checkpoint and waits until the command ends or the run is interrupted. A resume
     /// runs the command again.
     ///
     /// # Errors
@@ -244,7 +244,7 @@ impl ServerRollouts {
         }
     }
 
-    /// The request for one sample, without the model name.
+    /// Returns the request for one sample, without the model name.
     fn body(
         &self,
         prompt: &Prompt,
@@ -321,7 +321,7 @@ fn scored(
     Ok(rollouts.collect())
 }
 
-/// An error that doesn't lose the run's state, so that the run can be resumed later.
+/// Returns an error that adds to `text` how to resume the run.
 fn saved(text: String) -> anyhow::Error {
     Advised { text: text + ". The state is saved", bad_input: false, remedies: &[Remedy::Resume] }.into()
 }

@@ -1,7 +1,7 @@
 //! Checkpoints of a run: a Hugging Face folder, plus the state for an exact resume.
 //!
 //! A checkpoint is written under a temporary name, synced and then renamed. Before it is deleted, it is renamed
-//! again. So a folder with a checkpoint's name is always complete, and a run killed at any moment leaves a valid
+//! again. Therefore, a folder with a checkpoint's name is always complete, and a run killed at any moment leaves a valid
 //! checkpoint.
 
 use crate::config::{Config, Keep};
@@ -57,12 +57,12 @@ pub struct Contents<'a> {
     task: &'a Task,
     /// The base model's path, for an adapter.
     base: String,
-    /// Whether the merged model is written beside an adapter.
+    /// Whether the merged model is written in addition to an adapter.
     merged: bool,
 }
 
 impl<'a> Contents<'a> {
-    /// The contents according to the configuration.
+    /// Returns the contents according to the configuration.
     pub fn of(config: &Config, task: &'a Task) -> Self {
         let path = config.model.path.as_deref();
         let absolute = path.map(|p| std::path::absolute(p).unwrap_or_else(|_| p.to_owned()));
@@ -81,7 +81,7 @@ impl<'a> Contents<'a> {
 }
 
 /// Writes a policy's weights to `folder`: all weights, or an adapter of the model `base`. If `merged`, the merged
-/// weights are written beside the adapter.
+/// weights are written too.
 pub fn write_policy(folder: &Path, engine: &Engine, base: &str, merged: bool) -> anyhow::Result<()> {
     if engine.lora().is_some() {
         engine.write_adapter(&folder.join(ADAPTER), base)?;
@@ -94,7 +94,7 @@ pub fn write_policy(folder: &Path, engine: &Engine, base: &str, merged: bool) ->
 }
 
 /// Loads the policy that [`write_policy`] wrote to `folder` into an engine of the same model. Resets the gradient and
-/// the optimizer. Fails if the folder is damaged or of another model; the engine's weights are then undefined.
+/// the optimizer. If the folder is damaged or of another model, fails and leaves the engine's weights undefined.
 pub fn reload_policy(folder: &Path, engine: &mut Engine) -> anyhow::Result<()> {
     let adapter = folder.join(ADAPTER);
     engine.remove_adapters();
@@ -152,12 +152,12 @@ pub fn list(folder: &Path) -> anyhow::Result<Vec<(u64, PathBuf)>> {
     numbered(folder, "step-")
 }
 
-/// Whether a run can resume from a checkpoint, i.e. whether it has the optimizer state.
+/// Returns whether a run can resume from a checkpoint, i.e. whether the checkpoint has the optimizer state.
 pub fn is_resumable(checkpoint: &Path) -> bool {
     checkpoint.join(OPTIMIZER).exists()
 }
 
-/// The path of a step's checkpoint.
+/// Returns the path of a step's checkpoint.
 pub fn path(folder: &Path, step: u64) -> PathBuf {
     folder.join(format!("step-{step:06}"))
 }
@@ -181,7 +181,7 @@ fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> 
 /// Older checkpoints have only the policy.
 pub const RESUMABLE: usize = 2;
 
-/// Writes weights, tokenizer, optimizer and state; the result later becomes `folder/step-NNNNNN`.
+/// Writes weights, tokenizer, optimizer and state. [`publish_step`] later renames the result to `folder/step-NNNNNN`.
 pub fn prepare_step(
     folder: &Path,
     engine: &Engine,
@@ -196,8 +196,7 @@ pub fn prepare_step(
 }
 
 /// Renames a prepared checkpoint to its final name, records its step next to the folder, and deletes older
-/// checkpoints.
-/// Fails with an I/O error that names the file; earlier checkpoints remain.
+/// checkpoints. If it fails with an I/O error, which names the file, earlier checkpoints remain.
 pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) -> anyhow::Result<PathBuf> {
     let path = prepared.publish(Existing::Replace)?;
     write_whole(&record(folder), format!("{step}\n").as_bytes())?;
@@ -205,8 +204,8 @@ pub fn publish_step(folder: &Path, prepared: Prepared, step: u64, keep: Keep) ->
     Ok(path)
 }
 
-/// Deletes the checkpoints that `keep` doesn't cover, and the optimizer state of those older than the [`RESUMABLE`]
-/// newest.
+/// Deletes the checkpoints that `keep` doesn't cover, and the optimizer state of all but the newest [`RESUMABLE`]
+/// checkpoints.
 fn thin_out(folder: &Path, keep: Keep) -> anyhow::Result<()> {
     for (newer, (_, old)) in list(folder)?.iter().rev().enumerate() {
         let optimizer = old.join(OPTIMIZER);
@@ -225,13 +224,13 @@ pub fn write_state(checkpoint: &Path, engine: &Engine, state: &TrainerState) -> 
     write_whole(&checkpoint.join(STATE), &serde_json::to_vec_pretty(&state)?)
 }
 
-/// File with the step of the newest checkpoint. It is beside the checkpoint folder, so that a deleted checkpoint can
-/// be distinguished from one that never existed.
+/// Returns the path of the file with the step of the newest checkpoint. The file is next to the checkpoint folder, so
+/// that a deleted checkpoint can be distinguished from one that never existed.
 fn record(folder: &Path) -> PathBuf {
     folder.with_extension("latest")
 }
 
-/// The step of the newest checkpoint ever saved in `folder`, even if it no longer exists.
+/// Returns the step of the newest checkpoint ever saved in `folder`, even if it no longer exists.
 pub fn recorded(folder: &Path) -> Option<u64> {
     std::fs::read_to_string(record(folder)).ok()?.trim().parse().ok()
 }
@@ -270,7 +269,7 @@ pub fn keep_best(folder: &Path, best: Best) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Whether the policy of `best` exists.
+/// Returns whether the policy of `best` exists.
 pub fn has_best(folder: &Path, best: Best) -> bool {
     folder.join(best_name(best.step)).is_dir()
 }
@@ -332,7 +331,7 @@ pub fn open(
     Ok((engine, state))
 }
 
-/// Error for a damaged newest checkpoint, which suggests an older one.
+/// Returns an error for a damaged newest checkpoint, which suggests an older one.
 fn unusable(newest: &Path, error: anyhow::Error) -> anyhow::Error {
     let device_failed =
         error.chain().any(|cause| matches!(cause.downcast_ref(), Some(fgrpo_nn::Error::Device { .. })));

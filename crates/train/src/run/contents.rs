@@ -37,7 +37,7 @@ pub struct Run {
 }
 
 impl Run {
-    /// Whether a folder has one of the files that a run writes.
+    /// Returns whether a folder has one of the files that a run writes.
     pub fn is_in(folder: &Path) -> bool {
         FILES.iter().any(|name| folder.join(name).is_file())
     }
@@ -71,7 +71,7 @@ impl Run {
         })
     }
 
-    /// The configuration.
+    /// Returns the configuration.
     ///
     /// # Errors
     /// Bad input if `config.toml` is missing or isn't a configuration.
@@ -82,7 +82,7 @@ impl Run {
         }
     }
 
-    /// Evaluations that decide which checkpoint is best, in the order of their lines.
+    /// Returns the evaluations that decide which checkpoint is best, in the order of their lines.
     ///
     /// # Errors
     /// As [`Run::config`].
@@ -91,7 +91,7 @@ impl Run {
         Ok(self.evaluations.iter().filter(|e| e.set == set).collect())
     }
 
-    /// The deciding evaluation after the last step of the configuration, or `None` if there is none.
+    /// Returns the evaluation after the last step of the configuration that decides which checkpoint is best, if it exists.
     ///
     /// # Errors
     /// As [`Run::config`].
@@ -100,7 +100,7 @@ impl Run {
         Ok(self.deciding()?.into_iter().rfind(|e| e.step == last))
     }
 
-    /// Whether the last step of the configuration is logged, evaluated if that is configured, and saved.
+    /// Returns whether the last step of the configuration is logged, evaluated if that is configured, and saved.
     ///
     /// # Errors
     /// As [`Run::config`], or an I/O error if the checkpoints can't be listed.

@@ -16,7 +16,7 @@ pub struct Estimator {
 
 impl Estimator {
     /// Estimates the seconds of a run: its steps, its evaluations if its held-out problems are known, and its
-    /// supervised stage. Runs that share a supervised stage count it only once; `starts` has the stages counted so
+    /// supervised stage. A supervised stage that several runs share counts only once: `starts` has the stages counted so
     /// far.
     pub fn seconds(&mut self, config: &Config, starts: &mut HashSet<String>) -> anyhow::Result<f64> {
         let seed = config.sft.as_ref().and_then(|sft| sft.seed).unwrap_or(config.seed);
@@ -32,7 +32,7 @@ impl Estimator {
         Ok(sft + (time.rollout + time.update) * config.steps as f64 + evaluations)
     }
 
-    /// The time of a run's parts, or `None` if the size of the model is unknown.
+    /// Estimates the time of a run's parts, or returns `None` if the size of the model is unknown.
     fn time(&mut self, config: &Config) -> anyhow::Result<Option<Time>> {
         let key = toml::to_string(&config.task)? + &toml::to_string(&config.model)?;
         if !self.cache.contains_key(&key) {

@@ -72,7 +72,7 @@ fn of(dir: &Path, config: &str) -> anyhow::Result<String> {
     Ok(whole.finalize().iter().take(12).map(|b| format!("{b:02x}")).collect())
 }
 
-/// The files of a model: a GGUF file, or the weights in a folder and the other files that matter.
+/// Returns the files of a model: a GGUF file, or the weights in a folder and the other files that matter.
 fn files_of(model: &Path, config: &str) -> anyhow::Result<Vec<PathBuf>> {
     if Gguf::is(model) {
         return Ok(vec![model.to_owned()]);

@@ -26,7 +26,7 @@ pub struct RunDir {
 pub enum IfExists {
     /// Fail.
     Refuse,
-    /// Resume the run; with a different configuration only if `accept_changes`.
+    /// Resume the run. A different configuration is refused unless `accept_changes`.
     Resume {
         /// Whether to accept a changed configuration.
         accept_changes: bool,
@@ -136,7 +136,7 @@ impl RunDir {
         )
     }
 
-    /// The last RL step in the readable lines of `metrics.jsonl`, or 0 if there is none.
+    /// Returns the last RL step in the readable lines of `metrics.jsonl`, or 0 if no step is logged.
     pub fn logged(&self) -> anyhow::Result<u64> {
         let mut last = 0;
         lines::complete(&self.file("metrics.jsonl"), |line| {
@@ -197,23 +197,23 @@ impl RunDir {
         }
     }
 
-    /// The path of a file of the run.
+    /// Returns the path of a file of the run.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }
 
-    /// The path of the checkpoint folder.
+    /// Returns the path of the checkpoint folder.
     pub fn checkpoints(&self) -> PathBuf {
         self.path.join("checkpoints")
     }
 
-    /// The newest checkpoint, if any.
+    /// Returns the newest checkpoint, if any.
     pub fn latest(&self) -> anyhow::Result<Option<(u64, PathBuf)>> {
         Ok(checkpoint::list(&self.checkpoints())?.pop())
     }
 
-    /// Drops all logged lines and evaluations after `step`, so that a resumed run has no duplicates; for `None` (no
-    /// checkpoint), drops all. Returns messages about damaged or missing earlier lines.
+    /// Drops all logged lines and evaluations after `step`, so that a resumed run doesn't have duplicates. If `step` is
+    /// `None`, because no checkpoint exists, drops all. Returns messages about damaged or missing earlier lines.
     pub fn rewind(&self, step: Option<u64>) -> anyhow::Result<Vec<String>> {
         let mut damage = Vec::new();
         for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {
@@ -248,7 +248,7 @@ impl RunDir {
     }
 }
 
-/// The steps from 1 to `last` that aren't in `logged`, written like `3, 5-6`.
+/// Returns the steps from 1 to `last` that aren't in `logged`, written like `3, 5-6`.
 pub fn missing_steps(logged: &[u64], last: u64) -> String {
     let mut logged = logged.to_vec();
     logged.sort_unstable();
@@ -276,7 +276,7 @@ pub struct Change {
 }
 
 impl Change {
-    /// Whether the key is `name`, or is in the table `name`.
+    /// Returns whether the key is `name`, or is in the table `name`.
     fn is_in(&self, name: &str) -> bool {
         self.key.strip_prefix(name).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
@@ -307,8 +307,8 @@ pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<
     }
 }
 
-/// Whether a change affects the policy from which a run of `stage` starts. In a resumed run, such a change would have no effect, or
-/// would change the reference of the KL penalty.
+/// Returns whether a change affects the policy from which a run of `stage` starts. In a resumed run, such a change would
+/// be ignored, or would change the reference of the KL penalty.
 fn changes_start(change: &Change, config: &Config, stage: Stage) -> bool {
     let uses_seed = config.sft.is_some() || config.model.init.is_some();
     let reference = config.algorithm.penalises_kl() && uses_seed && config.start_seed() == config.seed;

@@ -6,7 +6,7 @@ use fgrpo_eval::io::files::{Prepared, sync_folder};
 use std::path::Path;
 
 impl<'a> Trainer<'a> {
-    /// The parts of a checkpoint besides the parameters.
+    /// Returns the parts of a checkpoint besides the parameters.
     pub(super) fn contents(&self) -> Contents<'a> {
         Contents::of(self.config, self.task)
     }
@@ -47,7 +47,7 @@ impl<'a> Trainer<'a> {
     }
 
     /// Syncs the log files, runs `write` on the checkpoint folder, and removes the previous best policy. The log
-    /// lines up to a checkpoint must be on disk before it.
+    /// lines up to a checkpoint must be on disk before the checkpoint.
     fn commit(&self, write: impl FnOnce(&Path) -> anyhow::Result<()>) -> anyhow::Result<()> {
         self.logs.sync()?;
         sync_folder(&self.run.path)?;

@@ -1,4 +1,4 @@
-//! Policies that score the samples of the trained one: the reference of the KL penalty, and the teacher.
+//! Policies that score the samples of the trained policy: the reference of the KL penalty, and the teacher.
 
 use crate::config::{Config, TeacherConfig};
 use crate::credit::Credited;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 ///
 /// # Errors
 /// Bad input that names the key: `teacher.path` isn't a model, its tokenizer isn't the task's, or it has too few
-/// positions; or a training problem has nothing for `teacher.hint`.
+/// positions; or a training problem lacks the text that `teacher.hint` adds.
 pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
     let Some(teacher) = &config.teacher else { return Ok(()) };
     let policy = policy::sizes(config, task)?;
@@ -53,7 +53,7 @@ pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The teacher's prompt of a problem.
+/// Returns the teacher's prompt of a problem.
 fn prompt(teacher: &TeacherConfig, task: &Task, prompt: &Prompt) -> anyhow::Result<Vec<u32>> {
     match teacher.hint_of(&prompt.problem)? {
         Some(hint) => task.hinted(prompt, &hint),
@@ -61,7 +61,7 @@ fn prompt(teacher: &TeacherConfig, task: &Task, prompt: &Prompt) -> anyhow::Resu
     }
 }
 
-/// The teacher's prompts of groups, or `None` if they are those of the policy.
+/// Returns the teacher's prompts of groups, or `None` if the teacher gets the same prompts as the policy.
 pub(super) fn hinted(
     config: &Config,
     task: &Task,
@@ -86,7 +86,7 @@ pub(super) enum Scorer {
 }
 
 impl Scorer {
-    /// The reference of the KL penalty: the policy that RL starts from. Returns `None` if interrupted.
+    /// Returns the reference of the KL penalty, i.e. the policy that RL starts from, or `None` if interrupted.
     pub(super) fn reference(
         config: &Config,
         task: &Task,
@@ -99,7 +99,7 @@ impl Scorer {
         Ok(starting()?.map(|engine| Self::separate(engine, task)))
     }
 
-    /// The configured teacher, or `None` if there is none. `trained` is the trained engine, whose factors don't change.
+    /// Returns the teacher, or `None` if the configuration doesn't have one. `trained` is the trained engine, whose factors don't change.
     pub(super) fn teacher(
         config: &Config,
         task: &Task,
@@ -126,7 +126,7 @@ impl Scorer {
         Self::Policy(Box::new(Policy::new(engine, Arc::clone(&task.language))))
     }
 
-    /// Log-probability of each sampled token, indexed by group and completion. `prompts` replace the prompts of the
+    /// Returns the log-probability of each sampled token, indexed by group and completion. `prompts` replace the prompts of the
     /// groups.
     pub(super) fn logp(
         &mut self,

@@ -49,8 +49,8 @@ pub fn check_cache(config: &Config, task: &Task, device: DeviceName) -> anyhow::
 }
 
 impl<'a> Trainer<'a> {
-    /// Starts at the run's last checkpoint, or at step 0. Returns `None` if interrupted before RL; the supervised
-    /// stage is then saved.
+    /// Starts at the run's last checkpoint, or at step 0. Returns `None` if interrupted before RL, after saving the
+    /// supervised stage.
     pub(super) fn start(
         config: &'a Config,
         task: &'a Task,
@@ -59,7 +59,7 @@ impl<'a> Trainer<'a> {
         events: &'a mut dyn Events,
     ) -> anyhow::Result<Option<Self>> {
         let latest = run.latest()?;
-        // Makes the policy that RL starts from: for a given configuration, always the same one, bit for bit.
+        // Makes the policy that RL starts from. For a given configuration, the policy is always the same, bit for bit.
         let mut starting = || match &config.sft {
             Some(sft) => sft::stage(config, sft, task, device, run, &mut *events),
             None => policy::fresh(config, task, device).map(Some),

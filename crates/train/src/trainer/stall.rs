@@ -1,4 +1,4 @@
-//! Detects a stalled run: consecutive steps in which no completion was correct, all were, or none could be graded.
+//! Detects a stalled run: consecutive steps in which all completions were wrong, all were correct, or all were ungraded.
 //!
 //! The state is computed from the run's metrics, so a resumed run continues the count.
 
@@ -9,7 +9,7 @@ use fgrpo_nn::CHECK_LAYERS;
 /// Number of consecutive uniform steps after which the run warns.
 const WARN_AFTER: u64 = 5;
 
-/// How all completions of a step are alike, so that the step can't distinguish better ones from worse ones.
+/// Reason why a step can't distinguish better completions from worse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uniform {
     /// No completion was correct, and all rewards within each group were equal.
@@ -39,15 +39,15 @@ impl Uniform {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stall {
     steps: u64,
-    /// How the last step's completions were alike, and the number of consecutive steps for which they were.
+    /// Reason why the last step couldn't distinguish completions, and the number of consecutive steps with this reason.
     uniform: Option<Uniform>,
     in_a_row: u64,
-    /// Latest consecutive steps in which nothing could be graded.
+    /// Number of consecutive steps, up to the latest, in which nothing could be graded.
     nothing_graded: u64,
-    /// Completions that couldn't be graded, and all completions.
+    /// Number of completions that couldn't be graded, and number of all completions.
     unscorable: u64,
     completions: u64,
-    /// Updates skipped because the loss or gradient wasn't finite.
+    /// Number of updates skipped because the loss or gradient wasn't finite.
     skipped: u64,
     /// Whether an update has changed the policy.
     changed: bool,
@@ -115,7 +115,7 @@ impl Stall {
         Ok(())
     }
 
-    /// The warnings after the last step.
+    /// Returns the warnings after the last step.
     pub(super) fn at_end(&self) -> anyhow::Result<impl Iterator<Item = String>> {
         if self.steps > 0 && self.nothing_graded == self.steps {
             anyhow::bail!("no completion could be graded in any of the {} steps", self.steps);
@@ -156,7 +156,7 @@ impl Stall {
     }
 }
 
-/// Likely causes of a step without a correct completion, most likely first.
+/// Returns the likely causes of a step without a correct completion, most likely first.
 fn causes(m: &Metrics) -> String {
     let mut causes = Vec::new();
     if m.truncated_fraction > 0.5 {
@@ -176,7 +176,7 @@ fn causes(m: &Metrics) -> String {
     format!("The last step: {}. Likely causes: {}", reasons(m), causes.join("; "))
 }
 
-/// The verdicts of a step and their most common reasons.
+/// Describes the verdicts of a step and their most common reasons.
 fn reasons(m: &Metrics) -> String {
     let verdicts: Vec<String> = m.verdicts.iter().map(|(v, n)| format!("{n} {v}")).collect();
     let mut reasons: Vec<(&String, &u64)> = m.reasons.iter().collect();

@@ -6,9 +6,11 @@ use crate::config::{Config, EvalConfig, Every, Keep};
 use crate::run::checkpoint::RESUMABLE;
 use fgrpo_nn::config::Config as ModelConfig;
 
-/// Bytes per token of text, followed by the bytes per sample of the other fields of its line and of its score's line.
+/// Bytes per token of a sample's text.
 const TOKEN: f64 = 4.0;
+/// Bytes of a sample's line besides the text.
 const SAMPLE_LINE: f64 = 140.0;
+/// Bytes of the line with a sample's score.
 const SCORE_LINE: f64 = 260.0;
 
 /// The disk space of a run's checkpoints and evaluations.

@@ -1,5 +1,6 @@
-//! Tests whether model B is better than model A on the same problems, by pass@k or cover@tau: the paper's paired subsampling test, exact or
-//! simulated, and a bootstrap over problems, for each benchmark and for averages over benchmarks.
+//! Tests whether model B is better than model A on the same problems, by pass@k or cover@tau, for each benchmark and for
+//! averages over benchmarks. There are two tests: the paper's paired subsampling test, exact or simulated, and a bootstrap
+//! over problems.
 
 mod pairing;
 mod verdict;
@@ -34,15 +35,15 @@ crate::named! {
 /// Settings of a comparison.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// Values of k. If empty: 1 and the largest power of two up to 256 and m.
+    /// Values of k. If empty, 1 and the largest power of two that is at most 256 and at most m are used.
     pub ks: Vec<u64>,
     /// Values of tau in percent for which cover@tau is compared too.
     pub cover: Vec<u64>,
-    /// Size m of a subsample. If `None`: half of the samples, at most 256, raised to k for a larger k, so that one k
-    /// doesn't change the test at another. At half, the mean of a subsample varies as much as the mean of all samples
-    /// does.
+    /// Size m of a subsample. If `None`, m is half of the samples, but at most 256, and it is raised to k for a larger k,
+    /// so that the test at one k doesn't depend on the other values of k. At half, the mean of a subsample varies as much
+    /// as the mean of all samples does.
     pub m: Option<u64>,
-    /// How the test is computed.
+    /// Method by which the test is computed.
     pub method: Method,
     /// Number of iterations of the simulation.
     pub iterations: u64,
@@ -57,8 +58,8 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings for the exact test alone, as for the paper's tables. The bootstrap is kept small because its results
-    /// aren't read.
+    /// Returns settings for the exact test alone, as for the paper's tables. The bootstrap has few resamples because its
+    /// results aren't read.
     pub fn test_alone(ks: Vec<u64>, m: Option<u64>) -> Self {
         let labels = ["A", "B"].map(str::to_owned);
         Self {
@@ -84,19 +85,19 @@ pub struct Comparison {
     /// Compared measure. In JSON it is `k` for pass@k, or `cover`, tau in percent, for cover@tau.
     #[serde(flatten)]
     pub measure: Measure,
-    /// Mean of A over the problems, as a fraction.
+    /// A's mean of the measure over the problems, as a fraction.
     pub a: f64,
-    /// Mean of B over the problems, as a fraction.
+    /// B's mean of the measure over the problems, as a fraction.
     pub b: f64,
-    /// B - A.
+    /// The difference `b - a`.
     pub difference: f64,
     /// p-value of the paired subsampling test. `None` if all subsamples have the same difference and it isn't 0.
     pub p_value: Option<f64>,
     /// p-value after Holm's correction over the benchmarks by this measure. An average isn't corrected.
     pub holm_p_value: Option<f64>,
-    /// Percentile interval of the difference under subsampling; `None` without a p-value.
+    /// Percentile interval of the difference under subsampling, or `None` if there isn't a p-value.
     pub interval: Option<(f64, f64)>,
-    /// How the test was computed.
+    /// Method by which the test was computed.
     pub method: Method,
     /// Size of a subsample.
     pub m: u64,
@@ -214,7 +215,7 @@ fn sizes(pairs: &[Matched], Settings { ks, cover, m, .. }: &Settings) -> anyhow:
     Ok(sizes)
 }
 
-/// A comparison with the distributions behind it: of the subsampling test and of the bootstrap.
+/// A comparison with the distributions of the difference that it is computed from: by subsampling and by the bootstrap.
 struct Evidence {
     comparison: Comparison,
     test: Law,
@@ -227,7 +228,7 @@ enum Law {
     Simulated(Vec<f64>),
 }
 
-/// Compares every benchmark by every measure, and then the averages whose benchmarks are all there.
+/// Compares every benchmark by every measure, and then the averages whose benchmarks were all given.
 ///
 /// Returns an error if k > m or m > n.
 pub fn compare(
@@ -272,7 +273,7 @@ fn of_pair(pair: &Matched, size: Size, settings: &Settings, index: u64) -> Evide
         Method::Exact => Law::Exact(paired::exact(&counts, m, measure)),
         Method::MonteCarlo => {
             let sampler = Subsampler::new(&counts, m, measure);
-            // cover@tau has draws of its own, apart from those of any k.
+            // cover@tau has a separate random stream, which differs from the stream of every k.
             let stream = match measure {
                 Measure::PassAtK(k) => k,
                 Measure::Cover(percent) => u64::MAX - 1 - percent,
@@ -313,7 +314,7 @@ fn stated(
         Law::Simulated(values) => {
             let s = Simulated::new(values.clone());
             let varies = values.windows(2).any(|pair| pair[0] != pair[1]);
-            // The p-value isn't below the resolution of the iterations.
+            // A simulated p-value can't be below the resolution of the iterations.
             let p = s.two_sided_p().max(2.0 / values.len() as f64).min(1.0);
             (p, s.interval(settings.level), None, varies)
         }

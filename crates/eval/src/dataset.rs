@@ -55,7 +55,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem that isn't from a data set, with only a prompt and an answer.
+    /// Creates a problem that isn't from a data set, with only a prompt and an answer.
     pub fn new(id: String, messages: Vec<Message>, truth: Truth) -> Self {
         Self { id, messages, truth, solution: None, subject: None, level: None, source_id: None, row: 0 }
     }
@@ -65,8 +65,8 @@ impl Problem {
         self.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str())
     }
 
-    /// The conversation with this system prompt, which replaces the file's system prompt. If `None`, the file's system
-    /// prompt remains.
+    /// Returns the conversation with this system prompt, which replaces the file's system prompt. If `None`, the file's
+    /// system prompt remains.
     pub fn conversation(&self, system: Option<&str>) -> Vec<Message> {
         match system {
             None => self.messages.clone(),
@@ -76,13 +76,13 @@ impl Problem {
         }
     }
 
-    /// The prompt as plain text, for servers that take text and for checkpoints without a chat template.
+    /// Returns the prompt as plain text, for servers that take text and for checkpoints without a chat template.
     pub fn text(&self, system: Option<&str>) -> String {
         plain_text_of(&self.conversation(system))
     }
 }
 
-/// Hash of a conversation, as 16 hexadecimal digits.
+/// Hashes a conversation to 16 hexadecimal digits.
 pub fn id_of(messages: &[Message]) -> String {
     let mut hash = Sha256::new();
     for message in messages {
@@ -140,7 +140,8 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     Ok((problems, report))
 }
 
-/// Placeholder problems for an environment that makes up its problems. Each has the row that TRL passes to `reset`.
+/// Creates placeholder problems for an environment that generates the problems. Each has the row that TRL passes to
+/// `reset`.
 pub fn of_environment() -> anyhow::Result<(Vec<Problem>, FilterReport)> {
     const COUNT: usize = 1024;
     let message = serde_json::json!([{ "role": "user", "content": "" }]);
@@ -243,7 +244,7 @@ fn problem_of(row: &Row, index: usize, columns: &columns::Found) -> Result<Probl
     })
 }
 
-/// Counts the reference answers of math problems that satisfy `is`; `None` if none does.
+/// Counts the reference answers of math problems that satisfy `is`. Returns `None` if the count is 0.
 fn golds_of(problems: &[Problem], is: impl Fn(&math::Truth) -> bool + Sync) -> Option<TextGolds> {
     let golds = problems.par_iter().filter_map(|problem| match &problem.truth {
         Truth::Math(truth) => Some((problem.row, truth)),
@@ -280,7 +281,7 @@ fn without_copies(problems: Vec<Problem>, id: Option<&str>, report: &mut FilterR
     let verdict = |(at, problem): (usize, &Problem)| {
         let (one, conflict) = first[problem.id.as_str()];
         let detail = match conflict {
-            // The first copy is compared with the first copy that differs from it, and the other copies with the first.
+            // Reports the first copy with the first copy that differs from it, and every other copy with the first copy.
             Some(differing) => {
                 let other = &problems[if one == at { differing } else { one }];
                 format!("{}; {} has {}", answer(problem), report.place(other.row), answer(other))
@@ -317,7 +318,7 @@ pub struct Message {
 }
 
 impl Message {
-    /// A message with this role.
+    /// Creates a message with this role.
     pub fn new(role: &str, content: impl Into<String>) -> Self {
         Self { role: role.to_owned(), content: content.into() }
     }

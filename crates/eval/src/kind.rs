@@ -1,7 +1,7 @@
-//! Kinds of problems. Each has one file with its reference answer (`Truth`), the columns that it comes from
+//! Kinds of problems. Each kind has a file with its reference answer (`Truth`), the columns that it comes from
 //! (`reader`), its verifier and its answers for majority votes.
 //!
-//! To add a kind, write its file, and add its line to the table below.
+//! To add a kind, write its file and add a line to the call of `kinds!` below.
 
 pub mod choice;
 pub mod code;
@@ -62,8 +62,8 @@ macro_rules! kinds {
         }
 
         impl TaskKind {
-            /// Finds the columns that this kind needs, and returns what reads the reference answers of rows.
-            /// Fails if one is missing; the message says what was found and what was wanted.
+            /// Finds the columns that this kind needs, and returns a function that reads a row's reference answer.
+            /// Returns an error that lists the existing columns if a needed column is missing.
             pub fn reader(self, table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
                 Ok(match self {
                     $(Self::$kind => {
@@ -73,8 +73,8 @@ macro_rules! kinds {
                 })
             }
 
-            /// What this kind's verifiers share. Starts the user's program, if this kind needs one.
-            /// Fails if no program is set or it can't be started.
+            /// Returns the state that all verifiers of this kind share. Starts the user's program, if this kind needs one.
+            /// Returns an error if the program isn't set or can't be started.
             pub fn grading(self, settings: Settings) -> anyhow::Result<Grading> {
                 let program = match self {
                     $(Self::$kind => $file::Truth::program(&settings)?,)+
@@ -89,14 +89,14 @@ macro_rules! kinds {
                 }
             }
 
-            /// The fields of a line of `fgrpo verify`; `None` if it has no such kind.
+            /// Fields of an input line of `fgrpo verify`, or `None` if the command doesn't support this kind.
             pub fn line(self) -> Option<&'static str> {
                 match self {
                     $(Self::$kind => $line,)+
                 }
             }
 
-            /// The verifier for a line of `fgrpo verify`.
+            /// Creates the verifier for an input line of `fgrpo verify`.
             pub fn verifier_of_line(self, line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String> {
                 match self {
                     $(Self::$kind => $file::Truth::verifier_of_line(line, grading),)+
@@ -106,8 +106,8 @@ macro_rules! kinds {
     };
 }
 
-// A change that can change a verdict of a kind increases its version: stored verdicts of another version are made again.
-// The last of each row are the fields of a line of `fgrpo verify`.
+// Increase a kind's version with every change that can change a verdict: stored verdicts of another version are recomputed.
+// The last entry of each row describes the fields of an input line of `fgrpo verify`.
 kinds! {
     Math(math) version 6 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
     Choice(choice) version 4 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
@@ -130,12 +130,12 @@ kinds! {
 }
 
 impl TaskKind {
-    /// Whether the verdicts depend on the mode: only math and SynLogic have a reference that judges otherwise.
+    /// Whether the verdicts depend on the mode. They do for math and SynLogic, whose reference graders judge differently.
     pub fn has_modes(self) -> bool {
         matches!(self, Self::Math | Self::SynLogic)
     }
 
-    /// The settings with which verdicts are comparable with published ones.
+    /// Returns the settings that make verdicts comparable with published ones.
     pub fn reference_settings(self) -> Settings {
         let mode = if self.has_modes() { Mode::REFERENCE } else { Mode::TRAINING };
         Settings { mode, ..Settings::default() }
@@ -143,7 +143,7 @@ impl TaskKind {
 }
 
 impl Truth {
-    /// Whether two copies of a problem have the same answer, ignoring spacing and the column `id`, which tells rows apart.
+    /// Whether two copies of a problem have the same answer. Spacing and the column `id`, the row's id, are ignored.
     pub fn agrees_with(&self, other: &Self, id: Option<&str>) -> bool {
         let same = |a: &Row, b: &Row| {
             let answer = |row: &Row| row.iter().filter(|(name, _)| Some(name.as_str()) != id).count();
@@ -164,7 +164,7 @@ impl Truth {
         }
     }
 
-    /// A hash. Scores of a problem are made again when it changes.
+    /// Returns a hash of the reference answer. If it changes, stored scores of the problem are recomputed.
     pub fn fingerprint(&self) -> String {
         let text = match self {
             Self::Maze(truth) => truth.maze.ascii(&[]),
@@ -174,7 +174,7 @@ impl Truth {
     }
 }
 
-/// 16 hexadecimal digits of a text's hash.
+/// Hashes a string to 16 hexadecimal digits.
 pub fn short_hash(text: &str) -> String {
     Sha256::digest(text.as_bytes()).iter().take(8).map(|b| format!("{b:02x}")).collect()
 }

@@ -1,4 +1,4 @@
-//! Two models' samples of the same problems, paired problem by problem.
+//! Pairs two models' samples problem by problem.
 
 use crate::benchmarks;
 use crate::io::harmless::shortened;
@@ -69,7 +69,7 @@ pub fn list<'a>(names: impl Iterator<Item = &'a String>) -> String {
     if names.len() > 8 { format!("{text} and {} more", names.len() - 8) } else { text }
 }
 
-/// For each problem of `prompts`, the index of the problem of `questions` whose question its prompt contains.
+/// Maps each problem of `prompts` to the problem of `questions` whose question its prompt contains. Both are indices.
 fn same_problems(prompts: &Benchmark, questions: &Benchmark) -> HashMap<usize, usize> {
     let asks = |p: &ProblemCounts| p.question.clone().unwrap_or_default();
     let questions: Vec<String> = questions.problems.iter().map(asks).collect();
@@ -78,8 +78,8 @@ fn same_problems(prompts: &Benchmark, questions: &Benchmark) -> HashMap<usize, u
     pairs.filter_map(|(at, same)| Some((at, same?))).collect()
 }
 
-/// B with the ids of A's problems, if the ids differ and the questions say which problems are the same. Dumps of other
-/// programs have prompts in place of questions.
+/// Returns B with the ids of A's problems, if the ids differ and the questions show which problems are the same. Dumps of
+/// other programs have prompts in place of questions.
 fn with_ids_of<'b>(a: &Benchmark, b: &'b Benchmark) -> Cow<'b, Benchmark> {
     let ids = HashSet::<&str>::from_iter(a.problems.iter().map(|p| p.id.as_str()));
     if b.problems.iter().all(|p| ids.contains(p.id.as_str())) {
@@ -92,7 +92,7 @@ fn with_ids_of<'b>(a: &Benchmark, b: &'b Benchmark) -> Cow<'b, Benchmark> {
     if pairs.len() < a.problems.len() {
         pairs = same_problems(&named, &a).into_iter().map(|(in_b, in_a)| (in_a, in_b)).collect();
     }
-    // A question that stands for two problems decides nothing.
+    // If a question matches two problems, problems aren't matched by question.
     let different = HashSet::<usize>::from_iter(pairs.iter().map(|pair| pair.0)).len();
     if different < pairs.len() || pairs.len() != b.problems.len() {
         return Cow::Borrowed(b);
@@ -103,7 +103,7 @@ fn with_ids_of<'b>(a: &Benchmark, b: &'b Benchmark) -> Cow<'b, Benchmark> {
     Cow::Owned(named)
 }
 
-/// Brings B's problems of one benchmark into A's order. Problems are the same by their ids, or else by their questions.
+/// Brings B's problems of one benchmark into A's order. Problems are matched by id, or else by question.
 ///
 /// Returns an error if the two sides have different problems, reference answers, graders or clusters.
 pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matched> {
@@ -123,7 +123,7 @@ pub fn align(name: String, a: Benchmark, b: &Benchmark) -> anyhow::Result<Matche
         bad_input!("the two sides have different problems: {}", parts.join("; "));
     }
     let problems: Vec<ProblemCounts> = a.problems.iter().map(|p| b.problems[in_b[&p.id]].clone()).collect();
-    // Ids may be row indices, which every data set has, so the reference answers must agree too.
+    // Ids may be row indices, which agree between unrelated data sets, so the reference answers must agree too.
     for (p, q) in a.problems.iter().zip(&problems) {
         if let (Some(x), Some(y)) = (&p.reference, &q.reference)
             && x != y

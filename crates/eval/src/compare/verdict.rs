@@ -4,7 +4,7 @@ use super::{Bootstrap, Comparison, LEVEL};
 use crate::table::{bound, p_value};
 
 impl Comparison {
-    /// The result in words.
+    /// Describes the result in words, with `a` and `b` as the models' names.
     pub(super) fn in_words(&self, [a, b]: &[String; 2]) -> String {
         let d = self.difference;
         let better = if d >= 0.0 { b } else { a };
@@ -21,7 +21,7 @@ impl Comparison {
             _ => format!("{ahead} on these samples, not tested: every subsample has this difference"),
         };
         let Bootstrap { p_value: p, interval: (low, high) } = self.bootstrap;
-        // Interval of the better model's lead, as in the text before it.
+        // Interval of the better model's lead, which the text before it states.
         let (low, high) = if d >= 0.0 { (low, high) } else { (-high, -low) };
         let interval = format!("{} to {}, {}", bound(low), bound(high), p_text(p));
         let has_test = self.p_value.is_some();

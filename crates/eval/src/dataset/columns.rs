@@ -7,7 +7,7 @@ use crate::verifier::{Beside, Reader};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Column names that differ from the usual ones. A dot reaches into an object: `reward_model.ground_truth`.
+/// Column names that differ from the usual ones. A dot selects a field of an object, as in `reward_model.ground_truth`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, default)]
@@ -57,7 +57,7 @@ impl std::str::FromStr for Columns {
 
 pub(super) struct Found {
     pub(super) prompt: String,
-    /// Whether a row needs no prompt, because the environment may provide it.
+    /// Whether a row may lack a prompt, because the environment can provide one.
     pub(super) begins: bool,
     /// Alpaca's `input` column, which is appended to the instruction.
     pub(super) input: Option<String>,
@@ -102,7 +102,7 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, names: &Columns) -> any
     let prompt = prompt.or_else(|| begins.then(|| "prompt".to_owned()));
     let prompt = table.require("the prompt", prompt, PROMPT)?;
     let (mut input, mut context) = (None, Vec::new());
-    // A user's grader may need such a column itself.
+    // A user's grader may need a context column itself.
     let custom = matches!(kind, TaskKind::Python | TaskKind::Command | TaskKind::Environment);
     if names.prompt.is_none() && !custom {
         context = CONTEXT.iter().filter_map(|name| table.spelling(name)).collect();
@@ -157,8 +157,8 @@ fn refuse_other_prompts(table: &Table<'_>, prompt: &str, input: Option<&str>) ->
     Ok(())
 }
 
-/// A field of the conversation or of the row that a chat template would show, but that isn't read here; `None` if there
-/// is none.
+/// Returns a field of the conversation or of the row that a chat template would show but that isn't read here, or
+/// `None` if there isn't such a field.
 pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
     let filled = |value: &Value| match value {
         Value::Null => false,
@@ -183,7 +183,7 @@ pub(super) fn unread(row: &Row, column: &str) -> Option<&'static str> {
         .or_else(|| list.iter().any(shows).then_some("parts that aren't text"))
 }
 
-/// Content of a message: a string, or the strings of its parts joined by newlines.
+/// Returns the content of a message: a string, or the strings of its parts joined by newlines.
 fn content(value: &Value) -> Option<String> {
     let part = |part: &Value| Some(part.get("text").unwrap_or(part).as_str()?.to_owned());
     match value {
@@ -194,8 +194,8 @@ fn content(value: &Value) -> Option<String> {
     }
 }
 
-/// The prompt as messages. A string is one user message, and so is a list of text parts. Other lists have `role` and
-/// `content`, or `from` and `value` as in ShareGPT.
+/// Converts a prompt to messages. A string or a list of text parts becomes one user message. Entries of another list have
+/// `role` and `content`, or `from` and `value` as in ShareGPT.
 pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     let prompt = value(row, column)?;
     let list = match prompt {

@@ -39,17 +39,17 @@ pub struct Rejected {
     pub found: String,
 }
 
-/// Reference answers of one form, such as those that the verifier reads as plain text: for these a completion is
-/// correct only if it repeats the text.
+/// Count and example of the reference answers of one form, such as plain text, which a completion must repeat to be
+/// correct.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TextGolds {
-    /// Number of these reference answers.
+    /// Number of reference answers of the form.
     pub count: usize,
     /// Total number of reference answers.
     pub of: usize,
-    /// Row of the first one, counted from 1.
+    /// Row of the first reference answer of the form, counted from 1.
     pub first_row: usize,
-    /// The text of the first one.
+    /// The first reference answer of the form.
     pub example: String,
 }
 
@@ -61,7 +61,8 @@ impl FilterReport {
         Self { source: source.to_owned(), read, files, ..Self::default() }
     }
 
-    /// A report of problems that are split off from this report's problems. It has the same files and no rejected rows.
+    /// Creates a report of problems that are split off from this report's problems. It has the same files and an empty list
+    /// of rejected rows.
     pub fn of_part(&self, problems: usize) -> Self {
         Self { read: problems, kept: problems, ..Self::new(&self.source, self.files.clone(), problems) }
     }
@@ -71,7 +72,7 @@ impl FilterReport {
         self.files.iter().map(|(file, _)| file.as_path())
     }
 
-    /// File of a row, and index of the row in that file.
+    /// Returns the file of a row and the row's index in that file.
     fn locate(&self, mut row: usize) -> (&Path, usize) {
         for (file, rows) in &self.files {
             if row <= *rows {
@@ -116,7 +117,7 @@ impl FilterReport {
         self.kept = problems.len();
     }
 
-    /// The rejected rows by reason.
+    /// Groups the rejected rows by reason.
     pub fn by_reason(&self) -> BTreeMap<&str, Vec<&Rejected>> {
         let mut all: BTreeMap<&str, Vec<&Rejected>> = BTreeMap::new();
         for rejected in &self.rejected {
@@ -125,7 +126,7 @@ impl FilterReport {
         all
     }
 
-    /// The first rejected row of each reason, on a separate line each.
+    /// Formats the first rejected row of each reason, each on a separate line.
     pub(super) fn first_examples(&self) -> String {
         let examples =
             self.by_reason().into_values().map(|rows| format!("\n  row {}: {}", rows[0].row, rows[0].found));
@@ -159,7 +160,7 @@ impl FilterReport {
     }
 }
 
-/// Fraction of reference answers read as plain text from which on a warning is logged. Math data sets have a few such
+/// Minimum fraction of reference answers read as plain text at which a warning is logged. Math data sets have a few such
 /// answers, such as names and words.
 const TEXT_GOLDS_WARNED: f64 = 0.1;
 

@@ -17,7 +17,7 @@ pub enum FileFormat {
 }
 
 impl FileFormat {
-    /// Detects the format from the file's extension; `None` if it isn't a data file.
+    /// Detects the format from the file's extension. Returns `None` if it isn't a data file.
     pub fn of(path: &Path) -> Option<FileFormat> {
         let name = path.file_name()?.to_string_lossy().to_ascii_lowercase();
         let plain = name.strip_suffix(".gz").or_else(|| name.strip_suffix(".zst")).unwrap_or(&name);

@@ -26,16 +26,16 @@ named! {
 /// Prompt settings of a data set: the preset of a model family, and overrides.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prompting {
-    /// The paper's prompts for a model family. If absent, there is no system prompt.
+    /// Model family whose prompts from the paper are used. If absent, a system prompt isn't added.
     pub preset: Option<Family>,
-    /// System prompt that replaces the preset's. If empty, there is no system prompt.
+    /// System prompt that replaces the preset's. If empty, the preset's system prompt is removed.
     pub system: Option<String>,
     /// `enable_thinking` for the chat template, which replaces the preset's.
     pub thinking: Option<bool>,
 }
 
 impl Prompting {
-    /// The prompt settings for a kind of task.
+    /// Returns the prompt settings for a kind of task.
     pub fn of(&self, kind: TaskKind) -> Preset {
         let preset = self.preset.map(|family| Preset::paper(family, kind));
         let (system, thinking) = preset.map_or((None, None), |p| (p.system, p.thinking));
@@ -56,7 +56,7 @@ pub struct Preset {
 }
 
 impl Preset {
-    /// The paper's settings for a model family and a kind of task.
+    /// Returns the paper's settings for a model family and a kind of task.
     pub fn paper(family: Family, kind: TaskKind) -> Self {
         let boxed = matches!(kind, TaskKind::Math | TaskKind::Choice);
         let system = match (family, boxed) {

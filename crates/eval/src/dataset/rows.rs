@@ -18,7 +18,7 @@ use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// Maximum number of columns. Data sets have tens; files of numbers for other purposes may have millions.
+/// Maximum number of columns. Data sets have tens of columns, but files of numbers for other purposes may have millions.
 pub const MOST_COLUMNS: usize = 10_000;
 
 /// Reads all rows of a file, of a folder's files in name order, or of one split of a folder.
@@ -145,7 +145,7 @@ fn json(text: &str) -> anyhow::Result<Vec<Row>> {
 }
 
 fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
-    // In many languages, spreadsheet programs separate by semicolons.
+    // In many languages, spreadsheet programs separate fields by semicolons.
     let header = text.lines().next().unwrap_or_default();
     let separator =
         if separator == b',' && !header.contains(',') && header.contains(';') { b';' } else { separator };
@@ -177,8 +177,8 @@ fn separated(text: &str, separator: u8) -> anyhow::Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// Line, from 1, of a quote that opens a field and is never closed. In a quoted field a quote is written twice; in
-/// other fields it has no special meaning.
+/// Returns the line, from 1, of a quote that opens a field and is never closed. In a quoted field, a quote is written
+/// twice. In other fields, a quote is an ordinary character.
 fn unclosed_quote(text: &str, separator: u8) -> Option<usize> {
     let mut bytes = text.bytes().enumerate().peekable();
     let (mut opened, mut field_starts) = (None, true);

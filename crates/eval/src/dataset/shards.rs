@@ -12,7 +12,7 @@ use crate::io::files;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-/// Names of files that hold a whole split, such as `train.jsonl`, and so are not shards of one.
+/// Stems of file names that hold a whole split, such as `train.jsonl`, and not a shard of a split.
 const SPLITS: [&str; 10] =
     ["train", "test", "validation", "valid", "val", "dev", "eval", "held-out", "held_out", "heldout"];
 
@@ -24,7 +24,7 @@ const DATA: &str = "data";
 
 /// Lists the files of a data set in name order.
 ///
-/// Returns an error if there is no such file, folder or split, or if a shard is missing.
+/// Returns an error if the file, folder or split doesn't exist, or if a shard is missing.
 pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.is_dir() {
         return folder(path);
@@ -117,7 +117,7 @@ fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Name of a data set. For files of the hub's cache (`datasets--openai--gsm8k/..`), it is the name in the hub,
+/// Returns the name of a data set. For files in Hugging Face's cache (`datasets--openai--gsm8k/..`), it is the hub's name,
 /// otherwise the file or folder name without extension and shard index.
 pub fn name(path: &Path) -> String {
     let hub_name = |part: &str| Some(part.strip_prefix("datasets--")?.rsplit_once("--")?.1.to_owned());
@@ -128,7 +128,7 @@ pub fn name(path: &Path) -> String {
     })
 }
 
-/// Split that a file name stands for, if any.
+/// Returns the split that a file name denotes, if any.
 fn split(name: &str) -> Option<&str> {
     if let Some((split, _, _)) = shard(name) {
         return Some(split);
@@ -137,7 +137,7 @@ fn split(name: &str) -> Option<&str> {
     SPLITS.contains(&stem).then_some(stem)
 }
 
-/// Split, shard index and number of shards in a name such as `train-00000-of-00005.parquet`.
+/// Parses the split, shard index and number of shards in a name such as `train-00000-of-00005.parquet`.
 fn shard(name: &str) -> Option<(&str, usize, usize)> {
     let (rest, count) = name.split('.').next()?.rsplit_once("-of-")?;
     let (split, index) = rest.rsplit_once('-')?;
@@ -148,7 +148,7 @@ fn shard(name: &str) -> Option<(&str, usize, usize)> {
     Some((split, index.parse().ok()?, count.parse().ok()?))
 }
 
-/// Entries of a folder in name order, without hidden files. The list is empty if the folder doesn't exist.
+/// Lists the entries of a folder in name order, without hidden files. The list is empty if the folder doesn't exist.
 fn entries(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if !folder.is_dir() {
         return Ok(Vec::new());
@@ -180,7 +180,7 @@ fn holds_data(folder: &Path) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Whether a name matches a pattern, in which `*` stands for any characters.
+/// Whether a name matches a pattern, in which `*` matches any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

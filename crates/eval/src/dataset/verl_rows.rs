@@ -9,7 +9,7 @@ use serde_json::Value;
 use std::fs::File;
 use std::sync::Arc;
 
-/// The columns. `FIELD` is replaced by the name of a further string.
+/// Parquet schema of the rows. `FIELD` is replaced by the name of a further string.
 const SCHEMA: &str = "message row {
     required binary data_source (STRING);
     required group prompt (LIST) { repeated group list { required group element {
@@ -25,7 +25,7 @@ const SCHEMA: &str = "message row {
     }
 }";
 
-/// A Parquet file of rows that is being written.
+/// Writes rows to a Parquet file.
 pub struct Writer {
     file: SerializedFileWriter<File>,
     /// Name of the string in `extra_info` besides `split`.
@@ -40,7 +40,7 @@ impl Writer {
         Ok(Self { file: SerializedFileWriter::new(file, schema, Arc::new(properties))?, field })
     }
 
-    /// Writes rows as one row group. A string that a row lacks is written as an empty one.
+    /// Writes rows as one row group. A string that a row lacks is written as an empty string.
     pub fn write(&mut self, rows: &[Value]) -> anyhow::Result<()> {
         let bytes = |text: &Value| ByteArray::from(text.as_str().unwrap_or_default());
         let messages = |row: &'_ Value| row["prompt"].as_array().cloned().unwrap_or_default();
@@ -86,7 +86,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Finishes the file.
+    /// Finishes the file and returns it.
     pub fn close(self) -> anyhow::Result<File> {
         Ok(self.file.into_inner()?)
     }

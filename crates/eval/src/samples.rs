@@ -63,7 +63,7 @@ pub struct GradedSample {
     /// The finish reason, such as `stop` or `length`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// Verifier, version, settings and reference answer behind the verdict.
+    /// Verifier, version, settings and reference answer that produced the verdict.
     pub verifier: String,
     /// Instructions that the completion follows, if the problem has instructions.
     #[serde(flatten)]
@@ -103,32 +103,32 @@ pub struct ProblemCounts {
     pub verifier: Option<String>,
     /// Number of samples of each wrong answer, by answer.
     wrong_answers: BTreeMap<String, u64>,
-    /// Number of samples with a null answer, wrong and correct. They have no answer and thus no vote.
+    /// Numbers of wrong and of correct samples with a null answer. Such samples don't vote.
     silent: [u64; 2],
 }
 
 impl ProblemCounts {
-    /// A problem with counts only.
+    /// Creates the counts of a problem about which nothing else is known.
     pub fn counted(id: String, samples: u64, correct: u64) -> Self {
         Self { id, samples, correct, ..Self::default() }
     }
 
-    /// Id of the problem in the data set, or else its name in the file.
+    /// Returns the problem's id in the data set, or else the problem's name in the file.
     pub fn name(&self) -> &str {
         self.data_id.as_deref().unwrap_or(&self.id)
     }
 
-    /// The counts n and c, as the statistics take them.
+    /// Returns the counts n and c in the form that the statistics take.
     pub fn counts(&self) -> Counts {
         Counts { samples: self.samples, correct: self.correct }
     }
 
-    /// Total number of samples, scored or unscorable.
+    /// Returns the total number of samples, scored and unscorable.
     pub fn planned(&self) -> u64 {
         self.samples + self.unscorable
     }
 
-    /// The majority votes, or `None` if a wrong sample has no answer field.
+    /// Returns the majority votes, or `None` if a wrong sample lacks the answer field.
     pub fn votes(&self) -> Option<Votes> {
         let wrong: u64 = self.wrong_answers.values().sum();
         let [silent_wrong, silent_correct] = self.silent;
@@ -187,7 +187,7 @@ impl Benchmark {
         Ok(())
     }
 
-    /// Returns an error if a problem has no scored sample, because its pass@k can't be estimated.
+    /// Returns an error if a problem lacks scored samples, because its pass@k can't be estimated.
     pub fn require_scored(&self) -> anyhow::Result<()> {
         let unscored: Vec<&ProblemCounts> = self.problems.iter().filter(|p| p.samples == 0).collect();
         let Some(first) = unscored.first() else { return Ok(()) };
@@ -209,7 +209,8 @@ impl Benchmark {
         self.problems.iter().map(|p| p.samples).min().unwrap_or(0)
     }
 
-    /// Mean over the problems of the mean reward of their scored samples. `None` if one of these samples has no numeric reward.
+    /// Averages the reward over each problem's scored samples and then over problems. Returns `None` if a scored sample
+    /// lacks a numeric reward.
     pub fn mean_reward(&self) -> Option<f64> {
         let graded = |p: &ProblemCounts| p.rewards.1 > 0 && p.rewards.1 == p.samples;
         let mean = |p: &ProblemCounts| p.rewards.0 / p.rewards.1 as f64;
@@ -243,7 +244,7 @@ impl Benchmark {
         all.then(|| tokens as f64 / self.problems.len() as f64)
     }
 
-    /// Problems of each subject, sorted by subject. The map is empty if the data has no subjects.
+    /// Groups the problems by subject. The map is empty if the data lacks subjects.
     pub fn subjects(&self) -> BTreeMap<&str, Vec<&ProblemCounts>> {
         let mut subjects: BTreeMap<&str, Vec<&ProblemCounts>> = BTreeMap::new();
         for p in &self.problems {
@@ -322,7 +323,7 @@ pub(crate) fn present<'de, D: serde::Deserializer<'de>, T: Deserialize<'de>>(
     Option::<T>::deserialize(d).map(Some)
 }
 
-/// Name of a problem. Fractions and larger numbers are rejected, because double precision could make two of them equal.
+/// Name of a problem. Fractions and numbers from 2^64 are rejected, because as doubles two different ones could be equal.
 #[derive(Deserialize)]
 #[serde(untagged, expecting = "expected a string or a whole number below 2^64 (quote other numbers)")]
 pub(crate) enum Id<'a> {
@@ -432,7 +433,7 @@ impl Gathered {
             }
             return Ok(());
         }
-        // Samples without an index are indexed in file order, so either all lines of a problem have one or none.
+        // Samples without an index are indexed in file order, so either all lines of a problem have an index or none has.
         if *self.numbered.get_or_insert(line.sample.is_some()) != line.sample.is_some() {
             return Err(format!(
                 "problem {}: some lines have \"sample\" and some don't; give it in all of them or in none",
@@ -568,7 +569,7 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = files::listed(path)?;
     let mut files: Vec<PathBuf> = entries.iter().filter(|p| is_lines(p)).cloned().collect();
     if files.is_empty() {
-        // Evaluations of one model, with a folder for each benchmark.
+        // A folder with an evaluation folder for each benchmark.
         files = entries.iter().map(|folder| folder.join(SCORED)).filter(|p| p.is_file()).collect();
     }
     if files.is_empty() {
@@ -583,7 +584,7 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
 /// Reads the samples of one path: a file, an evaluation folder, or a folder with a file per benchmark.
 ///
 /// Returns an error that names the file and the line if a line is malformed, a sample is duplicated or c > n, and an
-/// error if a file or a problem has no samples.
+/// error if a file or a problem lacks samples.
 pub fn read(path: &Path) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     for file in files(path)? {
@@ -611,7 +612,8 @@ pub fn count(graded: &[GradedSample], path: &Path) -> anyhow::Result<Vec<Benchma
     Ok(gathering.finish())
 }
 
-/// Reads several paths as parts of the same benchmarks. Returns an error if their benchmarks have no common name.
+/// Reads several paths as parts of the same benchmarks, and joins benchmarks of the same name. Returns an error if lines
+/// don't name their benchmark, so that nothing could be joined.
 pub fn merged(paths: &[PathBuf]) -> anyhow::Result<Vec<Benchmark>> {
     let mut gathering = Gathering::default();
     let mut count = 0;

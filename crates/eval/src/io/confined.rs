@@ -1,5 +1,5 @@
 //! Runs third-party code on files that may be damaged or hostile, in a separate thread. A panic, excessive memory and
-//! endless work become errors; the caller adds the file name to them.
+//! endless work become errors, to which the caller adds the file name.
 //!
 //! Memory is measured for the whole process, every 20 ms, on Linux and macOS. Work that exceeds a limit isn't stopped: the
 //! program ends soon afterwards, because it rejects the input.
@@ -27,8 +27,8 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits for reading a file of `bytes` bytes. Reading a valid file, even a compressed one, takes about ten times
-    /// its size in memory and less than a second per megabyte.
+    /// Returns limits for reading a file of `bytes` bytes. Reading a valid file, compressed or not, takes about ten times its
+    /// size in memory and less than a second per megabyte.
     pub fn for_file(bytes: u64) -> Self {
         let memory = bytes.saturating_mul(100).saturating_add(1 << 30);
         Self {
@@ -103,7 +103,7 @@ fn panic_message(panic: &(dyn Any + Send)) -> String {
 }
 
 thread_local! {
-    /// Whether panics of this thread aren't printed, because [`catch`] returns them.
+    /// Whether this thread's panics are kept from being printed, because [`catch`] returns them.
     static QUIET: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -113,7 +113,7 @@ mod tests {
 
     const SMALL: Limits = Limits { memory: 1 << 28, time: Duration::from_secs(1), stack: 1 << 20 };
 
-    /// Runs `work` without a memory limit, because memory is that of the whole process, which other tests share.
+    /// Runs `work` without a memory limit, because the limit applies to the whole process, which other tests share.
     fn refusal<T: std::fmt::Debug + Send + 'static>(
         work: impl FnOnce() -> anyhow::Result<T> + Send + 'static,
     ) -> String {

@@ -38,7 +38,7 @@ pub fn is_compressed(path: &Path) -> bool {
     compression(path).is_some()
 }
 
-/// Last component of a path as a string, which is empty if there is none.
+/// Returns the last component of a path as a string, which is empty for `/` and for a path that ends in `..`.
 pub fn name(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
@@ -49,7 +49,7 @@ pub fn stem(path: &Path) -> String {
     plain.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Name prefix of temporary files and folders. One that a killed process left behind isn't a result.
+/// Name prefix of temporary files and folders. A killed process may leave some, which aren't results.
 pub const PARTIAL: &str = ".partial-";
 
 /// Writes `bytes` to a temporary file, syncs it and renames it, so readers see either the old file or the new one.
@@ -80,7 +80,7 @@ pub fn listed(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// The folder that contains a file: `.` for a bare file name.
+/// Returns the folder that contains a file, which is `.` for a bare file name.
 pub fn parent(path: &Path) -> &Path {
     path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
@@ -156,12 +156,12 @@ fn clear(folder: &Path, prefix: &str) {
     }
 }
 
-/// Action of [`publish`] if a folder of this name exists.
+/// Action of [`publish`] if a folder with the final name exists.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Existing {
-    /// Keeps it and drops the new one: another process was first with the same contents.
+    /// Keeps the existing folder and drops the new one, which has the same contents.
     Keep,
-    /// Replaces it.
+    /// Replaces the existing folder.
     Replace,
 }
 
@@ -282,7 +282,7 @@ pub fn is_lock_of(lock: &File, folder: &Path) -> bool {
     same_file(lock, &folder.join(LOCK))
 }
 
-/// A file in the folder that is neither the lock file nor a temporary file.
+/// Finds a file in the folder that is neither the lock file nor a temporary file.
 pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let strays = entries.flatten().map(|e| e.file_name());
@@ -372,7 +372,7 @@ mod tests {
     #[test]
     fn a_lock_that_cannot_be_written_is_named() {
         let folder = tempfile::tempdir().unwrap();
-        // It can be opened, but neither truncated nor written to.
+        // The link can be opened, but neither truncated nor written to.
         std::os::unix::fs::symlink("/dev/full", folder.path().join(LOCK)).unwrap();
         let error = format!("{:#}", lock(folder.path()).unwrap_err());
         assert!(error.starts_with(&format!("writing {}/lock: ", folder.path().display())), "{error}");

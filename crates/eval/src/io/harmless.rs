@@ -11,7 +11,7 @@ pub fn harmless(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The first `length` characters of a string, with an ellipsis if there are more.
+/// Returns the first `length` characters of a string, followed by an ellipsis if the string is longer.
 pub fn shortened(text: &str, length: usize) -> String {
     match text.char_indices().nth(length) {
         Some((end, _)) => format!("{}…", &text[..end]),

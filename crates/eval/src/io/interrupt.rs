@@ -36,7 +36,7 @@ pub fn listen() {
     });
 }
 
-/// Requests the stop as the first signal does. `false` withdraws the request after the work has ended.
+/// Requests a stop as the first signal does. With `false`, withdraws the request after the work has ended.
 pub fn request(stop: bool) {
     REQUESTED.store(u64::from(stop), Ordering::SeqCst);
 }

@@ -21,7 +21,7 @@ const QUOTED: usize = 60;
 /// Reason why a JSON text or a TOML table is rejected.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Misfit {
-    /// Path of the field, such as `seconds.total` or `tokens[3]`. Empty for the value itself.
+    /// Path of the field, such as `seconds.total` or `tokens[3]`. The path is empty for the whole value.
     pub field: String,
     /// Description of the error, such as `expected a number, found "x"`.
     pub reason: String,
@@ -95,7 +95,7 @@ pub(crate) fn with_tokens(text: &[u8], replace: impl Fn(&[u8]) -> Option<Vec<u8>
     Cow::Owned(changed)
 }
 
-/// Index after the string that begins at `at`.
+/// Returns the index after the string that begins at `at`.
 fn after_string(text: &[u8], at: usize) -> usize {
     let mut escaped = false;
     let closes = |&b: &u8| {
@@ -108,8 +108,8 @@ fn after_string(text: &[u8], at: usize) -> usize {
 
 /// Whether a number without an exponent has more digits than 64-bit integers and double precision can store.
 fn loses_digits(number: &[u8]) -> bool {
-    /// Maximum number of digits of a number that stays a number: a 64-bit integer has room for them, and a double is
-    /// printed with at most that many.
+    /// Maximum number of digits of a number that stays a number. A 64-bit integer can store as many digits, and a double
+    /// is printed with at most as many.
     const EXACT: usize = 17;
     let Ok(number) = std::str::from_utf8(number) else { return false };
     let digits = number.trim_start_matches('-');
@@ -138,7 +138,7 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<T> {
     parse(&text).with_context(name).or_bad_input()
 }
 
-/// The reason why a value isn't a `T`, or `None` if it is one.
+/// Returns the reason why a value can't be deserialized to `T`, or `None` if it can.
 fn misfit<'a, T: Deserialize<'a>>(whole: &Value) -> Option<Misfit> {
     let mut track = Track::new();
     let deserializer = serde_path_to_error::Deserializer::new(whole.clone(), &mut track);
@@ -149,7 +149,7 @@ fn misfit<'a, T: Deserialize<'a>>(whole: &Value) -> Option<Misfit> {
         Segment::Map { key } => value.get(key),
         Segment::Enum { .. } | Segment::Unknown => Some(value),
     });
-    // If serde buffers an object because it has a kind, the error is about a part of the object.
+    // If serde buffers an object because of its tag, the error is about a part of the object.
     let value =
         value.filter(|value| !value.is_object() || !names_type(&message) || message.contains(": map, "));
     let field = path.iter().fold(String::new(), |mut field, step| {
@@ -174,7 +174,7 @@ fn names_type(message: &str) -> bool {
     ["invalid type: ", "invalid value: ", "invalid length "].iter().any(|start| message.starts_with(start))
 }
 
-/// The names that serde's message about an unknown name quotes: the unknown name, and then the known ones.
+/// Returns the names that serde's message about an unknown name quotes: the unknown name, and then the known names.
 pub fn quoted(message: &str) -> impl Iterator<Item = &str> {
     message.split('`').skip(1).step_by(2)
 }
@@ -208,7 +208,7 @@ impl Misfit {
     }
 }
 
-/// The leaves of nested objects, each with its path, whose keys are joined by `separator`. A list is a leaf.
+/// Lists the leaves of nested objects, each with its path, whose keys are joined by `separator`. A list is a leaf.
 pub fn leaves<'a>(value: &'a Value, separator: &str) -> Vec<(String, &'a Value)> {
     let Value::Object(map) = value else { return vec![(String::new(), value)] };
     let below = |(key, value): (&String, &'a Value)| {

@@ -1,5 +1,5 @@
-//! Reads and writes JSON lines: files that users name, and files that a run appends to, whose last line is incomplete
-//! if the writer was killed.
+//! Reads and writes JSON lines: files that users name, and files that a run appends to. The last line of such a file is
+//! incomplete if the writer was killed.
 
 use crate::failure::OrBadInput;
 use crate::io::files::{self, write_whole};
@@ -121,7 +121,7 @@ impl<R: BufRead> Lines<R> {
 pub struct Ending {
     /// Number of bytes up to the end of the last complete line.
     pub complete: u64,
-    /// Number of the last line if it is incomplete: it has no newline, because its writer was killed.
+    /// Number of the last line if it is incomplete: it lacks a newline, because the writer was killed.
     pub torn: Option<usize>,
 }
 
@@ -163,7 +163,7 @@ pub fn each<T: DeserializeOwned>(
     complete(path, |line| visit(line.parse()?))
 }
 
-/// All records of a file that a run appends to, as read by [`each`].
+/// Reads all records of a file that a run appends to, like [`each`].
 pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     let mut records = Vec::new();
     each(path, |record| {
@@ -173,8 +173,8 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> anyhow::Result<Vec<T>> {
     Ok(records)
 }
 
-/// Keeps the lines that `keep` accepts, unchanged, and drops the others atomically. Lines that aren't JSON, as after a
-/// power failure, are dropped too; returns their line numbers.
+/// Rewrites a file atomically with only the lines that `keep` accepts. Lines that aren't JSON, as after a power failure,
+/// are dropped too. Returns the line numbers of these invalid lines.
 pub fn retain(path: &Path, keep: impl Fn(&serde_json::Value) -> bool) -> anyhow::Result<Vec<usize>> {
     let (mut kept, mut unreadable, mut dropped) = (Vec::new(), Vec::new(), false);
     let end = complete(path, |line| {

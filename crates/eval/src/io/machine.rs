@@ -8,7 +8,7 @@ mod system;
 
 pub use system::{available, cores, peak, processor, resident};
 
-/// Returns an error if a model's parameters, with `bytes_each` bytes each, need more memory than is available.
+/// Returns an error if a model's parameters, at `bytes_each` bytes per parameter, need more memory than is available.
 ///
 /// The error states what determines the size (`what`), the memory needed and the memory available.
 pub fn fits(what: &str, parameters: u64, bytes_each: u64) -> anyhow::Result<()> {

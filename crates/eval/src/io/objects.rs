@@ -1,8 +1,8 @@
-//! Deserializes structs from objects only. Derived code also accepts a list and takes its elements as the fields in
-//! order, so reordering the fields would silently assign the wrong values.
+//! Deserializes structs from objects only. Serde's derived code also accepts a list and assigns its elements to the
+//! fields in order, so reordering the fields would silently assign the wrong values.
 //!
-//! Limits: parts that serde buffers first (the inside of a flattened field or of a table chosen by its `kind`) and the
-//! fields of enum variants aren't checked.
+//! Two parts aren't checked: parts that serde buffers first (the inside of a flattened field or of a table chosen by its
+//! `kind`), and the fields of enum variants.
 
 use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Unexpected, Visitor};
 use serde::forward_to_deserialize_any;
@@ -127,7 +127,7 @@ impl<'de, A: SeqAccess<'de>> SeqAccess<'de> for Objects<A> {
 impl<'de, A: MapAccess<'de>> MapAccess<'de> for Objects<A> {
     type Error = A::Error;
 
-    // A key may be a number in a string, which only the format's own key deserializer understands.
+    // A key may be a number in a string, which only the format's key deserializer parses.
     fn next_key_seed<S: DeserializeSeed<'de>>(&mut self, seed: S) -> Result<Option<S::Value>, A::Error> {
         self.0.next_key_seed(seed)
     }

@@ -61,8 +61,8 @@ impl ProcessGroup {
         &mut self.child
     }
 
-    /// Waits until the program ends; its background processes keep running. Returns `None` if this process is asked to
-    /// stop first.
+    /// Waits until the program ends. Background processes that it started keep running. Returns `None` if this process is
+    /// asked to stop first.
     pub fn wait(mut self) -> io::Result<Option<ExitStatus>> {
         loop {
             if let Some(status) = self.child.try_wait()? {
@@ -81,8 +81,8 @@ impl Drop for ProcessGroup {
     fn drop(&mut self) {
         let group = self.child.id().cast_signed();
         if !self.ended {
-            // SAFETY: kill takes no pointers. The child led its own group and hasn't been waited for, so its id still
-            // means that group.
+            // SAFETY: kill doesn't take pointers. The child leads a separate group and hasn't been waited for, so its id
+            // still denotes that group.
             unsafe { libc::kill(-group, libc::SIGKILL) };
             let _ = self.child.wait();
         }
@@ -95,7 +95,7 @@ impl Drop for ProcessGroup {
 fn start_watchdog() -> io::Result<ChildStdin> {
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", WATCH]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-    // It gets its own group, so that killing this process's group doesn't kill it.
+    // The watchdog gets a separate group, so that killing this process's group doesn't kill it.
     let mut child = shell.process_group(0).spawn()?;
     child.stdin.take().ok_or_else(|| io::Error::other("the watchdog has no pipe"))
 }

@@ -24,7 +24,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use ureq::Agent;
 
-/// Timeout for listing the models, which needs no generation.
+/// Timeout for listing the models, for which the server doesn't generate text.
 const LIST_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Retry policy of a request.
@@ -40,7 +40,7 @@ pub struct RetryPolicy {
     pub longest_wait: Duration,
 }
 
-/// Reason why a request has no answer.
+/// Reason why a request wasn't answered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Failure {
     /// The server rejected this request and would reject it again.
@@ -94,12 +94,12 @@ pub struct Server {
     retry: RetryPolicy,
     /// Number of failed attempts that were retried.
     faults: Arc<AtomicU64>,
-    /// Fields that the server's model rejects: `max_tokens` is sent under its newer name, the others are left out.
+    /// Fields that the server's model rejects. `max_tokens` is sent under its newer name, and other fields are left out.
     refused: Arc<Mutex<BTreeSet<&'static str>>>,
 }
 
-/// Fields that newer OpenAI models reject, each with the value at which it has no effect. `max_tokens` is renamed
-/// there.
+/// Fields that newer OpenAI models reject, each with the value at which it can be left out. These models expect
+/// `max_tokens` under a newer name.
 const REFUSED: [(&str, Option<f64>); 5] = [
     ("max_tokens", None),
     ("temperature", Some(1.0)),
@@ -110,7 +110,7 @@ const REFUSED: [(&str, Option<f64>); 5] = [
 const NEWER_NAME: &str = "max_completion_tokens";
 
 impl Server {
-    /// A client for the server at `url` (with or without `/v1`), with the API key in the environment variable
+    /// Creates a client for the server at `url` (with or without `/v1`), with the API key in the environment variable
     /// `key_variable`, by default `OPENAI_API_KEY` if it is set.
     ///
     /// Returns bad input if the address isn't http or https, or if the named variable isn't set.
@@ -159,15 +159,15 @@ impl Server {
         &self.base
     }
 
-    /// Names of the served models. An unreachable server is given up after a few seconds.
+    /// Returns the names of the served models. Gives up after a few seconds if the server can't be reached.
     ///
     /// Returns an error if the server can't be reached, doesn't list its models, or needs another key.
     pub fn models(&self) -> anyhow::Result<Vec<String>> {
         self.list().or_else(|failure| self.unlisted(failure))
     }
 
-    /// Checks that a server answers at the address, and returns the names of its models. The list is empty if the
-    /// server has none or fails on it: some servers do, but answer everything else.
+    /// Checks that a server answers at the address, and returns the names of its models. The list is empty if the server
+    /// doesn't list models, since some servers fail on this request but answer all others.
     ///
     /// Returns an error if the server can't be reached, or the key is missing or wrong.
     pub fn reach(&self) -> anyhow::Result<Vec<String>> {
@@ -206,8 +206,7 @@ impl Server {
         Ok(answer["data"].as_array().map(names).unwrap_or_default())
     }
 
-    /// A server's message, safe for display: without the key and without control characters, which could control a
-    /// terminal.
+    /// Makes a server's message safe for display: removes the key, and control characters, which could control a terminal.
     pub fn shown(&self, message: &str) -> String {
         harmless(&self.without_key(message)).replace(['\n', '\t'], " ")
     }
@@ -232,8 +231,8 @@ impl Server {
     /// Posts `body` to `path` below the base address and returns the answer, with retries. `salt` makes this request's
     /// jitter differ from that of other requests.
     ///
-    /// If the server's message rejects a field that has no effect, the field is left out of this request and later
-    /// ones. `max_tokens` is sent under its newer name if the message asks for it.
+    /// If the server's message rejects a field whose value doesn't have an effect, the field is left out of this request
+    /// and later requests. `max_tokens` is sent under its newer name if the message asks for it.
     ///
     /// Returns an error if the server rejects the request, all retries fail, or `stop` is set.
     pub fn post(&self, path: &str, body: &Value, stop: &AtomicBool, salt: u64) -> Result<Value, Failure> {
@@ -249,7 +248,7 @@ impl Server {
         }
     }
 
-    /// The request without the fields that the server rejected.
+    /// Returns the request without the fields that the server rejected.
     fn accepted(&self, body: &Value) -> Value {
         let mut body = body.clone();
         let refused = self.refused.lock().unwrap_or_else(|e| e.into_inner());
@@ -266,7 +265,8 @@ impl Server {
         body
     }
 
-    /// Records the fields of `body` that the message rejects and that have no effect. Returns whether there are any.
+    /// Records the fields of `body` that the message rejects and that can be left out or renamed. Returns whether there are
+    /// any.
     fn learn(&self, body: &Value, message: &str) -> bool {
         let unsupported = message.to_lowercase().contains("support");
         let names =
@@ -284,9 +284,9 @@ impl Server {
     /// Posts the requests 0 to `count`, at most `concurrency` at a time, and passes each answer to `done` in this
     /// thread, in order of arrival. `request` builds the path and the body of a request when it is sent.
     ///
-    /// If `done` breaks, no further request is sent, but pending requests are waited for. They aren't waited for if
-    /// `done` fails or the program is asked to stop, since an answer may take as long as all retries. In case of a
-    /// stop, `done` gets [`Failure::Stopped`] for one of the unanswered requests.
+    /// If `done` breaks, further requests aren't sent, but pending requests are waited for. If `done` fails or the program
+    /// is asked to stop, pending requests aren't waited for, since an answer may take as long as all retries. In case of
+    /// a stop, `done` gets [`Failure::Stopped`] for one of the unanswered requests.
     pub fn post_all(
         &self,
         count: usize,
@@ -432,7 +432,7 @@ mod tests {
         }
     }
 
-    /// Serves the given raw answers, one per connection, and then closes the listener.
+    /// Serves these raw answers, one per connection, and then closes the listener.
     fn scripted(answers: Vec<String>) -> (String, std::thread::JoinHandle<usize>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
@@ -474,7 +474,7 @@ mod tests {
         http("200 OK", "{\"x\": 7}")
     }
 
-    /// An address without a listener: a port that was just released.
+    /// Returns an address without a listener: a port that was just released.
     fn nobody() -> String {
         format!("http://{}", TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap())
     }

@@ -1,6 +1,6 @@
 //! Quotes words for a POSIX shell.
 
-/// A word, in quotes if a shell would otherwise interpret it.
+/// Quotes a word if a shell would otherwise interpret it.
 pub fn quoted(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=,:+@%".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

@@ -1,4 +1,4 @@
-//! Multiple choice: the options as shown, and the correct letter.
+//! Reads and grades multiple-choice problems: the options in the order shown to the model, and the correct letter.
 
 use super::math;
 use crate::graded::{Graded, Response};
@@ -8,10 +8,10 @@ use fgrpo_verify::choice;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// The correct letter, the options as shown, and the original index of each option.
+/// The correct letter, the options in the order shown to the model, and the original index of each option.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// The letter.
+    /// Letter of the correct option.
     pub gold: String,
     /// The options, A first.
     #[serde(default)]
@@ -38,7 +38,7 @@ impl Reference for Truth {
         Some(self.gold.clone())
     }
 
-    /// The question followed by the options, one per line.
+    /// Returns the question followed by the options, one per line.
     fn shown_below(&self, question: &str) -> Option<String> {
         let mut prompt = question.trim_end().to_owned();
         prompt.push('\n');
@@ -56,7 +56,7 @@ impl Reference for Truth {
 
 impl Verifier for choice::Verifier {
     fn doubt(&self) -> Option<&'static str> {
-        self.has_equal_options().then_some("options: two are equal, so an answer by its words names neither")
+        self.has_equal_options().then_some("options: two are equal; only an answer with a letter can choose one of them")
     }
 
     fn check(&self, response: Response<'_>) -> Graded {
@@ -65,9 +65,9 @@ impl Verifier for choice::Verifier {
 }
 
 enum Options {
-    /// The column of a list. It is shown in its original order, because answers may refer to letters.
+    /// Column that lists the options. They are shown in their original order, because answers may refer to letters.
     List(String),
-    /// The columns of the wrong options. The display order is a shuffle that depends on the question.
+    /// Columns of the wrong options. The options are shown in a random order that depends on the question.
     Wrong(Vec<String>),
 }
 
@@ -110,7 +110,7 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
         .collect();
     if let Some(first) = equal.first() {
         tracing::warn!(
-            "{} of {} rows have two equal options, the first is row {}: an answer by its words names neither",
+            "{} of {} rows have two equal options, the first is row {}; only an answer with a letter can choose one of them",
             equal.len(),
             table.rows.len(),
             first + 1
@@ -147,14 +147,14 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     }))
 }
 
-/// The text of a cell, or `None` if it is empty.
+/// Returns the text of a cell, or `None` if it is empty.
 fn text(row: &Row, column: &str) -> Option<String> {
     value(row, column).and_then(plain_text).map(|t| t.trim().to_owned()).filter(|t| !t.is_empty())
 }
 
 const FEW_OR_MANY: &str = "fewer than 2 or more than 26 options";
 
-/// The options of a row. If it has labels, as in ARC, each option has one.
+/// The options of a row. If they are labelled, as in ARC, each option has a label.
 struct Listed {
     texts: Vec<String>,
     labels: Vec<String>,
@@ -200,8 +200,8 @@ fn lettered(answer: &str) -> Option<usize> {
     }
 }
 
-/// Whether a column of answers holds letters: each answer is the letter of an option, options aren't labelled, and a column
-/// of indices agrees. Such an answer may also be another option's words.
+/// Whether a column of answers contains letters. It does if each answer is the letter of an option, options aren't
+/// labelled, and a column of indices, if there is one, agrees. A letter may also be the text of another option.
 fn hold_letters(table: &Table<'_>, list: &str, answers: &str) -> bool {
     let index = table.first_of(&["answer_index", "answer_idx"]);
     let mut rows = table.rows.iter().filter_map(|row| {
@@ -215,8 +215,8 @@ fn hold_letters(table: &Table<'_>, list: &str, answers: &str) -> bool {
     })
 }
 
-/// Whether the numbers in a column of answers are indices. They are if one of them can't be the text of an option; then even
-/// a number that is also the text of an option is an index.
+/// Whether the numbers in a column of answers are indices. They are if a number can't be the text of an option. Even a
+/// number that is also the text of an option then counts as an index.
 fn hold_indices(table: &Table<'_>, list: &str, answers: &str) -> anyhow::Result<bool> {
     let (mut indices, mut from_0, mut end) = (false, false, None);
     for row in table.rows {

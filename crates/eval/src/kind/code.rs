@@ -58,7 +58,7 @@ pub struct Call {
 }
 
 impl Truth {
-    /// Reads the tests of a row, in any of the usual layouts. Returns `None` if there are none, or if one can't be read.
+    /// Reads the tests of a row, in any of the usual layouts. Returns `None` if the row lacks tests or one can't be read.
     fn of(row: &Row) -> Option<Self> {
         let text = |name: &str| value(row, name).and_then(Value::as_str).map(str::to_owned);
         let setup = ["setup", "test_setup_code"].into_iter().find_map(|name| value(row, name));
@@ -100,8 +100,8 @@ impl Truth {
         any.then_some(truth)
     }
 
-    /// Adds tests: a list of statements or objects, or an object of lists. `one` means that `tests` is an item of a list, and so
-    /// a single test. Returns `None` if a test can't be read.
+    /// Adds tests from a list of statements or objects, or from an object of lists. If `one` is true, `tests` is an item of
+    /// a list and so a single test. Returns `None` if a test can't be read.
     fn add(&mut self, tests: &Value, one: bool) -> Option<()> {
         match tests {
             Value::Array(list) => list.iter().try_for_each(|test| self.add(test, true))?,
@@ -136,7 +136,8 @@ impl Truth {
         Some(())
     }
 
-    /// Adds a test: a call of the function if the test says so or if a side isn't a string, and otherwise a run of the program.
+    /// Adds a test. It is a call of the function if the test declares one or if its input or output isn't a string, and
+    /// otherwise a run of the program.
     fn add_test(&mut self, fields: &Map<String, Value>, input: &Value, output: &Value) -> Option<()> {
         let said = fields.get("testtype").or(fields.get("type")).and_then(Value::as_str);
         let functional = fields.contains_key("fn_name") || said.is_some_and(|kind| !kind.contains("std"));
@@ -160,7 +161,7 @@ impl Truth {
             Value::String(lines) => lines.lines().map(parsed).collect(),
             other => vec![other.clone()],
         };
-        // With `fn_name`, results are values; otherwise they are JSON in a string.
+        // With `fn_name`, results are values. Without it, they are strings that contain JSON.
         let values = fields.contains_key("fn_name");
         let wrapped = values && output.as_array().is_some_and(|list| list.len() == 1);
         let output = match output {
@@ -172,7 +173,7 @@ impl Truth {
         Some(())
     }
 
-    /// The names that a program is asked to define: the function, or the words of the asserts.
+    /// Returns the names that a program may have to define: the function's name, or the words in the asserts.
     fn asked(&self) -> HashSet<String> {
         let words = |text: &String| {
             text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect::<Vec<_>>()
@@ -190,7 +191,7 @@ impl Truth {
     }
 }
 
-/// The text of an input or output: a string, a number as it is written, or a list of lines.
+/// Converts an input or output to text. It may be a string, a number, which is kept as written, or a list of lines.
 fn printed(side: &Value) -> Option<String> {
     match side {
         Value::String(text) => Some(text.strip_prefix(MARK).unwrap_or(text).to_owned()),
@@ -203,7 +204,7 @@ fn printed(side: &Value) -> Option<String> {
     }
 }
 
-/// Languages of a fence that can mean Python. The empty one is a fence without a language.
+/// Languages of a fenced block that can mean Python. The empty string matches a fence without a language.
 const LANGUAGES: [&str; 6] = ["", "python", "python3", "py", "py3", "ipython"];
 
 /// Matches the first line of a program.
@@ -218,9 +219,9 @@ fn pattern(source: &str) -> Regex {
     Regex::new(source).unwrap_or_else(|error| panic!("pattern {source}: {error}"))
 }
 
-/// Finds the program in an answer, and tells whether it was fenced. If there are blocks of Python, they are candidates, and
-/// otherwise those without a language. The program is the last candidate that defines a name in `asked`, or else the longest.
-/// An answer without candidates is itself the program.
+/// Finds the program in an answer, and returns it with whether it was fenced. The candidates are the fenced blocks of
+/// Python or, if there aren't any, the blocks without a language. The program is the last candidate that defines a name in
+/// `asked`, or else the longest candidate. Without candidates, the whole answer is the program.
 fn program_in<'a>(answer: &'a str, asked: &HashSet<String>) -> (Cow<'a, str>, bool) {
     let blocks = fenced::blocks(answer, |line| BEGINS.is_match(line));
     let (mut python, bare): (Vec<Block>, Vec<Block>) = blocks
@@ -269,7 +270,7 @@ impl Reference for Truth {
         Some(format!("{}{entry}", counts.join(", ")))
     }
 
-    /// The first assert, or a sentence with the function's name: no program can guess that name.
+    /// Returns the first assert, or a sentence with the function's name, because a program can't guess the name.
     fn shown_below(&self, question: &str) -> Option<String> {
         if let Some(first) = self.asserts.first().filter(|_| self.header.is_none()) {
             return Some(format!("Your code should pass tests such as:\n{first}"));
@@ -285,7 +286,7 @@ impl Reference for Truth {
                 "code: timeout_s: expected above 0 to 3600, found {timeout_s}; memory_mb: expected at least 64, found {memory_mb}"
             );
         }
-        // Lets a test turn off one of the two mechanisms.
+        // Tests turn off one of the two mechanisms by this variable.
         let only = std::env::var("FGRPO_SANDBOX").ok();
         let limits = json!({
             "restart": true, "timeout_s": timeout_s, "memory_mb": memory_mb, "filters": filters(std::env::consts::ARCH)?,
@@ -293,7 +294,7 @@ impl Reference for Truth {
         });
         let python = std::env::var("FGRPO_PYTHON").unwrap_or_else(|_| "python3".to_owned());
         let command = vec![python, "-c".to_owned(), SANDBOX.to_owned(), limits.to_string()];
-        // The sandbox has its own limits; this one is for a sandbox that hangs.
+        // The sandbox enforces its own limits. This limit applies if the sandbox hangs.
         let function = Some("programs in a sandbox".to_owned());
         let timeout_s = 20.0 * timeout_s + 60.0;
         Ok(Some(program::Settings { command, function, timeout_s, ..program::Settings::default() }))
@@ -312,7 +313,7 @@ impl Reference for Truth {
 }
 
 struct Prepared {
-    /// Two problems: for programs without and with a fence.
+    /// The problem as sent to the sandbox, for a program without a fence and for a fenced program.
     problems: [Value; 2],
     asked: HashSet<String>,
     program: Arc<Program>,
@@ -330,8 +331,7 @@ impl Verifier for Prepared {
     }
 }
 
-/// Finds the tests.
-/// Fails if no row has any.
+/// Finds the columns of the tests. Returns an error if no row has tests.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let answer = table.column("tests", beside.answer, &[])?;
     if answer.is_none() && !table.rows.iter().take(50).any(|row| Truth::of(row).is_some()) {
@@ -377,13 +377,13 @@ fn filters(arch: &str) -> anyhow::Result<Vec<String>> {
     calls.push(when("clone", 0, "qword", json!({"masked_eq": thread}), thread));
     // TCGETS, which Python calls on each file that it opens; FIOCLEX, FIONCLEX; and FIONBIO, after which a socket doesn't block.
     calls.extend([0x5401, 0x5451, 0x5450, 0x5421].map(|asked| when("ioctl", 1, "dword", json!("eq"), asked)));
-    // Only limits of the calling process; only sends to a connected socket; only pairs of local sockets.
+    // Allowed only for limits of the calling process, sends to a connected socket, and pairs of local sockets.
     calls.push(when("prlimit64", 0, "dword", json!("eq"), 0));
     calls.push(when("sendto", 4, "qword", json!("eq"), 0));
     calls.push(when("socketpair", 0, "dword", json!("eq"), libc::AF_UNIX as u64));
     let refused = |errno: i32| json!({"errno": errno});
     let filters = json!({
-        // Without clone3 the C library makes threads by clone, whose flags a filter can read.
+        // Without clone3, the C library creates threads by clone, whose flags a filter can read.
         "threads": {"mismatch_action": "allow", "match_action": refused(libc::ENOSYS), "filter": [call("clone3")]},
         "calls": {"mismatch_action": refused(libc::EPERM), "match_action": "allow", "filter": calls},
     });
@@ -456,7 +456,7 @@ mod tests {
         }
     }
 
-    /// The numbers are those of Linux's tables of calls.
+    /// Compares the numbers of calls with Linux's tables of calls.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_program_may_rename_files_but_not_connect_on_either_architecture() {

@@ -1,5 +1,5 @@
-//! Conversations with the user's environment, a Python class whose methods are tools. A worker process has the environments
-//! (`_environment.py`), and grades an episode when it ends.
+//! Conversations with the user's environment, a Python class whose methods are tools. A worker process
+//! (`_environment.py`) holds the environments and grades an episode when it ends.
 
 use crate::graded::{Graded, Response};
 use crate::io::json;
@@ -22,7 +22,7 @@ const WORKER: &str = concat!(
 /// The keyword arguments of the environment's `reset`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// The columns of the row. The prompt is also there as `prompt`.
+    /// The columns of the row. The prompt is added as `prompt`.
     pub columns: Map<String, Value>,
 }
 
@@ -70,16 +70,16 @@ impl Reference for Truth {
 /// Number of episodes with scripted calls so far, which names the next one.
 static SCRIPTED: AtomicU64 = AtomicU64::new(0);
 
-/// Grades an episode. A text alone can be graded only with scripted calls.
+/// Grades an episode. A completion without an episode can be graded only with scripted calls.
 struct ByEpisode {
     columns: Map<String, Value>,
     program: Arc<Program>,
-    /// Calls of a scripted policy, one per turn, which are made before the graded text. `None` if there is no script.
+    /// Tool calls of a scripted policy, one per turn, which precede the graded completion. `None` without a script.
     calls: Option<Vec<Value>>,
 }
 
 impl ByEpisode {
-    /// Plays an episode with the calls. The tools' answers are added to the printed text.
+    /// Plays an episode with these tool calls. The tools' answers are added to the printed text.
     fn play(&self, calls: &[Value], response: &str) -> Result<Graded, Box<Graded>> {
         let messages = match self.columns.get("prompt") {
             Some(Value::String(text)) => json!([{"role": "user", "content": text}]),
@@ -107,7 +107,7 @@ impl Verifier for ByEpisode {
     fn check(&self, response: Response<'_>) -> Graded {
         match &self.calls {
             Some(calls) => self.play(calls, response.text).unwrap_or_else(|failed| *failed),
-            None => Graded::unscorable("a text was given in place of an episode with the environment"),
+            None => Graded::unscorable("the completion comes without an episode of the environment"),
         }
     }
 
@@ -132,11 +132,11 @@ pub struct Begun {
     pub messages: Vec<Value>,
     /// The schemas of the tools.
     pub tools: Vec<Value>,
-    /// Description of the tools, for a chat template without tools.
+    /// Description of the tools, for a chat template that doesn't support tools.
     pub offer: String,
 }
 
-/// The tools' answers to the calls of a turn.
+/// The tools' answers to a turn's calls.
 #[derive(Deserialize)]
 struct Answered {
     results: Vec<String>,
@@ -146,7 +146,7 @@ struct Answered {
 #[derive(Debug)]
 pub struct Episode<'a> {
     program: &'a Program,
-    /// Fields of every question to the worker: the episode, its row and its first messages.
+    /// Fields of every request to the worker: the episode's name, row and first messages.
     about: Map<String, Value>,
     history: Vec<Value>,
 }
@@ -155,7 +155,7 @@ impl<'a> Episode<'a> {
     /// Begins an episode. `name` must differ from the names of all episodes that are being played.
     ///
     /// # Errors
-    /// The grade of an episode that can't be played.
+    /// Returns the unscorable grade if the episode can't be played.
     pub fn begin(
         program: &'a Program,
         name: &str,
@@ -180,7 +180,7 @@ impl<'a> Episode<'a> {
     /// Makes the calls of a turn, and returns the tools' answers.
     ///
     /// # Errors
-    /// The grade of an episode that can't go on.
+    /// Returns the unscorable grade if the episode can't continue.
     pub fn turn(&mut self, calls: Value) -> Result<Vec<String>, Box<Graded>> {
         let Answered { results } =
             self.program.ask_for(&self.question("turn", [("calls", calls.clone())]))?;
@@ -194,10 +194,10 @@ impl<'a> Episode<'a> {
     }
 }
 
-/// Every column is an argument.
+/// Returns a reader that passes every column as an argument.
 ///
 /// # Errors
-/// As [`python::reader`].
+/// Returns the errors of [`python::reader`].
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let read = python::reader(table, beside)?;
     Ok(Box::new(move |cells| read(cells).map(|python::Truth { columns }| Truth { columns })))

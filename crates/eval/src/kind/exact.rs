@@ -1,14 +1,14 @@
-//! Exact numbers in JSON: those that neither 64-bit integers nor double precision hold stay as marked strings.
+//! Keeps numbers in JSON exact: a number that neither a 64-bit integer nor a double can represent becomes a marked string.
 
 use crate::io::json;
 use serde_json::Value;
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
-/// Prefix of a string that represents a number. It is also in `code.py`. No valid text contains its first character.
+/// Prefix of a string that represents a number, also defined in `code.py`. Valid text never contains its first character.
 pub(super) const MARK: &str = "\u{fdd0}number:";
 
-/// Whether a JSON text contains the mark's first character, as it is or escaped.
+/// Whether a JSON text contains the first character of [`MARK`], escaped or not.
 pub(super) fn has_mark(text: &str) -> bool {
     text.contains('\u{fdd0}') || text.contains("\\u") && text.to_ascii_lowercase().contains("\\ufdd0")
 }
@@ -28,7 +28,7 @@ pub(super) fn structured(value: &Value) -> Value {
     parsed.unwrap_or_else(|| crate::row::structured(value))
 }
 
-/// Whether a number is an integer that 64 bits don't hold, or differs from its nearest double.
+/// Whether a number is an integer that doesn't fit in 64 bits, or a decimal that differs from the nearest double.
 fn loses_digits(token: &str) -> bool {
     if !token.contains(['.', 'e', 'E']) {
         return token.parse::<u64>().is_err()
@@ -43,7 +43,7 @@ fn loses_digits(token: &str) -> bool {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Decimal {
     negative: bool,
-    /// Digits without zeros at either end. Zero has none.
+    /// Digits without leading and trailing zeros. The string is empty for the number 0.
     digits: String,
     exponent: i64,
 }

@@ -1,4 +1,4 @@
-//! The fenced blocks of an answer, as CommonMark defines them.
+//! Finds the fenced blocks of an answer, as CommonMark defines them.
 
 use pulldown_cmark::{CodeBlockKind, Event, Parser, Tag, TagEnd};
 use std::borrow::Cow;
@@ -7,14 +7,15 @@ use std::ops::Range;
 /// A fenced block.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Block {
-    /// The language after its fence, in lower case and without attributes.
+    /// The language after the opening fence, in lower case and without attributes.
     pub(super) language: String,
-    /// Its lines, without the fence's indentation.
+    /// The block's lines, without the fence's indentation.
     pub(super) text: String,
 }
 
-/// The blocks that aren't empty. The last one may lack its closing fence, for example if generation stopped there. If the
-/// first one lacks its opening fence, because the prompt ended with it, it begins at the first line for which `begins` holds.
+/// Returns the blocks that aren't empty. The last block may lack its closing fence, for example if generation stopped
+/// inside it. If the first block lacks its opening fence, because the prompt ended with the fence, the block begins at the
+/// first line for which `begins` returns true.
 pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<Block> {
     let mut text = Cow::Borrowed(answer);
     let mut all = parsed(&text);
@@ -36,7 +37,7 @@ pub(super) fn blocks(answer: &str, begins: impl Fn(&str) -> bool + Copy) -> Vec<
     all.into_iter().map(|(block, _)| block).filter(|block| !block.text.trim().is_empty()).collect()
 }
 
-/// All blocks with their ranges.
+/// Parses all blocks and returns each with its range in `text`.
 fn parsed(text: &str) -> Vec<(Block, Range<usize>)> {
     // A tag such as `<answer>` alone on a line would begin a block of HTML, in which fences aren't parsed.
     const ANGLE: char = '\u{1}';
@@ -64,8 +65,8 @@ fn parsed(text: &str) -> Vec<(Block, Range<usize>)> {
     blocks
 }
 
-/// Removes the indentation of the first fence from each line. Indented fences are otherwise part of a paragraph. Returns an
-/// empty string if no fence is indented.
+/// Removes the indentation of the first fence from each line, since CommonMark reads an indented fence as part of a
+/// paragraph. Returns an empty string if no fence is indented.
 fn dedented(text: &str) -> Cow<'_, str> {
     let fence = text.lines().find_map(|line| {
         let bare = line.trim_start();

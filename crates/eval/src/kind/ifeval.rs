@@ -50,7 +50,7 @@ impl Verifier for ifeval::Verifier {
 
 /// Finds the columns of the instructions and their arguments.
 pub fn reader(table: &Table<'_>, _: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
-    // slime's rows and verl's have them inside of another column.
+    // Rows of slime and verl have these fields inside another column.
     let need = |what, name: &str| {
         let places = [name.to_owned(), format!("metadata.{name}"), format!("extra_info.{name}")];
         table.require(what, places.iter().find_map(|place| table.spelling(place)), &[name])

@@ -1,4 +1,4 @@
-//! JSON that must fit a schema.
+//! Reads and grades problems whose answer must be JSON that fits a schema.
 
 use super::exact::{self, Decimal, structured};
 use super::fenced;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
 
-/// Maximum number of characters of an error that are shown.
+/// Maximum number of characters of an error that a message shows.
 const SHOWN: usize = 300;
 
 /// A JSON schema. Its draft is the one in `$schema`, or 2020-12. `format` is asserted in every draft.
@@ -51,18 +51,18 @@ fn compiled(schema: &Value) -> Result<Validator, String> {
             !name.is_empty() && !host.is_empty() && !text.contains(char::is_whitespace)
         })
     };
-    // Patterns without look-around, which take linear time; references to other files aren't followed.
+    // Patterns with look-around are rejected, so matching takes linear time. References to other files aren't followed.
     let options = jsonschema::options().with_pattern_options(PatternOptions::regex());
     let options = options.should_validate_formats(true).with_format("idn-email", international);
     options.build(&schema).map_err(|error| format!("{}: {error}", error.instance_path()))
 }
 
-/// Maximum number of different numbers in the schema and the answer if one is too long for a double, and so kept as a
-/// string ([`exact::MARK`]).
+/// Maximum number of different numbers in the schema and the answer together, if a number has too many digits for a
+/// double and is kept as a string ([`exact::MARK`]).
 const MOST_NUMBERS: usize = 1000;
-/// Keywords whose numbers are compared with those of the answer.
+/// Keywords whose numbers are compared with numbers in the answer.
 const COMPARED: [&str; 6] = ["minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "const", "enum"];
-/// Keywords whose number must divide the answer's.
+/// Keywords whose number must divide a number in the answer.
 const MULTIPLES: [&str; 2] = ["multipleOf", "divisibleBy"];
 /// Keywords whose value is an object of schemas.
 const NAMED: [&str; 6] =
@@ -129,7 +129,8 @@ impl Reference for Truth {
     }
 }
 
-/// The JSON of an answer: its last fenced block, or all of it. Also whether some of its numbers are marked.
+/// Parses the JSON in an answer's last fenced block or, without blocks, in the whole answer. Returns it with whether some
+/// of its numbers are marked ([`exact::MARK`]).
 fn json_in(answer: &str) -> Option<(Value, bool)> {
     let blocks = fenced::blocks(answer, |line| line.starts_with(['{', '[']));
     let last = blocks.iter().rfind(|block| ["", "json"].contains(&&*block.language));
@@ -143,10 +144,11 @@ fn json_in(answer: &str) -> Option<(Value, bool)> {
 
 struct Prepared {
     validator: Validator,
-    /// Whether the schema has references: it may be recursive.
+    /// Whether the schema has references, so that it may be recursive.
     refers: bool,
-    /// The schema, and whether it has marked numbers.
+    /// The schema.
     schema: Value,
+    /// Whether the schema has marked numbers ([`exact::MARK`]).
     marked: bool,
 }
 
@@ -156,8 +158,9 @@ impl Prepared {
         if self.marked || marked { self.fits_exactly(answer) } else { self.validator.is_valid(answer) }
     }
 
-    /// Compares numbers by their order: each is replaced by its rank among those of schema and answer, which is even for a
-    /// whole number. `multipleOf` becomes a list of the answer's numbers that aren't multiples.
+    /// Checks the answer after each number is replaced by a number of the same order, which a double represents: twice its
+    /// rank among all numbers of schema and answer, plus 0.5 if it isn't whole. `multipleOf` becomes a list of the answer's
+    /// numbers that aren't multiples.
     fn fits_exactly(&self, answer: &Value) -> bool {
         let (mut schema, mut answer) = (self.schema.clone(), answer.clone());
         let mut numbers: Vec<Decimal> = Vec::new();
@@ -205,7 +208,7 @@ impl Verifier for Prepared {
 
     fn explain(&self, response: Response<'_>) -> Graded {
         let graded = self.check(response);
-        // `validate` has no such cache: in recursive alternatives the time would double with each level.
+        // `validate` doesn't cache results as `is_valid` does: its time doubles with each level of recursive alternatives.
         let answer = json_in(response.answer).filter(|(_, marked)| {
             graded.verdict == Verdict::Wrong && !(self.refers || self.marked || *marked)
         });

@@ -58,7 +58,7 @@ impl Reference for Truth {
         let line = json::of_others(line);
         let line: Line<'_> = json::parse(&line).map_err(|why| why.to_string())?;
         let options = line.options(options(&grading.settings))?;
-        // Where the kinds of answers are named, the reference answer is read as it stands.
+        // If the line names the kinds of answers (`match_types`), the reference answer is parsed without preparation.
         let gold = match (&line.gold, &line.match_types) {
             (Gold::Text(text), Some(_)) => Cow::Borrowed(&**text),
             (gold, _) => gold.text()?,
@@ -67,7 +67,7 @@ impl Reference for Truth {
     }
 }
 
-/// Forms of a reference answer that people write for the value that they mean.
+/// Forms of a reference answer whose author may have meant only the value: `x = 5` for 5, or `2 * 3` for 6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
     /// Two sides with an equals sign between them.
@@ -108,7 +108,7 @@ impl Truth {
     }
 }
 
-/// The value of an operation on plain numbers, if it is a whole number.
+/// Computes an operation on plain numbers. Returns the value if it is a whole number.
 fn value_of(gold: &str) -> Option<String> {
     let signs =
         [("\\times", "*"), ("\\cdot", "*"), ("×", "*"), ("·", "*"), ("−", "-"), ("^", "**"), ("\\", "?")];
@@ -119,7 +119,7 @@ fn value_of(gold: &str) -> Option<String> {
     }
 }
 
-/// A verifier with a cache of answers already checked: completions of one problem often repeat them.
+/// A verifier with a cache of the answers that it has checked, because completions of one problem often repeat answers.
 struct Prepared {
     verifier: math::Verifier,
     memo: Mutex<math::Memo>,
@@ -133,11 +133,11 @@ impl Prepared {
 
 impl Verifier for Prepared {
     fn doubt(&self) -> Option<&'static str> {
-        (!self.verifier.is_parsed()).then_some("gold: no mathematics, so an answer has to repeat its text")
+        (!self.verifier.is_parsed()).then_some("gold: no mathematics, so an answer must repeat it word for word")
     }
 
     fn check(&self, response: Response<'_>) -> Graded {
-        // If another thread holds the cache, check without it; waiting would take longer.
+        // If another thread holds the cache, check without it, because waiting would take longer.
         match self.memo.try_lock() {
             Ok(mut memo) => self.verifier.check_with(response.answer, &mut memo).into(),
             Err(_) => self.verifier.check(response.answer).into(),
@@ -145,7 +145,7 @@ impl Verifier for Prepared {
     }
 }
 
-/// The rules that decide.
+/// Returns the rules by which the math verifier judges under these settings.
 pub(super) fn mode(settings: &Settings) -> math::Mode {
     match settings.mode {
         Mode::Parity => math::Mode::Parity,
@@ -159,7 +159,7 @@ fn options(settings: &Settings) -> math::Options {
     math::Options { mode: mode(settings), percent_as_number, accept_unfinished, ..math::Options::default() }
 }
 
-/// A line of `fgrpo verify`: the reference answer, and options that replace those of the settings.
+/// An input line of `fgrpo verify`: the reference answer, and options that override the settings.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -217,7 +217,7 @@ impl Line<'_> {
     }
 }
 
-/// A line's reference answer: a text, or what [`math::gold::gold_in`] reads.
+/// A line's reference answer: a string, or another value that [`math::gold::gold_in`] converts.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Gold<'a> {
@@ -291,10 +291,10 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
     }))
 }
 
-/// Longest answer that counts as a vote, in bytes; longer answers don't repeat.
+/// Maximum length in bytes of an answer that counts as a vote. Longer answers hardly ever repeat.
 const LONGEST_VOTE: usize = 200;
 
-/// An answer that was found in a completion, as a vote.
+/// Converts an answer that was found in a completion to a vote.
 pub fn vote(answer: Option<&str>) -> Option<Option<String>> {
     Some(answer.map(plain).filter(|a| !a.is_empty() && a.len() <= LONGEST_VOTE))
 }
@@ -308,13 +308,13 @@ fn is_short_answer(text: &str) -> bool {
     number && text.len() <= LONGEST_ANSWER && !text.contains('\n') && is_mathematics(text)
 }
 
-/// The content of the last `<answer>` tags in a completion.
+/// Returns the content of the last `<answer>` tags in a completion.
 pub fn tagged(text: &str) -> Option<&str> {
     let (_, after) = text.rsplit_once("<answer>")?;
     after.split_once("</answer>").map(|(inside, _)| inside)
 }
 
-/// Without empty decimals: a column of numbers turns 27 into 27.0, as text too.
+/// Removes decimals that are zero, because a column of numbers turns 27 into 27.0, even as text.
 fn whole(mut gold: String) -> String {
     let digits = |s: &str| !s.is_empty() && s.bytes().all(|b| b.is_ascii_digit());
     let keep = match gold.split_once('.') {
@@ -329,12 +329,12 @@ fn whole(mut gold: String) -> String {
     gold
 }
 
-/// The content of the last box in a completion with closed braces.
+/// Returns the content of the last box with closed braces in a completion.
 pub fn boxed(completion: &str) -> Option<&str> {
     boxed::last_closed(completion)
 }
 
-/// An answer without spaces, dollar signs and LaTeX commands that only affect its appearance.
+/// Removes spaces, dollar signs and LaTeX commands that only affect the appearance of an answer.
 fn plain(answer: &str) -> String {
     let mut text = answer.to_owned();
     for noise in ["\\left", "\\right", "\\,", "\\;", "\\!", "$", "dfrac", "tfrac"] {

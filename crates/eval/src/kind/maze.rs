@@ -1,4 +1,4 @@
-//! Mazes, as the text of their tokens. They are generated, so a data set has no columns for them.
+//! Maze problems, written as the text of the maze's tokens. Mazes are generated and aren't read from a data set.
 
 use crate::graded::{Graded, Response};
 use crate::row::Table;
@@ -38,7 +38,7 @@ impl Reference for Truth {
         None
     }
 
-    /// The shortest path.
+    /// Returns a shortest path.
     fn gold(&self) -> Option<String> {
         self.maze.solve().map(|moves| tokens::spell(&tokens::completion(&moves)))
     }

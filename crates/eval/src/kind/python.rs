@@ -59,7 +59,7 @@ impl Reference for Truth {
     }
 }
 
-/// Says who grades, and the columns that it receives.
+/// Describes the grader and the columns that it receives.
 pub(super) fn received(who: &str, columns: &Map<String, Value>) -> String {
     let columns: Vec<&str> = columns.keys().map(String::as_str).collect();
     format!("graded by your {who} receives the columns {}", columns.join(", "))
@@ -86,18 +86,18 @@ pub fn worker(program: &program::Settings, key: &str, code: &str) -> anyhow::Res
     Ok(program::Settings { command, ..program.clone() })
 }
 
-/// The file and the name in `grade.py:reward`, or `None` if the function isn't written like this.
+/// Splits `grade.py:reward` into the file and the name. Returns `None` if the function isn't written like this.
 pub fn parts(function: &str) -> Option<(&str, &str)> {
     function.rsplit_once(':').filter(|(file, name)| file.ends_with(".py") && !name.is_empty())
 }
 
-/// The name of a function with a hash of its file. It changes whenever the file changes.
+/// Returns the name of a function with a hash of its file, so that it changes whenever the file changes.
 pub fn identity(function: &str) -> String {
     let contents = parts(function).and_then(|(file, _)| std::fs::read(file).ok()).unwrap_or_default();
     format!("{function}/{}", &short_hash(&String::from_utf8_lossy(&contents))[..8])
 }
 
-/// A hash of the function's file, or of the files that a command names. Stored verdicts are computed again when it changes.
+/// Hashes the function's file, or the files that a command names. If the hash changes, stored verdicts are recomputed.
 pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
     let program = settings.command.as_ref()?;
     let function = program.function.as_ref().and_then(|function| parts(function));
@@ -109,8 +109,8 @@ pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
     Some(contents.map(|bytes| short_hash(&String::from_utf8_lossy(&bytes))).collect())
 }
 
-/// Every column is an argument.
-/// Fails if the answer column that the user named is missing.
+/// Returns a reader that passes every column as an argument, or an error if the answer column that the user named is
+/// missing.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let answer = table.column("answer", beside.answer, &[])?;
     let prompt = beside.prompt.to_owned();

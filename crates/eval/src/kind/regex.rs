@@ -1,4 +1,4 @@
-//! Texts that must match a regular expression.
+//! Reads and grades problems whose answer must match a regular expression.
 
 use crate::graded::{Graded, Response};
 use crate::row::{Row, Table, Unusable, shown, value};
@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A pattern that must be found in an answer. With `^` and `$`, it must match the whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// In Python's syntax, without look-around and back-references, so that every search takes linear time.
+    /// Pattern in Python's syntax, without look-around and back-references, so that every search takes linear time.
     #[serde(alias = "regex")]
     pub pattern: String,
 }

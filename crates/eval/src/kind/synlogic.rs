@@ -1,4 +1,4 @@
-//! The logic tasks of SynLogic.
+//! Reads and grades the logic tasks of SynLogic.
 
 use super::math;
 use crate::graded::{Graded, Response};
@@ -37,7 +37,7 @@ impl Reference for Truth {
     }
 
     fn graded_part<'a>(&self, completion: &'a str, settings: &Settings) -> &'a str {
-        // In strict mode the verifier itself looks for the tags.
+        // In strict mode, the verifier itself searches for the tags.
         let parity = settings.mode == Mode::Parity;
         let tagged = parity && !settings.format_gate && completion.contains("<answer>");
         if tagged { synlogic::extract::answer_text(completion) } else { completion }

@@ -1,5 +1,5 @@
-//! Reads the machine's properties from Linux's files. Other systems lack them, so there everything but the number of
-//! cores is unknown.
+//! Reads the machine's properties from Linux's files. On systems without these files, everything but the number of cores
+//! is unknown.
 
 /// Number of bytes that this program may still allocate: the machine's available memory, or less if a control group or
 /// an address-space limit applies.
@@ -12,7 +12,7 @@ pub fn available() -> Option<u64> {
     [group, address_space()].into_iter().flatten().chain([machine]).min()
 }
 
-/// Number of bytes that an address-space limit (`ulimit -v`) leaves for this process, or `None` if there is no limit.
+/// Number of bytes that an address-space limit (`ulimit -v`) leaves for this process, or `None` without a limit.
 fn address_space() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes to a local variable.
@@ -33,8 +33,8 @@ pub fn peak() -> Option<u64> {
     field("/proc/self/status", "VmHWM:")
 }
 
-/// Name of this machine's processor. On Arm, where Linux has no name, it consists of the ids of the implementer and the
-/// part.
+/// Name of this machine's processor. On Arm, Linux doesn't report a name, so it consists of the ids of the implementer
+/// and the part.
 pub fn processor() -> Option<String> {
     processor_in(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }

@@ -14,11 +14,11 @@ const TOKEN_BYTES: u64 = 512;
 const SCORED_TOKEN_BYTES: u64 = 2048;
 /// Maximum bytes per embedded text, enough for 16,384 numbers.
 const EMBEDDING_BYTES: u64 = 16_384 * 32;
-/// Maximum number of tokens in an answer if the request has no limit.
+/// Maximum number of tokens in an answer if the request doesn't limit them.
 const TOKENS: u64 = 32_768;
 /// Maximum number of characters of an answer that a message quotes.
 const QUOTED: usize = 300;
-/// Reason why an attempt has no answer.
+/// Reason why an attempt failed.
 pub(super) enum Unanswered {
     /// The server rejected the request with this status and message, and would reject it again.
     Refused(u16, String),
@@ -140,7 +140,7 @@ fn longest_answer(body: &Value) -> u64 {
     LEAST_BODY.saturating_add(content).saturating_add(samples.saturating_mul(prompt).saturating_mul(2))
 }
 
-/// The error message in a server's answer, which may be in several fields.
+/// Finds the error message in a server's answer. Servers use different fields for it.
 fn message_of(text: &str) -> String {
     let value: Value = serde_json::from_slice(&json::of_others(text.as_bytes())).unwrap_or(Value::Null);
     let candidates = [&value["error"]["message"], &value["error"], &value["message"], &value["detail"]];

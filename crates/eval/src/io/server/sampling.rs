@@ -73,7 +73,7 @@ impl RequestSampling {
         Ok(())
     }
 
-    /// The settings under their names here, for a sampler without defaults.
+    /// Returns the settings under the names of this struct's fields, for a sampler without defaults.
     pub fn own_fields(&self) -> Map<String, Value> {
         match json!(self) {
             Value::Object(fields) => fields,
@@ -94,7 +94,7 @@ impl RequestSampling {
         if api == Some(ServerApi::Openai) {
             return fields;
         }
-        // All three accept -1 for no limit; vLLM and SGLang differ in the meaning of 0.
+        // vLLM, SGLang and llama.cpp all accept -1 for no limit, but vLLM and SGLang differ in the meaning of 0.
         set("top_k", if self.top_k == 0 { json!(-1) } else { json!(self.top_k) });
         set("min_p", json!(self.min_p));
         if api != Some(ServerApi::LlamaCpp) {
@@ -112,8 +112,8 @@ impl RequestSampling {
     }
 }
 
-/// Advice for a server that rejects a request with this message. `None` unless the message names a field beyond the
-/// standard ones.
+/// Returns advice for a server that rejects a request with this message, or `None` unless the message names a field
+/// beyond the standard ones.
 pub fn advice(message: &str) -> Option<&'static str> {
     let any = RequestSampling { temperature: 1.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 1 };
     let standard = any.fields(Some(ServerApi::Openai));

@@ -2,8 +2,8 @@
 //!
 //! There are three measures: the mean pairwise cosine distance of embeddings (from a server or a file), as in the
 //! paper; a rubric from 0 to 3 on mathematical strategy, scored by a judge model on groups of eight solutions; and the
-//! mean cosine distance of character n-gram counts, which needs no model and sees wording rather than ideas. A problem
-//! counts if every model has enough correct responses to it. Server replies are cached in the evaluation folder.
+//! mean cosine distance of character n-gram counts, which doesn't need a model and measures wording rather than ideas. A
+//! problem counts if every model has enough correct responses to it. Server replies are cached in the evaluation folder.
 
 mod distance;
 mod judge;
@@ -42,7 +42,7 @@ pub struct Settings {
     pub model: Option<String>,
     /// Files of precomputed embeddings, one per folder.
     pub files: Vec<PathBuf>,
-    /// Sent as `truncate_prompt_tokens` with embedding requests.
+    /// Maximum number of tokens that are embedded, sent as `truncate_prompt_tokens`.
     pub max_tokens: Option<u64>,
     /// Benchmarks to measure. If empty, all are measured.
     pub only: Vec<String>,
@@ -116,7 +116,7 @@ struct Side {
     embeddings: HashMap<(String, u64), Vec<f64>>,
 }
 
-/// Diversity of one problem's samples from one model.
+/// Computes the diversity of one model's samples of one problem.
 fn value_of(
     settings: &Settings,
     problem: &str,
@@ -143,7 +143,7 @@ fn value_of(
                 })
             });
             let dense = dense.collect::<anyhow::Result<Vec<_>>>()?;
-            // The vectors of a file were checked when it was read; these come from a server.
+            // These vectors come from a server. The vectors of a file were checked when it was read.
             if let Some(other) = dense.iter().find(|v| v.len() != dense[0].len()) {
                 bad_input!(
                     "{}: problem {problem} has embeddings of different lengths, {} and {}; delete this file to request the embeddings again",
@@ -270,7 +270,7 @@ pub fn measure(settings: &Settings) -> anyhow::Result<Diversity> {
     })
 }
 
-/// Prompts of the problems in data sets, by problem id.
+/// Reads the prompts of the problems in data sets, by problem id.
 pub fn statements(
     data: &[PathBuf],
     task: TaskKind,

@@ -1,10 +1,10 @@
 //! Reads responses that other programs dumped: verl's validation generations (`trainer.validation_data_dir`) and
 //! lm-eval's logged samples (`--log_samples`).
 //!
-//! A job of `fgrpo export` writes its verdicts, the reference answer and the name of its grader into verl's files, and
-//! these verdicts count. The scores of other dumps follow other rules or are means over samples. So their responses are
-//! graded again: as multiple choice for GPQA, by instructions for IFEval, and as mathematics otherwise. The Python
-//! package reads dumps with this module too.
+//! A job that `fgrpo export` prepared writes its verdicts, the reference answer and the name of its grader into verl's
+//! files, and these verdicts are used. The scores in any other dump follow different rules or are means over samples, so
+//! its responses are graded again: as multiple choice for GPQA, by instructions for IFEval, and as mathematics otherwise.
+//! The Python package reads dumps with this module too.
 
 use crate::benchmarks::{canonical, require_distinct};
 use crate::dataset::Problem;
@@ -48,7 +48,7 @@ pub struct Response {
     pub question: Option<String>,
     /// The reference answer, extracted by [`math::gold::gold`](fgrpo_verify::math::gold::gold).
     pub gold: String,
-    /// The whole reference answer, if the dump has it: that of an exported job, or IFEval's instructions.
+    /// The whole reference answer, if the dump has it, as the dumps of exported jobs and of IFEval do.
     pub truth: Option<Truth>,
     /// The verdict of an exported job, with the kind and mode of its grader.
     pub recorded: Option<(Verdict, String)>,
@@ -63,13 +63,13 @@ pub struct Response {
 pub struct Scored {
     /// The samples.
     pub benchmarks: Vec<Benchmark>,
-    /// For each data set of a dump, a sentence that says how it was graded.
+    /// For each data set of a dump, a sentence that describes how it was graded.
     pub graded: Vec<String>,
     /// For each data set that was left out, a sentence that gives the reason.
     pub left_out: Vec<String>,
 }
 
-/// Detects a file's format from its first line; `None` if the file isn't a dump.
+/// Detects a file's format from the first line. Returns `None` if the file isn't a dump.
 pub fn format_of(path: &Path) -> anyhow::Result<Option<DumpFormat>> {
     if rows::is_table(path) {
         return Ok(None);
@@ -112,7 +112,7 @@ impl std::fmt::Display for Found {
 }
 
 /// Lists the dumps at a path: the file itself, the dumps in a folder, or lm-eval's dumps in the folders below it. The
-/// list is empty if there are none.
+/// list may be empty.
 ///
 /// Returns an error if some files of the folder would be ignored, if it has dumps of several training steps, or if it
 /// has several logs of one task.
@@ -186,7 +186,7 @@ fn is_step(stem: &str) -> bool {
     !number.is_empty() && number.bytes().all(|b| b.is_ascii_digit())
 }
 
-/// The task in `samples_TASK_2026-01-01T00-00-00.000000.jsonl`.
+/// Returns the task in a name such as `samples_TASK_2026-01-01T00-00-00.000000.jsonl`.
 fn task_of(path: &Path) -> String {
     let stem = files::stem(path);
     let name = stem.strip_prefix("samples_").unwrap_or(&stem);
@@ -198,8 +198,8 @@ fn task_of(path: &Path) -> String {
     }
 }
 
-/// Maps a task of lm-eval to its data set. lm-eval's `minerva_math` has the problems of MATH with Minerva's prompt; the
-/// benchmark called Minerva Math is a different one.
+/// Maps a task of lm-eval to its data set. lm-eval's `minerva_math` has the problems of MATH with Minerva's prompt,
+/// although a different benchmark is called Minerva Math.
 fn data_set(task: String) -> String {
     if task == "minerva_math" { "MATH".to_owned() } else { task }
 }
@@ -334,7 +334,7 @@ fn reference(text: &str) -> String {
     fgrpo_verify::math::gold::gold(text).into_owned()
 }
 
-/// Prompt part of verl's `PROMPT_SESSION_OUTPUT` uid.
+/// Returns the prompt part of verl's `PROMPT_SESSION_OUTPUT` uid.
 fn uid(uid: &str) -> &str {
     uid.rsplitn(3, '_').last().unwrap_or(uid)
 }
@@ -347,7 +347,7 @@ fn text(value: &Value) -> String {
     }
 }
 
-/// The verdict that the reward function of an exported job wrote, with the kind and mode of its grader.
+/// Reads the verdict that the reward function of an exported job wrote, with the kind and mode of its grader.
 fn recorded(row: &Row, truth: &Truth) -> Option<(Verdict, String)> {
     let is = |name: &str| row.get(name).and_then(Value::as_f64).map(|value| value == 1.0);
     let verdict = match (is("unscorable")?, is("acc")?) {
@@ -360,7 +360,7 @@ fn recorded(row: &Row, truth: &Truth) -> Option<(Verdict, String)> {
     Some((verdict, grader.unwrap_or_else(|| truth.kind().to_string())))
 }
 
-/// The question of a row of lm-eval, or else the prompt that contains it.
+/// Returns the question of a row of lm-eval, or else the prompt that contains it.
 fn question(row: &Row) -> Option<String> {
     let doc_field = |name| row.get("doc")?.get(name);
     let field = ["question", "problem", "prompt", "Question", "Problem"].into_iter().find_map(doc_field);
@@ -368,7 +368,7 @@ fn question(row: &Row) -> Option<String> {
     field.or_else(prompt)?.as_str().map(str::to_owned)
 }
 
-/// Instructions of an IFEval row, without the arguments that are null.
+/// Reads the instructions of an IFEval row, without the arguments that are null.
 fn instructions(doc: &Value) -> Option<Truth> {
     let ids = doc["instruction_id_list"].as_array()?.iter().map(|id| id.as_str().map(str::to_owned));
     let without_nulls = |value: &Value| {
@@ -397,7 +397,7 @@ pub fn read(path: &Path, mode: Option<Mode>) -> anyhow::Result<Vec<Benchmark>> {
 }
 
 /// Reads the scored samples of one path like [`read`], but returns the data sets that can't be graded instead of
-/// logging them. With a `mode`, the responses of a dump are graded in it where their kind of problem has modes.
+/// logging them. If `mode` is set, the responses of a dump are graded in this mode, if their kind of problem has modes.
 ///
 /// Returns the errors of [`samples::read`], [`dumps`] and [`responses`], and an error if two benchmarks have the same
 /// name.
@@ -471,7 +471,7 @@ pub fn read_all(paths: &[PathBuf], merge: bool, mode: Option<Mode>) -> anyhow::R
     Ok(paths.iter().map(|path| read(path, mode)).collect::<anyhow::Result<Vec<_>>>()?.concat())
 }
 
-/// Returns an error if a mode is requested although no path is a dump: other samples have their verdicts.
+/// Returns an error if a mode is requested although no path is a dump, because other samples already have verdicts.
 pub fn require_responses(paths: &[PathBuf], mode: Option<Mode>) -> anyhow::Result<()> {
     let Some(mode) = mode else { return Ok(()) };
     for path in paths {
@@ -484,14 +484,15 @@ pub fn require_responses(paths: &[PathBuf], mode: Option<Mode>) -> anyhow::Resul
     )
 }
 
-/// Name of the data set if the dump doesn't have it: the file name, or the folder name if the file is named by a step.
+/// Derives the name of the data set for a dump that lacks it: the file name, or the folder name if the file is named by
+/// a step.
 fn named_by(path: &Path) -> String {
     let stem = files::stem(path);
     let folder = path.parent().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
     folder.filter(|_| is_step(&stem)).unwrap_or(stem)
 }
 
-/// The response's reference answer in the form that `kind` needs, or the reason why it is unknown.
+/// Returns the response's reference answer in the form that `kind` needs, or the reason why it is unknown.
 fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
     if let Some(truth) = &response.truth {
         return Ok(truth.clone());
@@ -515,7 +516,8 @@ fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
     }
 }
 
-/// The verdicts on responses of one kind, and how they were made. The inner error is the reason why they can't be graded.
+/// Verdicts on the responses of one kind, and a description of how they were made. The error is the reason why the
+/// responses can't be graded.
 type Verdicts = Result<(Vec<Verdict>, String), &'static str>;
 
 /// Takes the verdicts of an exported job, unless another mode is requested, and grades the responses of other programs.
@@ -560,7 +562,7 @@ fn graded(
 ) -> anyhow::Result<Result<(Benchmark, String), String>> {
     let truth = responses.iter().find_map(|response| response.truth.as_ref());
     let kind = match (truth, canonical(&name).as_str()) {
-        // A job's, or the instructions of IFBench and of data sets with the same columns.
+        // The truth of an exported job, or the instructions of IFBench and of data sets with the same columns.
         (Some(truth), _) => truth.kind(),
         (None, "gpqa") => TaskKind::Choice,
         (None, "ifeval") => TaskKind::IfEval,

@@ -12,18 +12,18 @@ use std::collections::{BTreeMap, HashMap};
 /// Default number of bootstrap resamples.
 pub const RESAMPLES: u64 = 10_000;
 
-/// Random key of the bootstrap over the set of problems with this index. Runs and commands use the same key, so the same
-/// samples always give the same interval.
+/// Returns the random key of the bootstrap over the problem set with this index. Runs and commands use the same key, so
+/// the same samples always give the same interval.
 pub fn resamples(seed: u64, index: u64) -> Key {
     Key::new(seed).with(index).with(0)
 }
 
-/// Random key of the bootstrap over the problems of all sets together.
+/// Returns the random key of the bootstrap over the problems of all sets together.
 pub fn resamples_of_all(seed: u64) -> Key {
     Key::new(seed).with(u64::MAX)
 }
 
-/// Mean and sample standard deviation (divisor n - 1) of values. The deviation is `None` for fewer than two values.
+/// Computes the mean and the sample standard deviation (divisor n - 1). The deviation is `None` for fewer than two values.
 pub fn mean_and_deviation(values: &[f64]) -> (f64, Option<f64>) {
     let mean = values.iter().sum::<f64>() / values.len() as f64;
     let squares: f64 = values.iter().map(|v| (v - mean).powi(2)).sum();
@@ -39,8 +39,8 @@ pub struct Measured {
     pub interval: [f64; 2],
     /// Number of problems.
     pub problems: usize,
-    /// Number of units that the bootstrap draws: problems or clusters. For a mean over several sets, the smallest of
-    /// their numbers.
+    /// Number of units (problems or clusters) that the bootstrap draws. For a mean over several sets, the smallest set's
+    /// number of units.
     units: usize,
     /// The mean on each resample of the problems.
     draws: Vec<f64>,
@@ -52,7 +52,7 @@ impl Measured {
         Self { value, interval: [low, high], problems, units, draws }
     }
 
-    /// Mean of several means, whose resamples are independent.
+    /// Averages several means, whose resamples are independent.
     ///
     /// # Panics
     /// If `parts` is empty or the numbers of resamples differ.
@@ -67,7 +67,7 @@ impl Measured {
         )
     }
 
-    /// This mean minus another one, which was measured on the same resamples of the same problems.
+    /// Returns this mean minus another mean, which was measured on the same resamples of the same problems.
     #[must_use]
     pub fn minus(&self, other: &Self) -> Self {
         let draws = self.draws.iter().zip(&other.draws).map(|(a, b)| a - b).collect();
@@ -79,27 +79,27 @@ impl Measured {
         &self.draws
     }
 
-    /// Two-sided p-value of the hypothesis that the mean is 0. It is at least `2 / resamples`, their resolution, and at
-    /// least `2^(1 - units)`, the probability that all units have the same sign.
+    /// Returns the two-sided p-value of the hypothesis that the mean is 0. It is at least `2 / resamples`, the resolution
+    /// of the bootstrap, and at least `2^(1 - units)`, the probability that all units have the same sign.
     pub fn p_value(&self) -> f64 {
         let p_value = Simulated::new(self.draws.clone()).two_sided_p();
         let signs = 0.5f64.powf(self.units as f64 - 1.0);
         p_value.max(2.0 / self.draws.len() as f64).max(signs).min(1.0)
     }
 
-    /// Percentile interval that contains the middle `level` of the resampled means.
+    /// Returns the percentile interval that contains the middle fraction `level` of the resampled means.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         Simulated::new(self.draws.clone()).interval(level)
     }
 
-    /// Whether there are fewer than two problems or clusters, so that no interval can be generalised from.
+    /// Whether there are fewer than two problems or clusters, so that an interval says nothing about other problems.
     pub fn is_one(&self) -> bool {
         self.units < 2
     }
 }
 
-/// Index of each problem's cluster. A cluster contains the problems of one source, which are drawn together; a problem
-/// without a cluster forms one alone. `None` if no problem has a cluster.
+/// Returns the index of each problem's cluster, or `None` if no problem has a cluster. The problems of a cluster come
+/// from one source and are drawn together. A problem without a cluster forms a separate cluster.
 pub fn clusters(problems: &[&ProblemCounts]) -> Option<Vec<usize>> {
     problems.iter().find(|p| p.cluster.is_some())?;
     let mut by_name: HashMap<&str, usize> = HashMap::new();
@@ -113,15 +113,15 @@ pub fn clusters(problems: &[&ProblemCounts]) -> Option<Vec<usize>> {
     Some(indices)
 }
 
-/// Means of several quantities over the same problems, with a bootstrap that draws the same problems for all of them. A
+/// Averages several quantities over the same problems, with a bootstrap that draws the same problems for all of them. A
 /// quantity has one list of values per training seed, with one value per problem. Its mean is over problems and seeds,
 /// and seeds are resampled too.
 ///
-/// `clusters` is the index of each problem's cluster. A resample then draws whole clusters with replacement, as many as
-/// there are, and takes the mean over the problems drawn.
+/// `clusters` has the index of each problem's cluster. If it is given, a resample draws whole clusters with replacement,
+/// as many as exist, and takes the mean over the problems drawn.
 ///
 /// # Panics
-/// If a quantity has no seed, or if lists differ in length.
+/// If a quantity lacks seeds, or if lists differ in length.
 pub fn bootstrap(
     quantities: &[Vec<Vec<f64>>],
     clusters: Option<&[usize]>,
@@ -167,8 +167,8 @@ pub fn bootstrap(
     quantities.iter().enumerate().map(measured).collect()
 }
 
-/// Mean over the sets of each set's mean difference, with an interval from a bootstrap that resamples problems within
-/// each set. `None` if there are no sets or one of them is empty.
+/// Averages each set's mean difference over the sets, with an interval from a bootstrap that resamples problems within
+/// each set. Returns `None` if `sets` or a set is empty.
 pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
     if sets.is_empty() || sets.iter().any(Vec::is_empty) {
         return None;
@@ -180,10 +180,10 @@ pub fn change(sets: &[Vec<f64>]) -> Option<Measured> {
     Some(Measured::mean(&by_set.iter().collect::<Vec<_>>()))
 }
 
-/// Number of samples per problem up to which a table of pass@k is made. Few problems have more.
+/// Maximum number of samples per problem for which pass@k is looked up in a table. Few problems have more samples.
 const TABULATED: u64 = 1 << 14;
 
-/// The measure of each problem, or `None` for a problem with too few scored samples.
+/// Computes the measure of each problem, or `None` for a problem with too few scored samples.
 pub fn measure_of_each<'a>(
     problems: impl IntoIterator<Item = &'a ProblemCounts>,
     measure: Measure,
@@ -198,7 +198,7 @@ pub fn measure_of_each<'a>(
     problems.into_iter().map(&mut estimate).collect()
 }
 
-/// Mean pass@k over the problems with at least k scored samples, or `None` if there are none.
+/// Averages pass@k over the problems with at least k scored samples. Returns `None` if no problem has as many.
 pub fn mean_pass_at_k(problems: &[ProblemCounts], k: u64) -> Option<f64> {
     let values: Vec<f64> = measure_of_each(problems, Measure::PassAtK(k)).into_iter().flatten().collect();
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / values.len() as f64)
@@ -260,7 +260,7 @@ impl Curve {
     /// order.
     ///
     /// # Panics
-    /// If there is no seed, if the numbers of problems differ, or if a problem has fewer than k scored samples.
+    /// If `seeds` is empty, the numbers of problems differ, or a problem has fewer than k scored samples.
     pub fn over_seeds(name: &str, seeds: &[Vec<&ProblemCounts>], ks: &[u64], draws: u64, key: Key) -> Self {
         let seed_values = |problems: &Vec<&ProblemCounts>, k| -> Vec<f64> {
             let values = measure_of_each(problems.iter().copied(), Measure::PassAtK(k)).into_iter();
@@ -289,7 +289,7 @@ impl Curve {
         Self { name: name.to_owned(), points: at.iter().copied().zip(measured).collect() }
     }
 
-    /// Mean over several benchmarks, at the values of k that all of them have.
+    /// Averages over several benchmarks, at the values of k that all benchmarks have.
     ///
     /// # Panics
     /// If `parts` is empty.

@@ -21,7 +21,7 @@ use std::collections::{HashMap, HashSet};
 use std::fs::OpenOptions;
 use std::io::Write;
 
-/// Adds missing samples to the store; the second argument is their number. Returns the reason why some are still
+/// Adds missing samples to the store. The second argument is their number. Returns the reason why some samples are still
 /// missing, if it is known.
 pub type Source<'a> =
     Box<dyn FnOnce(&mut Generations, u64, &mut dyn Events) -> anyhow::Result<Option<String>> + 'a>;
@@ -30,13 +30,13 @@ pub type Source<'a> =
 pub struct Evaluated {
     /// Counts of every data set in the folder. The plan's data sets come last, in order.
     pub counts: Vec<Benchmark>,
-    /// The graded samples behind the counts, in the same order.
+    /// The graded samples that were counted, in the same order.
     pub graded: Vec<GradedSample>,
     /// The store with the samples' texts.
     pub store: Generations,
     /// Number of stored samples of the plan's problems.
     pub samples: u64,
-    /// Number of these samples with an empty text.
+    /// Number of the plan's stored samples whose text is empty.
     pub empty: u64,
     /// Number of samples that are still missing.
     pub missing: u64,
@@ -95,7 +95,7 @@ impl Evaluated {
     }
 }
 
-/// Numbers of samples of a part, by how they were graded.
+/// Counts of a part's samples, by how they were graded.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
     /// Number of existing verdicts that are still valid.
@@ -129,7 +129,7 @@ fn grade(
         parts.iter().map(|set| set.problems.iter().map(|p| set.grader.tag(p)).collect()).collect();
     let ours: HashSet<&str> = parts.iter().map(|set| set.name.as_str()).collect();
     let mut tallies = vec![Tally::default(); parts.len()];
-    // The valid verdicts: those of other data sets, and those made by the plan's verifiers.
+    // Keeps the valid verdicts: verdicts on other data sets, and verdicts by the plan's verifiers.
     let mut graded: Vec<GradedSample> = Vec::new();
     let mut keys: HashSet<((usize, usize), u64)> = HashSet::new();
     let path = folder.file(SCORED);
@@ -169,12 +169,12 @@ fn grade(
             return None;
         }
         let problem = &parts[part].problems[at];
-        // A text that the provider withheld says nothing about the model.
+        // A text that the provider withheld isn't evidence about the model.
         let grade = match g.finish.as_deref() {
             Some("content_filter") => Graded::unscorable("content_filter"),
             _ => g.graded.clone().unwrap_or_else(|| parts[part].grader.grade_each(problem, &g.text)),
         };
-        // A verifier that was interrupted gives no verdict.
+        // A verifier that was interrupted hasn't judged the sample.
         if grade.verdict == Verdict::Unscorable && interrupt::requested() {
             return None;
         }

@@ -7,7 +7,8 @@ use std::path::Path;
 
 /// Receives events. Every method except [`Events::say`] has a default; `()` ignores all events.
 pub trait Events {
-    /// The run folder is open, and a log may be written there. An error, if that log can't be opened, ends the run.
+    /// The run folder is open, and a log may be written there. Returning an error, such as for a log that can't be opened,
+    /// ends the run.
     fn opened(&mut self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
@@ -18,10 +19,10 @@ pub trait Events {
         env!("CARGO_PKG_VERSION")
     }
 
-    /// A message for the user and for the run's log.
+    /// Receives a message for the user and for the run's log.
     fn say(&mut self, line: &str);
 
-    /// A message for the run's log only.
+    /// Receives a message for the run's log only.
     fn note(&mut self, line: &str) {
         let _ = line;
     }
@@ -36,7 +37,7 @@ pub trait Events {
         let _ = (position, message);
     }
 
-    /// Describes the activity at the current position.
+    /// Receives a description of the activity at the current position.
     fn doing(&mut self, what: &str) {
         let _ = what;
     }

@@ -1,5 +1,5 @@
-//! Exact measures of a policy on problems whose correct completions can all be listed. They need neither samples nor an
-//! estimator.
+//! Exact measures of a policy on problems whose correct completions can all be listed, so that the measures need neither
+//! samples nor an estimator.
 
 use fgrpo_core::stats::mean;
 use fgrpo_core::theory::solutions::Solutions;
@@ -18,26 +18,26 @@ pub struct Exact {
     pub mass: f64,
     /// Expected probability mass of the correct completions that a group of the run's size doesn't sample, `Q_u,pos`.
     pub unsampled_mass: f64,
-    /// Probability that such a group is active and doesn't sample a given correct completion, averaged over the correct
-    /// completions (the paper's lemma 1).
+    /// Probability that a group of the run's size is active and doesn't sample a given correct completion, averaged over
+    /// the correct completions (the paper's lemma 1).
     pub tail_miss: f64,
     /// Effective number of correct completions: the exponential of the entropy of their distribution.
     pub effective: f64,
     /// pass@k by k.
     pub pass_at_k: BTreeMap<u64, f64>,
-    /// Fraction of the correct completions' initial probability that hasn't been lost, `M_ret`. `None` if the policy
+    /// Fraction of the correct completions' initial probability that they retain, `M_ret`. `None` if the policy
     /// before RL wasn't measured on these problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<f64>,
-    /// Fraction of the correct completions with less than a tenth of their probability before RL. `None` in the same
-    /// case as `retained`.
+    /// Fraction of the correct completions with less than a tenth of their probability before RL. `None` if `retained` is
+    /// `None`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below_a_tenth: Option<f64>,
     /// Log-probability of each correct completion of each problem.
     pub logp: Vec<Vec<f32>>,
 }
 
-/// The solutions of each problem, from their log-probabilities.
+/// Builds the solutions of each problem from their log-probabilities.
 fn solutions(logp: &[Vec<f32>]) -> anyhow::Result<Vec<Solutions>> {
     let one = |logp: &Vec<f32>| Ok(Solutions::new(logp.iter().map(|&l| f64::from(l)))?);
     logp.iter().map(one).collect()
@@ -74,7 +74,7 @@ impl Exact {
         })
     }
 
-    /// Each measure with its name in TensorBoard.
+    /// Lists each measure with its name in TensorBoard.
     pub fn scalars(&self, set: &str) -> Vec<(String, f64)> {
         let single = [
             ("mass", Some(self.mass)),
@@ -89,7 +89,7 @@ impl Exact {
         single.chain(curve).map(|(name, value)| (format!("{set}/exact/{name}"), value)).collect()
     }
 
-    /// The main measures in one line.
+    /// Formats the main measures in one line.
     pub fn in_short(&self) -> String {
         let retained = self.retained.map_or(String::new(), |r| format!(", retained {:.1} %", 100.0 * r));
         format!(

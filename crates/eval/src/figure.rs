@@ -1,6 +1,6 @@
 //! Figures as data: panels of curves and tiles on two axes. The binary draws them.
 
-/// A colour by its meaning; the renderer chooses the shade.
+/// A colour by its meaning. The renderer chooses the shade.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Colour {
     /// The `i`-th of several distinguishable colours.
@@ -90,17 +90,17 @@ impl Axis {
 /// A curve of a panel.
 #[derive(Debug, Clone)]
 pub struct Curve {
-    /// Name in the legend; `None` leaves the curve out of the legend.
+    /// Name in the legend. If `None`, the legend leaves the curve out.
     pub name: Option<String>,
     /// Points in order of x. A point that isn't finite is a gap.
     pub points: Vec<(f64, f64)>,
-    /// Lower and upper edge of a band, one pair per point. If empty, there is no band.
+    /// Lower and upper edge of a band, one pair per point. If empty, a band isn't drawn.
     pub band: Vec<(f64, f64)>,
     /// Colour of the line.
     pub colour: Colour,
     /// Whether the line is dashed, for a second quantity or a reference.
     pub dashed: bool,
-    /// Whether the line is faint, for raw values behind a smoothed curve or one of several seeds.
+    /// Whether the line is faint, for the raw values of a smoothed curve or for one of several seeds.
     pub faint: bool,
     /// Whether points are marked by dots.
     pub dots: bool,

@@ -1,8 +1,8 @@
-//! Imports samples from another program: a file of completions, matched to the problems.
+//! Imports samples from another program's file of completions, which are matched to the problems.
 //!
 //! The file has JSON lines or is a table (CSV, Parquet). A line is `{"problem": ..., "sample": i, "text": "..."}`, or
 //! `{"problem": ..., "texts": [...]}` with all samples of a problem. A problem is identified by its hash, by its id in
-//! the data set's file, by its question, or, if the data set has no ids, by its row index in the file, which starts at
+//! the data set's file, by its question, or, if the data set lacks ids, by its row index in the file, which starts at
 //! 0 and counts rejected rows. Instead of `text` the field may be called `response`, `completion`, `output` or
 //! `generation`, and the list by the plural.
 //!
@@ -64,7 +64,7 @@ impl fmt::Display for Imported {
 ///
 /// Returns an error that names the line if a line is malformed, if a name is ambiguous, if a problem has two names, if
 /// a sample is duplicated, or if its text differs from the stored one. Returns bad input if the file can't be read or
-/// has no sample of these problems.
+/// lacks samples of these problems.
 pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> anyhow::Result<Imported> {
     let names = Names::of(problems);
     let stored = stored(problems, store)?;
@@ -114,7 +114,7 @@ pub fn import(path: &Path, problems: &[&Problem], store: &mut Generations) -> an
     Ok(imported)
 }
 
-/// Fingerprints of the stored samples' texts, by index of the problem and index of the sample.
+/// Computes fingerprints of the stored samples' texts, by index of the problem and index of the sample.
 fn stored(problems: &[&Problem], store: &Generations) -> anyhow::Result<HashMap<(usize, u64), u64>> {
     let place: HashMap<&str, usize> =
         problems.iter().enumerate().map(|(at, p)| (p.id.as_str(), at)).collect();
@@ -135,8 +135,8 @@ fn fingerprint(text: &str) -> u64 {
     hasher.finish()
 }
 
-/// Calls `visit` with each sample of a known problem: line number, the problem's name in the file, index of the
-/// problem, and the sample. Counts the samples of other problems.
+/// Calls `visit` with each sample of a known problem. The arguments are the line number, the problem's name in the file,
+/// the index of the problem, and the sample. Counts the samples of other problems.
 fn each(
     path: &Path,
     problems: &[&Problem],
@@ -265,7 +265,7 @@ fn integer(value: &Value) -> Option<u64> {
 }
 
 struct Names {
-    /// Index of the problem with a name; `None` for a name that several problems share.
+    /// Index of the problem with a name, or `None` for a name that several problems share.
     by_name: HashMap<String, Option<usize>>,
     /// Whether row indices are names.
     numbers: bool,
@@ -285,7 +285,7 @@ impl Names {
                 *entry = None;
             }
         };
-        // If the data has ids, a number is an id; an unknown id must not match the row with that index.
+        // If the data has ids, a number is an id. An unknown id must not match the row with that index.
         let numbers = problems.iter().all(|p| p.source_id.as_deref().is_none());
         for (at, p) in problems.iter().enumerate() {
             if let Some(id) = p.source_id.as_deref() {
@@ -299,14 +299,14 @@ impl Names {
         Self { by_name, numbers }
     }
 
-    /// Index of the problem that a dump's response answers; the inner `None` if several have its name.
+    /// Returns the index of the problem that a dump's response answers, or `Some(None)` if several problems have its name.
     fn of_response(&self, response: &Response, problems: &[&Problem]) -> Option<Option<usize>> {
         let by_name = || self.by_name.get(&response.problem).copied();
         let by_question = || {
             let questions = problems.iter().map(|p| p.question()).enumerate();
             asked(response.question.as_deref()?, questions).map(Some)
         };
-        // An index in another program's data set says less than the question.
+        // Other programs name problems by an index in their data set, which may differ, so the question counts first.
         if response.recorded.is_some() {
             by_name().or_else(by_question)
         } else {
@@ -315,7 +315,7 @@ impl Names {
     }
 }
 
-/// Index of a problem's row, from 0, which counts rejected rows; for a generated problem, its index.
+/// Returns the index of a problem's row, from 0, counting rejected rows. For a generated problem, returns its index.
 fn number(at: usize, problem: &Problem) -> usize {
     if problem.row > 0 { problem.row - 1 } else { at }
 }

@@ -44,7 +44,7 @@ pub struct RequestOptions {
     pub model: String,
     /// Sampling fields of a request, such as `temperature`, `top_p` and `max_tokens`.
     pub sampling: Map<String, Value>,
-    /// Seed from which each sample's seed is derived. If `None`, requests have no seed.
+    /// Seed from which each sample's seed is derived. If `None`, requests don't contain a seed.
     pub seed: Option<u64>,
     /// Maximum number of concurrent requests.
     pub concurrency: usize,
@@ -208,7 +208,7 @@ pub fn generate(
                 Failure::Exhausted { .. } => {
                     failed.extend((job.first..job.first + job.count).map(|sample| (job.ask, sample)));
                     received.exhausted = Some(failure.to_string());
-                    // After as many failures in a row as there are threads, the rest is left for the next run.
+                    // After as many failures in a row as there are threads, the next run draws the remaining samples.
                     failures += 1;
                     over |= failures >= options.concurrency;
                     Ok(if over { Break(()) } else { Continue(()) })
@@ -255,7 +255,7 @@ fn body(ask: &Ask, options: &RequestOptions, job: Job) -> (String, Value) {
     (path(options.api).to_owned(), Value::Object(body))
 }
 
-/// The samples in an answer, or the reason why it can't be used.
+/// Extracts the samples in an answer, or returns the reason why the answer can't be used.
 fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generation>, String> {
     let Some(choices) = answer["choices"].as_array().filter(|c| !c.is_empty()) else {
         return Err("the answer has no choices".to_owned());
@@ -306,7 +306,7 @@ fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generati
         .collect()
 }
 
-/// Seed of a request whose first sample is `first`. The server gives its choice j the seed of sample first + j.
+/// Computes the seed of a request whose first sample is `first`. The server gives choice j the seed of sample `first + j`.
 fn request_seed(seed: u64, problem: &str, first: u64) -> u64 {
     let key = crate::problems::problem_key(seed, problem);
     // The seed is below 2^31, because some servers store seeds in 32 bits.

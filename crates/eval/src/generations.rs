@@ -36,7 +36,7 @@ pub struct Generation {
     pub graded: Option<Graded>,
 }
 
-/// The fields needed to index a line.
+/// The fields of a line that the index needs.
 #[derive(Deserialize)]
 struct Key {
     problem: String,
@@ -53,7 +53,7 @@ pub struct Generations {
     since_sync: usize,
 }
 
-/// The file is synced after this number of bytes, so that a power failure loses little.
+/// Number of bytes after which the file is synced, so that a power failure loses little.
 const SYNC_BYTES: usize = 8 << 20;
 
 impl Generations {
@@ -86,7 +86,7 @@ impl Generations {
         self.present.get(problem).is_some_and(|p| p.contains(&sample))
     }
 
-    /// The sample indices below `n` that a problem lacks.
+    /// Lists the sample indices below `n` that a problem lacks.
     pub fn missing(&self, problem: &str, n: u64) -> Vec<u64> {
         match self.present.get(problem) {
             Some(p) => (0..n).filter(|i| !p.contains(i)).collect(),

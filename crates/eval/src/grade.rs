@@ -1,4 +1,4 @@
-//! Grades a completion of a problem with a verdict and a reward: the single entry point to all verifiers.
+//! Grades a completion of a problem with a verdict and a reward. All callers use the verifiers through this module.
 
 use crate::dataset::Problem;
 use crate::graded::{Followed, Graded, Response};
@@ -42,13 +42,14 @@ impl Grader {
         self.kind
     }
 
-    /// The kind of task, with the mode of the verifier if it has modes.
+    /// Describes the grader: the kind of task, and the verifier's mode if it has modes.
     pub fn described(&self) -> String {
         let mode = self.grading.settings.mode;
         if self.kind.has_modes() { format!("{} in mode {mode}", self.kind) } else { self.kind.to_string() }
     }
 
-    /// Program that runs the environments, and maximum number of turns of an episode; `None` for other kinds of task.
+    /// Returns the program that runs the environments and the maximum number of turns of an episode, or `None` for other
+    /// kinds of task.
     pub fn environment(&self) -> Option<(&Program, usize)> {
         let program = self.grading.program.as_deref().filter(|_| self.kind == TaskKind::Environment)?;
         Some((program, self.grading.settings.max_turns))
@@ -67,7 +68,7 @@ impl Grader {
     }
 
     /// Identifies everything that determines the verdicts on a problem: the kind of task, the verifier's version, the
-    /// settings and the reference answer. A release that changes none of them keeps stored verdicts.
+    /// settings and the reference answer. Stored verdicts remain valid in a release that doesn't change any of them.
     pub fn tag(&self, problem: &Problem) -> String {
         let truth = problem.truth.fingerprint();
         format!("{}/{}/{}/{}", self.kind, self.kind.version(), &self.settings[..8], &truth[..8])
@@ -93,12 +94,12 @@ impl Grader {
         graded
     }
 
-    /// The answer in a completion as a string, for majority votes ([`crate::verifier::Reference::vote`]).
+    /// Returns the answer in a completion as a string, for majority votes ([`crate::verifier::Reference::vote`]).
     pub fn vote(&self, problem: &Problem, completion: &str) -> Option<Option<String>> {
         problem.truth.vote(self.grading.answer(completion).unwrap_or_default())
     }
 
-    /// The problem's verifier, from the cache if the same problem was graded before.
+    /// Returns the problem's verifier, from the cache if the same problem was graded before.
     fn verifier(&self, problem: &Problem) -> Arc<dyn Verifier> {
         let prepare = || -> Arc<dyn Verifier> {
             match problem.truth.verifier(&self.grading) {
@@ -106,7 +107,7 @@ impl Grader {
                 Err(why) => Arc::new(Unusable(format!("{}: {}", why.code, why.message))),
             }
         };
-        // A maze needs no preparation, and a run may have more mazes than fit in memory.
+        // A maze's verifier is cheap to create, and a run may have more mazes than fit in memory.
         if self.kind == TaskKind::Maze {
             return prepare();
         }
@@ -124,7 +125,7 @@ impl Grader {
     }
 }
 
-/// Verifier of a problem with invalid data: every completion is unscorable for this reason.
+/// Verifier of a problem with invalid data. Every completion is unscorable for the given reason.
 struct Unusable(String);
 
 impl Verifier for Unusable {

@@ -13,12 +13,12 @@ pub const LARGEST_REWARD: f64 = 1e6;
 pub struct Graded {
     /// The verdict. `Unscorable` completions are excluded from the group's statistics.
     pub verdict: Verdict,
-    /// Reason code. The metrics count completions by it.
+    /// Reason code of the verdict. The metrics count completions by this code.
     pub reason: Cow<'static, str>,
     /// A graded reward, if the verifier gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reward: Option<f64>,
-    /// Named rewards, if the verifier gives several: components of the reward, or other quantities to log.
+    /// Named rewards, if the verifier gives several. They are components of the reward, or other quantities to log.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub rewards: BTreeMap<String, f64>,
     /// Instructions that were followed, if the verifier was asked to explain its verdict.
@@ -35,14 +35,14 @@ pub struct Graded {
 /// For each instruction of a problem, whether a completion follows it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Followed {
-    /// By the strict reading.
+    /// Whether the completion follows each instruction by IFEval's strict reading.
     pub strict: Vec<bool>,
-    /// By the loose reading.
+    /// Whether the completion follows each instruction by IFEval's loose reading.
     pub loose: Vec<bool>,
 }
 
 impl Followed {
-    /// The four accuracies over the samples of a data set, or `None` if they have no instructions.
+    /// Computes the four accuracies over the samples of a data set, or `None` if the samples don't have instructions.
     pub fn shares<'a>(samples: impl Iterator<Item = &'a Followed>) -> Option<FollowedShares> {
         let mut sums = FollowedShares::default();
         let (mut prompts, mut instructions) = (0.0, 0.0);
@@ -77,13 +77,13 @@ pub struct FollowedShares {
 }
 
 impl Graded {
-    /// The graded reward if there is one, or otherwise `correct` or `wrong` by the verdict. Meaningless for an
-    /// unscorable completion.
+    /// Returns the graded reward, or `correct` or `wrong` by the verdict if there isn't a graded reward. The result is
+    /// meaningless for an unscorable completion.
     pub fn reward_or(&self, correct: f64, wrong: f64) -> f64 {
         self.reward.unwrap_or(if self.verdict == Verdict::Correct { correct } else { wrong })
     }
 
-    /// A grade without a graded reward.
+    /// Creates a grade without a graded reward.
     pub fn new(verdict: Verdict, reason: impl Into<Cow<'static, str>>) -> Self {
         Self {
             verdict,
@@ -96,7 +96,7 @@ impl Graded {
         }
     }
 
-    /// An unscorable grade.
+    /// Creates the grade of an unscorable completion.
     pub fn unscorable(reason: impl Into<Cow<'static, str>>) -> Self {
         Self::new(Verdict::Unscorable, reason)
     }
@@ -108,7 +108,7 @@ impl From<Outcome> for Graded {
     }
 }
 
-/// A completion as verifiers get it.
+/// A completion in the form that verifiers receive.
 #[derive(Debug, Clone, Copy)]
 pub struct Response<'a> {
     /// The whole text.

@@ -1,5 +1,5 @@
-//! Compares group sizes on a set of problems under a model: how many groups are active, and how many miss the rare
-//! tail.
+//! Compares group sizes on a set of problems under a model, by the fraction of groups that are active and by the fraction
+//! of groups that miss the rare tail of the correct completions.
 
 use crate::pass_at_k::note_unscorable;
 use crate::samples::{Benchmark, ProblemCounts};
@@ -14,7 +14,7 @@ pub struct Outlook {
     pub group_size: u64,
     /// Fraction of groups with both correct and wrong completions. Other groups give no gradient.
     pub active: f64,
-    /// Mean probability that a group is active and contains no completion of the rare tail.
+    /// Mean probability that a group is active and doesn't contain a completion of the rare tail.
     pub tail_miss: f64,
     /// Fraction of the active groups that miss the tail.
     pub missing_share: f64,
@@ -22,13 +22,13 @@ pub struct Outlook {
     pub at_least: bool,
 }
 
-/// Estimates for one group size. `tail` is the rare fraction of each problem's correct mass.
+/// Computes the estimates for one group size. `tail` is the rare fraction of each problem's correct probability mass.
 ///
 /// For a problem with at least N samples, both probabilities are unbiased: N samples are drawn without replacement, and
-/// each correct one is in the tail with probability `tail`. With fewer than N samples no unbiased estimate exists. The
-/// problem then counts as active, since its samples are already a mixed group and a larger group contains them, and the
-/// fraction of active groups that miss the tail is the theoretical one at the success rate c/n. So the active fraction
-/// never decreases with N, as in theory.
+/// each correct sample is in the tail with probability `tail`. With fewer than N samples, an unbiased estimate doesn't
+/// exist. Such a problem counts as active, since its samples are already a mixed group and a larger group contains them.
+/// The fraction of its active groups that miss the tail is computed by theory at the success rate c/n. So the active
+/// fraction never decreases with N, as in theory.
 pub fn outlook(problems: &[&ProblemCounts], group_size: u64, tail: f64) -> anyhow::Result<Outlook> {
     let (mut active, mut tail_miss) = (0.0, 0.0);
     for p in problems {
@@ -72,8 +72,8 @@ pub struct Suggested {
 }
 
 /// Suggests the smallest group size whose active fraction is at least 90 % of the best. Gamma is 1 if more than half of
-/// the active groups miss the tail, 0 if fewer than 5 % do, and otherwise 0.5, the paper's starting value. `None` if no
-/// group is active.
+/// the active groups miss the tail, 0 if fewer than 5 % do, and otherwise 0.5, the paper's starting value. Returns `None`
+/// if no group is active.
 pub fn suggest(outlooks: &[Outlook]) -> Option<Suggested> {
     let highest = outlooks.iter().map(|o| o.active).fold(0.0, f64::max);
     if highest <= 0.0 {
@@ -97,7 +97,7 @@ pub struct GroupSizes {
     pub never_solved: usize,
     /// Number of problems without a wrong sample.
     pub always_solved: usize,
-    /// Rare fraction of each problem's correct mass.
+    /// Rare fraction of each problem's correct probability mass.
     pub tail: f64,
     /// Estimates for each group size.
     pub group_sizes: Vec<Outlook>,

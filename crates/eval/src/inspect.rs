@@ -1,8 +1,8 @@
 //! Reads logs of inspect_ai (`inspect eval --log-format json`, or `inspect log dump`): a JSON file with all samples and
 //! their scores.
 //!
-//! An epoch is a sample of the problem. The scorer's verdicts count, because the log doesn't contain what is needed to
-//! grade again. A sample that failed before it was scored is unscorable.
+//! Each epoch gives one sample of a problem. The scorer's verdicts are used, because a log doesn't contain everything that
+//! grading needs. A sample that failed before it was scored is unscorable.
 
 use crate::failure::OrBadInput;
 use crate::samples::{Benchmark, ProblemCounts};
@@ -40,7 +40,7 @@ struct Score {
     value: Value,
 }
 
-/// Reads the samples of a log, one benchmark per scorer. `None` if the file isn't a log.
+/// Reads the samples of a log, one benchmark per scorer. Returns `None` if the file isn't a log.
 ///
 /// Returns an error for an archive (`.eval`), a run that didn't finish, or a score that is neither correct nor wrong.
 pub fn read(path: &Path) -> anyhow::Result<Option<Vec<Benchmark>>> {
@@ -110,7 +110,7 @@ fn counted(samples: &[Sample], scorer: &str) -> anyhow::Result<Vec<ProblemCounts
     Ok(problems)
 }
 
-/// Whether a score's value means correct; `None` for other values. `N` (no answer) is wrong.
+/// Whether a score's value means correct, or `None` if the value is unknown. `N` (no answer) is wrong.
 fn correct(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(correct) => Some(*correct),

@@ -1,7 +1,7 @@
 //! Reads problems and samples, grades the samples, and estimates what they show about models.
 //!
-//! Samples come from an engine (in `fgrpo-train`), a server or a file; problems, store, verdicts and estimates are the
-//! same for all of them. This crate knows no engine, parses no command line, prints nothing and draws nothing.
+//! Samples come from an engine (in `fgrpo-train`), a server or a file. Problems, store, verdicts and estimates don't depend
+//! on the source. Engines, command lines, printing and drawing are the business of other crates.
 
 // Declared first, because the other modules use their macros.
 #[macro_use]

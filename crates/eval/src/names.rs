@@ -1,4 +1,4 @@
-//! Enums whose values have names, which files, flags and messages use.
+//! Defines enums whose values have names for files, flags and messages.
 
 /// An enum with named values.
 pub trait Named: Copy + Send + Sync + 'static {
@@ -14,7 +14,7 @@ pub trait Named: Copy + Send + Sync + 'static {
         entry.expect("every value has a name").2
     }
 
-    /// The value with this name, if there is one.
+    /// Returns the value with this name, if there is one.
     fn from_name(name: &str) -> Option<Self> {
         Self::NAMES.iter().find(|(_, other, _)| *other == name).map(|(value, _, _)| *value)
     }

@@ -19,7 +19,7 @@ const ORDERINGS: u64 = 1024;
 
 /// Settings of the estimates.
 pub struct Settings {
-    /// Values of k. If empty: 1, 2, 4, ... up to 256 and at most the number of samples.
+    /// Values of k. If empty, the powers of two up to 256 and up to the number of samples are used.
     pub ks: Vec<u64>,
     /// Number of resamples of the bootstrap over problems.
     pub resamples: u64,
@@ -107,7 +107,7 @@ fn values<S: serde::Serializer>(curve: &Option<Curve>, serializer: S) -> Result<
     serializer.collect_map(curve.iter().flat_map(|c| &c.points).map(|(k, m)| (k, m.value)))
 }
 
-/// The values and their intervals, under two keys; nothing if cover@tau wasn't asked for.
+/// Serializes the values and intervals of cover@tau under two keys, or writes no keys if cover@tau wasn't requested.
 fn cover<S: serde::Serializer>(curve: &Option<Curve>, serializer: S) -> Result<S::Ok, S::Error> {
     let points = || curve.iter().flat_map(|c| &c.points);
     let mut map = serializer.serialize_map(None)?;
@@ -199,7 +199,7 @@ pub fn of(benchmarks: &[Benchmark], settings: &Settings) -> anyhow::Result<PassA
     Ok(PassAtK { pooled, benchmarks: reports, averages })
 }
 
-/// Powers of two up to 256 and at most `most`.
+/// Lists the powers of two up to 256 and up to `limit`.
 pub fn powers_of_two(limit: u64) -> Vec<u64> {
     (0..9).map(|i| 1 << i).filter(|&k| k <= limit).collect()
 }
@@ -217,10 +217,10 @@ pub fn choose_ks(user_ks: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
     Ok(ks)
 }
 
-/// maj@k by k, or `None` if a wrong sample has no answer field.
+/// Computes maj@k by k. Returns `None` if a wrong sample lacks the answer field.
 fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap<u64, f64>> {
     let votes: Vec<Votes> = problems.iter().map(ProblemCounts::votes).collect::<Option<_>>()?;
-    // If no sample has an extracted answer, there is no majority.
+    // If no sample has an extracted answer, a majority isn't defined.
     votes.iter().find(|v| v.samples() > v.silent)?;
     let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
     let majority = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));

@@ -27,7 +27,7 @@ pub struct Plan {
     pub rounding: Option<String>,
 }
 
-/// Source of an evaluation's samples, as recorded in the evaluation folder.
+/// Source of an evaluation's samples, which the evaluation folder records.
 #[derive(Debug, Clone, Copy)]
 pub enum Origin {
     /// The policy of a run during training.
@@ -62,7 +62,7 @@ impl Plan {
         self.parts.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
     }
 
-    /// The settings that determine the samples, as given to their source.
+    /// Returns the settings that determine the samples, in the form that the source receives.
     pub fn sampling_fields(&self, origin: Origin) -> Map<String, Value> {
         let mut fields = match origin {
             Origin::Server(_, kind) => self.sampling.fields(kind),
@@ -74,7 +74,7 @@ impl Plan {
         fields
     }
 
-    /// The settings that all samples of an evaluation folder share.
+    /// Returns the settings that all samples of an evaluation folder share.
     pub fn identity(&self, origin: Origin, model: &str) -> Value {
         let source = match origin {
             Origin::Training => "training",
@@ -84,7 +84,7 @@ impl Plan {
         };
         let mut identity = json!({"format": 2, "source": source, "model": model});
         if matches!(origin, Origin::Samples) {
-            // The settings of these samples are unknown.
+            // The settings of samples from a file are unknown.
             return identity;
         }
         identity["prompt"] = match self.parts.as_slice() {

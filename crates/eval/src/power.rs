@@ -34,10 +34,10 @@ pub struct Power {
 /// paired test at 5 %.
 ///
 /// The test treats the problems as fixed, as in `fgrpo compare`. So the variance of the difference comes from sampling
-/// alone: `2 v / (n P)` for `n` samples per model of each of `P` problems, where `v` is the mean of `p (1 - p)` over
+/// alone. It is `2 v / (n P)` for `n` samples per model of each of `P` problems, where `v` is the mean of `p (1 - p)` over
 /// the problems. The second model is assumed to have about the same `v`. A statement about other problems of the same
-/// kind needs more problems, because the true difference varies between problems, which samples of one model don't
-/// show.
+/// kind needs more problems, because the true difference varies between problems. Samples of one model don't show this
+/// variation.
 ///
 /// Returns bad input if the difference isn't between 0 and 1, or if no problem has two scored samples.
 pub fn power(benchmarks: &[Benchmark], difference: f64, samples: &[u64]) -> anyhow::Result<Power> {

@@ -1,4 +1,4 @@
-//! Problems with everything needed to prompt and grade them. The trainer, configurations and files all use this type.
+//! Sets of problems with everything needed to prompt and grade them, as used by the trainer, configurations and files.
 
 use crate::dataset::presets::{Preset, Prompting};
 use crate::dataset::{Message, Problem, rows};
@@ -47,8 +47,8 @@ impl ProblemSet {
     }
 }
 
-/// Keeps the first `limit` problems of each set, and gives each problem a unique id, since samples are keyed by it. So
-/// a problem that is in two sets is sampled for each of them.
+/// Keeps the first `limit` problems of each set, and makes ids unique, since samples are keyed by problem id. So a problem
+/// that is in two sets is sampled for each of them.
 pub fn keyed(sets: &mut Vec<ProblemSet>, limit: Option<usize>) {
     sets.retain(|set| !set.problems.is_empty());
     let mut seen = HashSet::new();
@@ -67,7 +67,7 @@ pub fn keyed(sets: &mut Vec<ProblemSet>, limit: Option<usize>) {
     }
 }
 
-/// Random key of a problem's draws in an evaluation. Evaluations use the run's seed, so the same command on a
+/// Returns the random key of a problem's draws in an evaluation. Evaluations use the run's seed, so the same command on a
 /// checkpoint draws the same samples. The key is the same at every step, which makes steps comparable.
 pub fn problem_key(seed: u64, problem: &str) -> Key {
     problem.bytes().fold(Key::new(seed), |key, byte| key.with(u64::from(byte)))
@@ -79,7 +79,7 @@ pub fn of_maze(maze: Maze) -> Problem {
     let prompt = tokens::spell(&tokens::prompt(&maze));
     let solutions = maze.solutions();
     let index = problem_key(0, &prompt).below(0, solutions.len() as u64);
-    // The end token isn't part of the demonstration; it is appended for every kind of problem.
+    // The demonstration excludes the end token, which is appended for every kind of problem.
     let path: Vec<u32> = solutions[index as usize].iter().map(|&m| tokens::Token::from(m) as u32).collect();
     let (id, messages) = (short_hash(&prompt), vec![Message::new("user", prompt)]);
     let truth = Truth::Maze(kind::maze::Truth { maze });

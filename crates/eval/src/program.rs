@@ -1,8 +1,8 @@
-//! The user's own verifier: a program that reads one JSON line per completion and answers with one JSON line.
+//! Runs the user's verifier, a program that reads one JSON line per completion and answers with one JSON line.
 //!
 //! Input: `{"id": 7, "problem": <row of the data set>, "completion": "...", "answer_text": "..."}`, where `answer_text`
 //! is the completion without its reasoning. Output: `{"score": 0.5}`, or `{"unscorable": "why"}` if the program can't
-//! judge the completion. The answer may include `"id": 7` to show which question it answers. The score is the reward; a
+//! judge the completion. The answer may include `"id": 7` to show which question it answers. The score is the reward. A
 //! completion counts as correct if its score is at least `correct_from`.
 //!
 //! Each grading thread has a separate child process, which is started once and reused. If a child doesn't answer in
@@ -10,7 +10,7 @@
 //! completion is unscorable: a failure never becomes a score. The child's standard error is passed through. A request
 //! to stop ends the wait for an answer at once.
 //!
-//! There is no sandbox: the program runs with the user's rights.
+//! The program isn't sandboxed: it runs with the user's rights.
 
 mod answer;
 mod child;
@@ -31,7 +31,7 @@ const LONGEST_WAIT_S: f64 = 86_400.0;
 /// Parses the answer to the question with an id, or returns what is wrong with it.
 type ReadAnswer<'a, T> = &'a dyn Fn(&[u8], u64) -> Result<T, String>;
 
-/// Source of the answers.
+/// Process or function that answers questions.
 #[derive(Debug)]
 enum Source {
     /// Idle children of one program. Each grading thread uses a separate child.
@@ -92,7 +92,7 @@ impl Program {
                     format!("gave no answer within {seconds} s (timeout_s + startup_s)")
                 }
                 Err(why) => why.to_string().replace("bad_answer: ", "answered "),
-                // A program's own "unscorable" counts as an answer, but not if a function raised an exception.
+                // "unscorable" from a program counts as an answer, but not if a function raised an exception.
                 Ok(graded) if graded.reward.is_none() && graded.reason.starts_with("raised ") => {
                     printed = graded.printed.unwrap_or_default();
                     graded.reason.into_owned()
@@ -134,8 +134,8 @@ impl Program {
         }
     }
 
-    /// Asks the program to judge one completion. If there is no score, the reason is `timeout`, `died`, `bad_answer:
-    /// ...`, `not_started: ...`, `stopped`, or the program's own reason.
+    /// Asks the program to judge one completion. Without a score, the grade's reason is `timeout`, `died`, `bad_answer:
+    /// ...`, `not_started: ...`, `stopped`, or the reason that the program gave.
     pub fn grade(&self, problem: &Value, completion: &str) -> Graded {
         self.ask(&json!({ "problem": problem, "completion": completion }))
     }
@@ -161,7 +161,7 @@ impl Program {
     /// Sends a question whose answer isn't a grade.
     ///
     /// # Errors
-    /// The unscorable grade of a completion whose question wasn't answered, with the reason.
+    /// Returns an unscorable grade with the reason if the question wasn't answered.
     pub fn ask_for<T: DeserializeOwned>(&self, question: &Value) -> Result<T, Box<Graded>> {
         let answer = self.exchange(question, &|line, question_id| {
             let mut answer: Map<String, Value> =
@@ -189,7 +189,7 @@ impl Program {
             Source::Children(children) => children,
         };
         let children = || children.lock().unwrap_or_else(|e| e.into_inner());
-        // The question without its opening brace, since the id is put in front of it.
+        // Removes the opening brace of the question, since the id is put before the other fields.
         let body = &body[1..];
         let idle = children().pop();
         let mut child = idle.map_or_else(|| Child::start(&self.settings), Ok)?;

@@ -38,7 +38,7 @@ impl ProblemSet {
     }
 }
 
-/// Reads the prompts from a folder's file. Without a file there are none.
+/// Reads the prompts from a folder's file. The list is empty if the file doesn't exist.
 pub fn read(path: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     lines::read(path)
 }
@@ -68,8 +68,8 @@ pub fn add_questions(benchmarks: &mut [Benchmark]) {
     }
 }
 
-/// Index of the question that a prompt contains: of several, the longest one. `None` if there is none or if it occurs
-/// twice.
+/// Returns the index of the longest question that a prompt contains, or `None` if it doesn't contain any or if two of
+/// the greatest length are in it.
 pub(crate) fn asked<'a>(prompt: &str, questions: impl Iterator<Item = (usize, &'a str)>) -> Option<usize> {
     let mut longest: Option<(usize, Option<usize>)> = None;
     for (at, question) in questions.filter(|(_, question)| !question.trim().is_empty()) {

@@ -32,7 +32,7 @@ impl TrainedRun {
     }
 }
 
-/// Difference between a method and the baseline, over the seeds that both have.
+/// Difference between a method and the baseline, over their common seeds.
 #[derive(Debug, Clone)]
 pub struct Paired {
     /// Method minus baseline, with an interval.
@@ -42,7 +42,7 @@ pub struct Paired {
     pub p_value: f64,
     /// p-value after Holm's correction over the methods, at this k.
     pub holm_p_value: f64,
-    /// Number of seeds that both have.
+    /// Number of seeds that the method and the baseline have in common.
     pub seeds: usize,
 }
 
@@ -55,7 +55,7 @@ pub struct Ranked {
     pub seeds: usize,
     /// pass@k by k.
     pub pass_at_k: BTreeMap<u64, Measured>,
-    /// Differences from the baseline by k. Empty for the baseline, and if there is no common seed.
+    /// Differences from the baseline by k. The map is empty for the baseline, and for a method without a common seed.
     pub paired: BTreeMap<u64, Paired>,
     /// Number of problems solved at least once before training and never after it, averaged over runs.
     pub lost: f64,
@@ -63,18 +63,18 @@ pub struct Ranked {
     pub entropy: f64,
     /// Duration of all steps in seconds, averaged over runs.
     pub seconds: f64,
-    /// The first method that dominates this one: its pass@k is higher at some k and lower at none. `None` if there is
-    /// no such method.
+    /// The first method that dominates this one, which means that its pass@k is higher at some k and never lower. `None` if
+    /// no method dominates this one.
     pub dominated_by: Option<String>,
 }
 
-/// pass@k of a run: for each k, the values of the problems.
+/// pass@k of a run's problems: a list for each k.
 type OfRun = Vec<Vec<f64>>;
 
 /// Ranks methods by pass@k at the largest of `ks`, best first. The runs must have the same problems.
 ///
-/// An interval covers other problems of the same kind and, with several seeds, other seeds. With one seed it says
-/// nothing about another run of the method.
+/// An interval covers other problems of the same kind and, with several seeds, other seeds. With one seed, it doesn't
+/// cover another run of the method.
 ///
 /// # Panics
 /// If the numbers of problems differ, or a problem has fewer than k samples.
@@ -87,7 +87,7 @@ pub fn rank(runs: &[TrainedRun], baseline: &str, ks: &[u64]) -> Vec<Ranked> {
         };
         ks.iter().map(pass_at_k).collect()
     };
-    // In the order of each method's first run.
+    // Methods in the order of their first runs.
     let mut methods: Vec<(&str, BTreeMap<u64, OfRun>)> = Vec::new();
     for run in runs {
         match methods.iter_mut().find(|(name, _)| *name == run.method) {

@@ -1,5 +1,5 @@
-//! Result of a run's evaluation, a line of `eval.jsonl`: pass@k over held-out problems with bootstrap intervals over
-//! problems, by the same estimator as in every command.
+//! Records the result of a run's evaluation as a line of `eval.jsonl`: pass@k over held-out problems with bootstrap
+//! intervals over problems. The estimator is the same as in every command.
 
 use super::estimate::{
     Curve, Measured, RESAMPLES, change, mean_pass_at_k, measure_of_each, resamples, resamples_of_all,
@@ -24,7 +24,7 @@ pub fn same_graders(a: &[String], b: &[String]) -> bool {
     a.is_empty() || b.is_empty() || a == b
 }
 
-/// Items over which the mean of an evaluation is taken.
+/// Whether an evaluation's mean is over problems or over parts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Average {
@@ -36,7 +36,7 @@ pub enum Average {
 }
 
 impl Average {
-    /// Whether it is the default.
+    /// Whether the mean is over problems, which is the default.
     pub fn is_over_problems(&self) -> bool {
         *self == Self::Problems
     }
@@ -59,10 +59,10 @@ pub struct Evaluation {
     /// have the same hash.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problem_set: String,
-    /// Grader of each part. Empty in older files.
+    /// Grader of each part. The list is empty in older files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
-    /// Counts of all problems. Their `pass_at_k` is a mean over the parts if `average` says so.
+    /// Counts of all problems. `pass_at_k` is a mean over the parts if `average` is [`Average::Parts`].
     #[serde(flatten)]
     pub all: Counted,
     /// Mean completion length in tokens.
@@ -86,20 +86,20 @@ pub struct Counted {
     pub pass_at_k: BTreeMap<usize, f64>,
     /// 95 % bootstrap intervals of `pass_at_k` over problems.
     pub interval: BTreeMap<usize, [f64; 2]>,
-    /// Number of correct samples of each problem. Empty for a part in older files.
+    /// Number of correct samples of each problem. The list is empty for a part in older files.
     #[serde(default)]
     pub per_problem: Vec<usize>,
-    /// Number of scored samples of each problem. Empty if every sample was scored.
+    /// Number of scored samples of each problem. The list is empty if every sample was scored.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub scored_per_problem: Vec<usize>,
     /// Number of samples that couldn't be scored.
     pub unscorable: usize,
-    /// Number of problems left out of pass@k, by k: those with fewer than k scored samples.
+    /// Number of problems that pass@k leaves out because they have fewer than k scored samples, by k.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub left_out: BTreeMap<usize, usize>,
 }
 
-/// Fields of a line, for reading. With a flattened struct, serde's errors wouldn't name the field.
+/// Fields of a line, for reading, without flattened structs, because for these serde's errors don't name the field.
 #[derive(Deserialize)]
 struct Line {
     step: u64,
@@ -189,7 +189,7 @@ impl Counted {
 }
 
 impl Evaluation {
-    /// An evaluation by this plan without results.
+    /// Creates an evaluation by this plan without results.
     pub fn planned(plan: &Plan, average: Average) -> Self {
         let mut problem_set = Sha256::new();
         for problem in plan.parts.iter().flat_map(|p| &p.problems) {
@@ -242,8 +242,8 @@ impl Evaluation {
         }
     }
 
-    /// Reason why the results of two policies can't be compared: different problems, or different graders. `None` if
-    /// they can.
+    /// Returns the reason why the results of two policies can't be compared (different problems or different graders), or
+    /// `None` if they can.
     pub fn unlike(&self, other: &Self) -> Option<String> {
         let other_problems = self.problem_set != other.problem_set;
         let problems = other_problems.then(|| "they were evaluated on different problems".to_owned());
@@ -263,7 +263,7 @@ impl Evaluation {
         self.unlike(other).is_none() && (self.samples, self.average) == (other.samples, other.average)
     }
 
-    /// This evaluation, followed by each of its parts as an evaluation of the set `SET, PART`.
+    /// Returns this evaluation, followed by each of its parts as an evaluation of the set `SET, PART`.
     pub fn with_parts(self) -> Vec<Self> {
         let part = |(name, counted): (&String, &Counted)| Self {
             set: format!("{}, {name}", self.set),
@@ -278,7 +278,7 @@ impl Evaluation {
         [self].into_iter().chain(parts).collect()
     }
 
-    /// The counts of each problem, named by the hash of the problem set and the index.
+    /// Returns the counts of each problem. A problem is named by the hash of the problem set and the problem's index.
     pub fn counts(&self) -> Vec<ProblemCounts> {
         self.counts_of(&self.all)
     }
@@ -299,18 +299,18 @@ impl Evaluation {
         self.average == Average::Parts && !self.parts.is_empty()
     }
 
-    /// pass@1, or `None` if nothing could be scored.
+    /// Returns pass@1, or `None` if no sample could be scored.
     pub fn pass_at_1(&self) -> Option<f64> {
         self.all.pass_at_k.get(&1).copied()
     }
 
-    /// pass@k as recorded, or otherwise computed from the counts of the problems. `None` if neither is possible.
+    /// Returns pass@k as recorded, or else computed from the counts of the problems, or `None` if neither is possible.
     pub fn pass_at(&self, k: usize) -> Option<f64> {
         let from_counts = || mean_pass_at_k(&self.counts(), k as u64).filter(|_| !self.is_mean_over_parts());
         self.all.pass_at_k.get(&k).copied().or_else(from_counts)
     }
 
-    /// pass@k of each problem, or `None` for a problem with fewer than k scored samples. The list is empty if
+    /// Computes pass@k of each problem, or `None` for a problem with fewer than k scored samples. The list is empty if
     /// `pass_at_k` is a mean over parts, or if the problems' counts are unknown.
     pub fn by_problem(&self, k: usize) -> Vec<Option<f64>> {
         if self.is_mean_over_parts() {
@@ -320,7 +320,7 @@ impl Evaluation {
         }
     }
 
-    /// pass@1 of each problem, grouped by the sets over which `pass_at_k` is a mean.
+    /// Computes pass@1 of each problem, grouped by the sets over which `pass_at_k` is a mean.
     fn rates(&self) -> Vec<Vec<Option<f64>>> {
         let sets: Vec<&Counted> =
             if self.is_mean_over_parts() { self.parts.values().collect() } else { vec![&self.all] };
@@ -329,7 +329,7 @@ impl Evaluation {
 }
 
 impl Evaluation {
-    /// Each pass@k with its name for TensorBoard.
+    /// Lists each pass@k with its name in TensorBoard.
     pub fn scalars(&self) -> Vec<(String, f64)> {
         let parts = self.parts.iter().map(|(name, part)| (name.as_str(), &part.pass_at_k));
         std::iter::once((self.set.as_str(), &self.all.pass_at_k))
@@ -339,8 +339,8 @@ impl Evaluation {
             .collect()
     }
 
-    /// Formats pass@k for the smallest and the largest k, so that the line fits in a terminal, and what couldn't be
-    /// counted.
+    /// Formats pass@k for the smallest and the largest k, so that the line fits in a terminal, followed by the numbers of
+    /// unscorable samples and of problems left out.
     pub fn in_short(&self) -> String {
         let Counted { problems, pass_at_k, unscorable, left_out, .. } = &self.all;
         let percent = |name: &str, (k, p): (&usize, &f64)| format!("{name}pass@{k} {:.1} %", 100.0 * p);

@@ -1,4 +1,4 @@
-//! Rows of a data set, and the columns in them.
+//! Rows of a data set, and functions that find and read their columns.
 
 use fgrpo_verify::synlogic::python;
 use fgrpo_verify::synlogic::value::Value as Literal;
@@ -17,7 +17,7 @@ pub struct Unusable {
 }
 
 impl Unusable {
-    /// A reason with the offending value.
+    /// Creates a reason with the offending value.
     pub fn new(reason: &'static str, value: String) -> Self {
         Self { reason, value }
     }
@@ -26,7 +26,7 @@ impl Unusable {
 /// Maximum number of characters of a value that a message shows.
 const SHOWN: usize = 80;
 
-/// A column with its value as JSON, shortened: `answer: null`.
+/// Formats a column with its value as shortened JSON, such as `answer: null`.
 pub fn shown(row: &Row, column: &str) -> String {
     match value(row, column) {
         Some(value) => format!("{column}: {}", shortened(&value.to_string())),
@@ -34,7 +34,7 @@ pub fn shown(row: &Row, column: &str) -> String {
     }
 }
 
-/// A string in quotes, shortened.
+/// Shortens a string and puts it in quotes.
 pub fn shown_text(text: &str) -> String {
     // Only the beginning is escaped, since a prompt may have megabytes.
     let start: String = text.chars().take(SHOWN + 1).collect();
@@ -57,12 +57,12 @@ pub struct Table<'a> {
 }
 
 impl Table<'_> {
-    /// The first of these names that is a column.
+    /// Returns the first of these names that is a column.
     pub fn first_of(&self, names: &[&str]) -> Option<String> {
         names.iter().find_map(|name| self.spelling(name))
     }
 
-    /// The column named by the user, or the first of the usual names that is a column.
+    /// Returns the column named by the user, or the first of the usual names that is a column.
     ///
     /// Returns an error if the column named by the user doesn't exist.
     pub fn column(&self, what: &str, name: Option<&str>, usual: &[&str]) -> anyhow::Result<Option<String>> {
@@ -88,7 +88,7 @@ impl Table<'_> {
         }
     }
 
-    /// Spelling of a column name in the data, ignoring case.
+    /// Returns the spelling of a column name in the data, ignoring case.
     pub fn spelling(&self, name: &str) -> Option<String> {
         // Only the first rows are searched. A column that appears only in later rows isn't recognised.
         self.rows.iter().take(50).find_map(|row| find(row, name))
@@ -140,7 +140,7 @@ pub fn structured(value: &Value) -> Value {
     }
 }
 
-/// Parses a list or dictionary as Python or NumPy prints it. NumPy writes no comma between the dictionaries of a list.
+/// Parses a list or dictionary as Python or NumPy prints it. NumPy omits the commas between the dictionaries of a list.
 fn of_python(text: &str) -> Option<Value> {
     let lists = text.lines().map(|line| match line.trim_end() {
         end if end.ends_with('}') => format!("{end},\n"),
@@ -171,7 +171,7 @@ fn json_of(value: Literal) -> Option<Value> {
     })
 }
 
-/// A scalar as a string. An object with a single field that isn't null is read as that field.
+/// Converts a scalar to a string. An object with a single field that isn't null is read as that field.
 pub fn plain_text(value: &Value) -> Option<String> {
     match value {
         Value::String(s) => Some(s.clone()),
@@ -191,7 +191,7 @@ pub fn plain_text(value: &Value) -> Option<String> {
     }
 }
 
-/// Type of a value, for messages.
+/// Returns the name of a value's type, for messages.
 pub fn type_name(value: &Value) -> &'static str {
     match value {
         Value::Null => "null",

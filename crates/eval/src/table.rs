@@ -14,9 +14,9 @@ pub struct Cell {
 pub struct Part {
     /// The text.
     pub text: String,
-    /// Whether it is printed bold: the better value of a pair or the best of a column.
+    /// Whether it is printed bold, which marks the better value of a pair or the best value of a column.
     pub bold: bool,
-    /// Whether it is underlined: statistically significant.
+    /// Whether it is underlined, which marks statistical significance.
     pub underline: bool,
 }
 
@@ -33,14 +33,14 @@ pub struct Table {
     pub header: Vec<String>,
     /// Rows of cells. The first `names` cells of a row name it.
     pub rows: Vec<Vec<Cell>>,
-    /// Number of columns that name a row; the others contain numbers.
+    /// Number of columns that name a row. The columns after them contain numbers.
     pub names: usize,
     /// Whether all cells contain words, not numbers.
     pub words: bool,
 }
 
 impl Table {
-    /// A table with this header and no rows.
+    /// Creates a table with this header and without rows.
     pub fn new<S: Into<String>>(header: impl IntoIterator<Item = S>) -> Self {
         Self { header: header.into_iter().map(Into::into).collect(), names: 1, ..Self::default() }
     }
@@ -60,7 +60,7 @@ impl Table {
         self.rows.push(cells.into_iter().map(Into::into).collect());
     }
 
-    /// Adds empty cells to the rows that have fewer than the header.
+    /// Adds empty cells to the rows that are shorter than the header.
     pub fn fill(&mut self) {
         let width = self.header.len();
         self.rows.iter_mut().for_each(|row| row.resize_with(width.max(row.len()), || "".into()));
@@ -86,7 +86,7 @@ pub fn bound(difference: f64) -> String {
     if percent == 0.0 || percent.abs() >= 0.05 { points(difference) } else { format!("{percent:+.3}") }
 }
 
-/// Formats a p-value with this number of decimals. A smaller one is shown as `<0.001`, never as 0.
+/// Formats a p-value with this number of decimals. A value that would round to 0 is shown as, for example, `<0.001`.
 pub fn p_value(p: f64, digits: usize) -> String {
     let smallest = 0.1f64.powi(digits as i32);
     if p < smallest { format!("<{smallest:.digits$}") } else { format!("{p:.digits$}") }

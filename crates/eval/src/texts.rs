@@ -41,7 +41,7 @@ fn each<T: DeserializeOwned>(
 
 /// Reads the correct samples of an evaluation folder.
 ///
-/// Returns bad input if the folder has no samples or scores, if a score is given twice, or if the text of a correct
+/// Returns bad input if the folder lacks samples or scores, if a sample has two scores, or if the text of a correct
 /// sample is missing.
 pub fn correct(folder: &Path) -> anyhow::Result<ByProblem> {
     // A problem may belong to several data sets.

@@ -1,10 +1,10 @@
-//! Counts samples without a readable answer, by reason, and recommends changes.
+//! Counts samples in which the verifier can't read an answer, by reason, and recommends changes of settings.
 
 use crate::table::percent;
 use fgrpo_verify::verdict::Verdict;
 use std::collections::BTreeMap;
 
-/// Fraction of samples without a readable answer above which a message is given.
+/// Fraction of samples without a readable answer above which [`Unreadable::message`] returns a message.
 const MOST: f64 = 0.2;
 
 /// Settings that change how many answers can be read, as the user writes them.
@@ -23,7 +23,7 @@ pub struct Unreadable {
     samples: u64,
     in_thoughts: u64,
     at_limit: u64,
-    /// All other unparsed samples, by the verifier's reason.
+    /// Samples that the verifier couldn't parse for another reason, by its reason.
     by_reason: BTreeMap<String, u64>,
 }
 

@@ -27,7 +27,7 @@ named! {
 }
 
 impl Mode {
-    /// Default for training, and for evaluations by a training configuration: rewards follow what is correct.
+    /// Default for training, and for evaluations by a training configuration, where rewards should follow mathematics.
     pub const TRAINING: Self = Self::Strict;
     /// Default for comparisons with published results: `fgrpo verify`, and evaluations without a configuration.
     pub const REFERENCE: Self = Self::Parity;
@@ -37,12 +37,12 @@ impl Mode {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub enum Reasoning {
-    /// Grades only what follows the reasoning. The tags are those of the model's template, or else `<think>` and
-    /// `</think>`.
+    /// Grades only the text after the reasoning. The reasoning tags come from the model's template, or else are `<think>`
+    /// and `</think>`.
     Strip,
     /// Grades the reasoning together with the answer.
     Keep,
-    /// Grades only what follows these tags.
+    /// Grades only the text after the reasoning between these tags.
     Between(Tags),
 }
 
@@ -195,7 +195,7 @@ impl Grading {
         Self { settings, program: program.map(Arc::new), thoughts }
     }
 
-    /// The part of a completion that is graded, or `None` if its reasoning doesn't end.
+    /// Returns the part of a completion that is graded, or `None` if its reasoning doesn't end.
     pub fn answer<'a>(&self, completion: &'a str) -> Option<&'a str> {
         self.thoughts.as_ref().map_or(Some(completion), |tags| tags.answer(completion))
     }
@@ -208,7 +208,7 @@ impl Grading {
         }
     }
 
-    /// A verifier that sends a problem to the user's program. `without` is the error if there is no program.
+    /// Creates a verifier that sends a problem to the user's program. `without` is the error if the program isn't set.
     pub(crate) fn by_program(
         &self,
         problem: Value,
@@ -229,12 +229,12 @@ pub trait Verifier: Send + Sync {
         self.check(response)
     }
 
-    /// A reason to doubt the verdicts because of the reference answer, if there is one.
+    /// Returns a reason to doubt the verdicts because of the reference answer, if there is one.
     fn doubt(&self) -> Option<&'static str> {
         None
     }
 
-    /// Tries the program that grades, if there is one, before any other work is done.
+    /// Tries the program that grades, if the verifier has one, before any other work is done.
     fn check_start(&self) -> anyhow::Result<()> {
         Ok(())
     }
@@ -258,40 +258,40 @@ impl Verifier for ByProgram {
 /// Reference answer of a problem, with the functions of its kind. Each file of `kind/` implements this trait for its
 /// `Truth`.
 pub trait Reference {
-    /// The verifier of this problem.
+    /// Creates the verifier of this problem.
     ///
-    /// Returns an error if the data is such that no answer can be compared with it.
+    /// Returns an error if the data is invalid, so that answers can't be compared with it.
     fn verifier(&self, grading: &Grading) -> Result<Box<dyn Verifier>, Unreadable>;
 
     /// Describes how the verifier reads the reference answer.
     fn read_as(&self) -> Option<String>;
 
-    /// The reference answer, if it is a string.
+    /// Returns the reference answer if it is a string.
     fn gold(&self) -> Option<String> {
         None
     }
 
-    /// The question with parts of the reference answer that a model must see, such as options; `None` if there are no
-    /// such parts.
+    /// Returns the question with the parts of the reference answer that a model must see, such as options, or `None` if
+    /// there aren't such parts.
     fn shown_below(&self, _question: &str) -> Option<String> {
         None
     }
 
-    /// The answer in a completion as a string, for majority votes. `None` if this kind of problem has no votes,
-    /// `Some(None)` if the completion has no answer.
+    /// Returns the answer in a completion as a string, for majority votes. Returns `None` if this kind of problem doesn't
+    /// support votes, and `Some(None)` if the completion lacks an answer.
     ///
-    /// Verifiers decide what is correct; this only distinguishes wrong answers from each other. Two spellings of the
+    /// Verifiers decide whether an answer is correct. The vote only distinguishes wrong answers. Two spellings of the
     /// same wrong answer count as different if they differ by more than spaces, dollar signs and sizing commands.
     fn vote(&self, _completion: &str) -> Option<Option<String>> {
         None
     }
 
-    /// The part of a completion that the verifier is given.
+    /// Returns the part of a completion that the verifier receives.
     fn graded_part<'a>(&self, completion: &'a str, _settings: &Settings) -> &'a str {
         completion
     }
 
-    /// Settings of the program that grades this kind of problem, or `None` if it needs none.
+    /// Returns the settings of the program that grades this kind of problem, or `None` if the kind doesn't need a program.
     ///
     /// Returns an error if the kind needs a program and the settings don't name one.
     fn program(_settings: &Settings) -> anyhow::Result<Option<program::Settings>>
@@ -301,7 +301,7 @@ pub trait Reference {
         Ok(None)
     }
 
-    /// The verifier for a line of `fgrpo verify`, whose fields are those of the reference answer.
+    /// Creates the verifier for an input line of `fgrpo verify`, which has the fields of the reference answer.
     fn verifier_of_line(line: &[u8], grading: &Grading) -> Result<Box<dyn Verifier>, String>
     where
         Self: DeserializeOwned + Sized,
@@ -311,7 +311,7 @@ pub trait Reference {
     }
 }
 
-/// Reason why a problem has no verifier, so that all its completions are unscorable.
+/// Reason why a verifier can't be created for a problem, so that all its completions are unscorable.
 #[derive(Debug)]
 pub struct Unreadable {
     /// Short reason code.
@@ -327,7 +327,7 @@ impl Unreadable {
     }
 }
 
-/// Columns of a data set other than those of its kind of task.
+/// Facts about a data set's columns that don't depend on the kind of task.
 pub struct Beside<'a> {
     /// The answer column named by the user.
     pub answer: Option<&'a str>,
@@ -347,5 +347,5 @@ pub struct Cells<'a> {
     pub worked: Option<&'a str>,
 }
 
-/// Reads the reference answer of a row, after the columns were determined.
+/// Function that reads the reference answer of a row. It is created after the columns are determined.
 pub type Reader<T> = Box<dyn Fn(&Cells<'_>) -> Result<T, Unusable>>;

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 pub(super) const GROUP: usize = 8;
 
 /// Sampling settings of a judge: greedy, without truncation or penalties. The server chooses the maximum length, since
-/// a judge may reason first; a reply that was cut off isn't used.
+/// a judge may reason first. A reply that was cut off isn't used.
 pub(super) fn sampling(api: Option<ServerApi>) -> Map<String, Value> {
     let greedy = RequestSampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 0 };
     let mut fields = greedy.fields(api);
@@ -42,7 +42,7 @@ pub(super) fn request(
     body.into()
 }
 
-/// The score in a judge's answer; `None` if the reply was cut off or has no score.
+/// Reads the score in a judge's answer. Returns `None` if the reply was cut off or lacks a score.
 pub(super) fn judged(answer: &Value) -> Option<Value> {
     let choice = &answer["choices"][0];
     if choice["finish_reason"] == "length" {
@@ -51,14 +51,14 @@ pub(super) fn judged(answer: &Value) -> Option<Value> {
     read_score(choice["message"]["content"].as_str()?).map(Value::from)
 }
 
-/// The score in a judge's reply: the digit after the last "Score:", or a reply that consists of a digit.
+/// Reads the score in a judge's reply: the digit after the last "Score:", or the digit of which the reply consists.
 fn read_score(reply: &str) -> Option<u64> {
     let (has_label, tail) = reply.rsplit_once("Score:").map_or((false, reply), |(_, tail)| (true, tail));
     let tail = tail.trim_start_matches(|c: char| c.is_whitespace() || "*_`$([".contains(c));
     let end = tail.find(|c: char| !c.is_ascii_digit()).unwrap_or(tail.len());
     let (digits, rest) = tail.split_at(end);
     let followed = if has_label {
-        // Rejects 2.5 and 2nd.
+        // Rejects the digit in 2.5 and 2nd.
         rest.trim_start_matches('.').starts_with(char::is_alphanumeric)
     } else {
         rest.contains(char::is_alphanumeric)

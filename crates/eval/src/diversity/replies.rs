@@ -20,7 +20,7 @@ struct Reply {
     samples: Vec<u64>,
     #[serde(default)]
     asked: String,
-    /// Sampling settings of the judge. Empty for embeddings.
+    /// Sampling settings of the judge. The map is empty for embeddings.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     sampling: Map<String, Value>,
     value: Value,
@@ -46,7 +46,7 @@ impl Cache {
         Ok(Self { path, log: None, replies })
     }
 
-    /// The newest reply about these samples of a problem.
+    /// Returns the newest reply about these samples of a problem.
     pub(super) fn value(&self, model: &str, problem: &str, samples: Vec<u64>) -> Option<&Value> {
         Some(&self.replies.get(&(model.to_owned(), problem.to_owned(), samples))?.1)
     }
@@ -74,7 +74,7 @@ impl Question {
     }
 }
 
-/// Requests the replies that the cache lacks. `read` extracts the value from an answer; if it returns `None`, the
+/// Requests the replies that the cache lacks. `read` extracts the value from an answer. If `read` returns `None`, the
 /// request is repeated up to three times.
 pub(super) fn ask(
     server: &Server,
@@ -128,7 +128,7 @@ pub(super) fn ask(
     Ok(())
 }
 
-/// The error for a request that wasn't answered, with advice.
+/// Returns the error for a request that wasn't answered, with advice.
 fn given_up(failure: Failure) -> anyhow::Error {
     match failure {
         Failure::Stopped => Stopped(

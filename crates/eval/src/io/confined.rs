@@ -27,7 +27,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Returns limits for reading a file of `bytes` bytes. Reading a valid file, compressed or not, takes about ten times its
+    /// Returns the limits for a file of `bytes` bytes. Reading a valid file, compressed or not, takes about ten times its
     /// size in memory and less than a second per megabyte.
     pub fn for_file(bytes: u64) -> Self {
         let memory = bytes.saturating_mul(100).saturating_add(1 << 30);

@@ -56,7 +56,8 @@ impl Reference for Truth {
 
 impl Verifier for choice::Verifier {
     fn doubt(&self) -> Option<&'static str> {
-        self.has_equal_options().then_some("options: two are equal; only an answer with a letter can choose one of them")
+        self.has_equal_options()
+            .then_some("options: two are equal; only an answer with a letter can choose one of them")
     }
 
     fn check(&self, response: Response<'_>) -> Graded {

@@ -133,7 +133,8 @@ impl Prepared {
 
 impl Verifier for Prepared {
     fn doubt(&self) -> Option<&'static str> {
-        (!self.verifier.is_parsed()).then_some("gold: no mathematics, so an answer must repeat it word for word")
+        (!self.verifier.is_parsed())
+            .then_some("gold: no mathematics, so an answer must repeat it word for word")
     }
 
     fn check(&self, response: Response<'_>) -> Graded {

@@ -6,10 +6,10 @@ use serde::Deserialize;
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-/// Parses the answer to question `asked` as a grade, which is correct if the score is at least `correct_from`.
+/// Parses the answer to question `question_id` as a grade, which is correct if the score is at least `correct_from`.
 ///
 /// # Errors
-/// A description of the error in the line.
+/// Returns a description of the error in the line.
 pub(super) fn read(line: &[u8], question_id: u64, correct_from: f64) -> Result<Graded, String> {
     #[derive(Deserialize)]
     struct Answer {

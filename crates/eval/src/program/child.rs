@@ -1,4 +1,4 @@
-//! A child process that answers questions, one line each.
+//! Runs a child process that answers questions, one line for each question.
 
 use super::settings::Settings;
 use crate::graded::Graded;
@@ -16,7 +16,7 @@ const LONGEST_ANSWER: usize = 1 << 20;
 /// Interval at which a wait for an answer checks for a request to stop.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// Reason why there is no answer. The message is the reason of the unscorable grade.
+/// Reason why a question wasn't answered. The message becomes the reason of the unscorable grade.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(super) enum NoAnswer {
     /// The child has ended.

@@ -1,20 +1,20 @@
-//! Group advantages: one number per completion, later spread over its tokens.
+//! Computes group advantages: one number per completion, which later applies to each of its tokens.
 //!
-//! One enum, one arm per estimator. Estimators don't know losses; the focal weight ([`crate::focal`]) and the shaping
-//! of rewards and advantages ([`crate::credit`]) can be combined with any of them.
+//! [`Advantage`] has one variant per estimator. Estimators don't depend on the loss, and the focal weight
+//! ([`crate::focal`]) and the shaping of rewards and advantages ([`crate::credit`]) can be combined with any estimator.
 //!
-//! Most estimators compare a completion with its group alone. Some also read the batch, which is all groups of a step. So
-//! each estimator has a formula within a group (`within`), and some have one across the batch (`across`).
+//! Most estimators compare a completion only with its group. Some also read the batch, which is all groups of a step. So
+//! each estimator has a formula within a group (`within`), and some also have a formula across the batch (`across`).
 
 #[cfg(feature = "serde")]
 use crate::default::{ratio, whole};
 use crate::error::{Error, require};
 use crate::group::{Group, Part, Rewards};
 
-/// An estimator: how a completion's reward is compared with the rewards of its group.
+/// An estimator, which compares a completion's reward with the rewards of its group.
 ///
 /// Below, `R` is a completion's reward, `mu` and `s` the mean and standard deviation of the group's
-/// `n` scored completions, `c` the number of correct ones, `p = c / n`, `T` a completion's length in tokens.
+/// `n` scored completions, `c` the number of correct completions, `p = c / n`, and `T` a completion's length in tokens.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -31,7 +31,7 @@ pub enum Advantage {
     },
     /// `R - mu`. Source: Dr. GRPO (arXiv 2503.20783).
     DrGrpo,
-    /// `(R - mu) n / (n - 1)`, which is `R` minus the mean of the others. Source: RLOO (arXiv 2402.14740).
+    /// `(R - mu) n / (n - 1)`, which is `R` minus the mean of the other rewards. Source: RLOO (arXiv 2402.14740).
     Rloo,
     /// `(u - mean u) / (mean u + 1e-6)`, where `u` is 1 for a correct and 0 for a wrong completion. All are 0 if no
     /// completion is correct. For rewards 1 and 0, `u` is the reward. Source: MaxRL (arXiv 2602.02710).
@@ -242,7 +242,7 @@ impl Advantage {
         Self::Avspo { eps: 1e-4 },
     ];
 
-    /// The name in a configuration.
+    /// Returns the estimator's name in a configuration.
     pub const fn name(&self) -> &'static str {
         match self {
             Self::Grpo { .. } => "grpo",
@@ -271,7 +271,7 @@ impl Advantage {
         }
     }
 
-    /// Properties of completions that the estimator reads.
+    /// Returns the properties of completions that the estimator reads.
     pub const fn reads(&self) -> Reads {
         const NOTHING: Reads = Reads {
             rewards: false,
@@ -300,8 +300,8 @@ impl Advantage {
         }
     }
 
-    /// Returns an error if the settings don't work with groups of `group_size`: the group has one completion, which can't be
-    /// compared; k is outside `1..=group_size`; or a number isn't finite or is out of its range.
+    /// Returns an error if the settings don't work with groups of `group_size`: if a group has one completion, which can't
+    /// be compared, if k is outside `1..=group_size`, or if a number isn't finite or is out of its range.
     pub fn check(&self, group_size: usize) -> Result<(), Error> {
         let expected = format_args!("at least 2 ({} compares the completions of a group)", self.name());
         require(group_size > 1, "group_size", group_size, expected)?;
@@ -362,10 +362,10 @@ impl Advantage {
         self.of_batch(&[*group], rewards).map(|mut batch| batch.swap_remove(0)).map_err(|(_, e)| e)
     }
 
-    /// Returns the advantages of all groups of a batch. Unscorable completions get 0. So do all completions of a group with
-    /// fewer than two scored ones, which statistics of the batch leave out.
-    /// Fails with the index of the first bad group and the error: a reward isn't finite, a reward is neither correct nor
-    /// wrong and the estimator needs to know, or clusters are missing that the estimator needs.
+    /// Returns the advantages of all groups of a batch. Unscorable completions get 0. All completions of a group with fewer
+    /// than two scored completions get 0 too, and statistics of the batch leave such a group out.
+    /// Fails with the index of the first bad group and the error if a reward isn't finite, if it is neither correct nor
+    /// wrong and the estimator needs to know which, or if clusters are missing that the estimator needs.
     ///
     /// # Panics
     /// If a group's slices differ in length.
@@ -376,14 +376,14 @@ impl Advantage {
         Ok(batch)
     }
 
-    /// The part of the formula that reads the group alone.
+    /// Computes the part of the formula that reads only the group.
     fn within(&self, group: &Group<'_>, rewards: &Rewards) -> Result<Vec<f64>, Error> {
         group.check()?;
         let n = group.scored_len();
         if n < 2 {
             return Ok(vec![0.0; group.len()]);
         }
-        // Whether each completion is correct, and the number of correct ones.
+        // Whether each completion is correct, and the number of correct completions.
         let judged = || {
             let correct = rewards.correct(group)?;
             let c = correct.iter().filter(|&&u| u).count();
@@ -537,7 +537,7 @@ impl Advantage {
         })
     }
 
-    /// The part of the formula that reads the whole batch, for estimators that have one.
+    /// Computes the part of the formula that reads the whole batch, for estimators that have such a part.
     fn across(
         &self,
         groups: &[Group<'_>],
@@ -587,7 +587,7 @@ impl Advantage {
             }
             Self::CurveRl => {
                 let largest = compared.iter().map(|&g| groups[g].scored_len()).max().unwrap_or(0);
-                // Each group's success rate in steps of 1 / (largest + 1); 0 for a group that doesn't count.
+                // Each group's success rate in steps of 1 / (largest + 1), or 0 for a group that doesn't count.
                 let mut steps = vec![0; groups.len()];
                 for &g in &compared {
                     let (c, n) = (rewards.count(&groups[g]).map_err(|e| (g, e))?, groups[g].scored_len());
@@ -631,7 +631,7 @@ fn deviation(group: &Group<'_>, ddof: usize) -> f64 {
     moments(group.scored().map(|i| group.rewards[i]), ddof).1
 }
 
-/// A completion's length in tokens. An empty completion counts as one token, so that every completion has a weight.
+/// Returns a completion's length in tokens. An empty completion counts as one token, so that every completion has a weight.
 fn length(group: &Group<'_>, completion: usize) -> f64 {
     group.lengths[completion].max(1) as f64
 }
@@ -650,8 +650,8 @@ fn spread(group: &Group<'_>, value: impl Fn(usize) -> f64) -> Vec<f64> {
     all
 }
 
-/// Returns `f(R - mean)` of each completion, or exactly 0 if all rewards are equal: the mean of equal rewards may have a
-/// rounding error, which a small `eps` would amplify.
+/// Returns `f(R - mean)` of each completion, or exactly 0 if all rewards are equal, because the mean of equal rewards may
+/// have a rounding error, which a small `eps` would amplify.
 fn centred(group: &Group<'_>, mean: f64, f: impl Fn(f64) -> f64) -> Vec<f64> {
     if equal(group) { vec![0.0; group.len()] } else { spread(group, |i| f(group.rewards[i] - mean)) }
 }
@@ -665,8 +665,8 @@ fn shared(mut advantages: Vec<f64>, correct: &[bool], share: f64, v: impl Fn(usi
     advantages
 }
 
-/// `C(a, k) / C(n, k)` for `a <= n`, `k <= n`: the probability that `k` of `n` things, drawn without replacement, are all
-/// among `a` of them.
+/// Returns `C(a, k) / C(n, k)` for `a <= n` and `k <= n`, the probability that `k` draws without replacement from `n`
+/// things are all from a subset of `a` things.
 fn share(a: usize, n: usize, k: usize) -> f64 {
     if a < k {
         return 0.0;

@@ -1,4 +1,5 @@
-//! Credit assignment: shaped rewards -> estimator -> shaped advantages -> focal weight, for one group.
+//! Assigns credit to a group's completions: shapes the rewards, estimates advantages, shapes the advantages, and multiplies
+//! them by the focal weight.
 //!
 //! [`Shaping::Unlikely`] and [`Shaping::Smoothing`] are controls of the paper. Departure from the Unlikely paper: equal
 //! log-probabilities share their mean rank. Two samples of the same completion then get the same reward, and the order of
@@ -126,7 +127,7 @@ pub struct Credit {
     pub rewards: Rewards,
     /// Exponent of the focal weight, at least 0. With 0, the focal weight leaves every advantage unchanged, bit for bit.
     pub focal_gamma: f64,
-    /// The change of rewards or advantages.
+    /// Shaping of the rewards or advantages.
     pub shaping: Shaping,
     /// The punishment of long completions, if any. It never turns a correct completion into a wrong one.
     pub overlong: Option<Overlong>,
@@ -246,8 +247,8 @@ impl Credit {
     /// Returns the advantages of all groups of a batch, the groups of one training step.
     ///
     /// Source: F-GRPO, section "Integration with Group-Relative Methods": `g(x) A_i`.
-    /// Fails with the index of the first bad group and the error: a reward isn't finite, or it is neither correct nor wrong
-    /// and a setting needs to know.
+    /// Fails with the index of the first bad group and the error if a reward isn't finite, or if it is neither correct nor
+    /// wrong and a setting needs to know which.
     pub fn assign_batch(&self, groups: &[Group<'_>]) -> Result<Vec<Assigned>, (usize, Error)> {
         let shape = |(g, group): (usize, &Group<'_>)| {
             let mut rewards = match self.shaping {
@@ -290,7 +291,7 @@ impl Credit {
         batch.into_iter().enumerate().map(weigh).collect()
     }
 
-    /// Fraction of correct completions among the scored ones of a batch, or `None` if none is scored.
+    /// Returns the fraction of a batch's scored completions that are correct, or `None` if no completion is scored.
     fn batch_rate(&self, groups: &[Group<'_>]) -> Result<Option<f64>, (usize, Error)> {
         let mut counts = (0, 0);
         for (g, group) in groups.iter().enumerate() {
@@ -322,7 +323,7 @@ impl Credit {
             let factor = |a: f64| scale * (if a > 0.0 { anchor - p } else { p - anchor }).exp();
             advantages.iter_mut().filter(|a| **a != 0.0).for_each(|a| *a *= factor(*a));
         }
-        // The weight is taken from the rewards as given, not from shaped ones.
+        // The focal weight depends on the original rewards, not on the shaped rewards.
         let rate = match success_rate(group, &self.rewards) {
             Err(Error::GradedReward { .. }) if self.focal_gamma == 0.0 => None,
             other => other?,
@@ -519,7 +520,7 @@ mod tests {
             }
         };
         close(&credit(HA_DW).assign_batch(&[hard, easy]).unwrap());
-        // An anchor that is set doesn't ask the batch.
+        // A fixed anchor doesn't depend on the batch.
         let set = HaDw { scale: 1.3, eta: 0.1, window: 50, anchor: Some(0.5) };
         close(&[credit(set).assign(&hard).unwrap(), credit(set).assign(&easy).unwrap()]);
         let graded = credit(HA_DW).assign(&group(&[1.0, 0.5], &[-1.0; 2])).unwrap_err();
@@ -543,7 +544,7 @@ mod tests {
         assert_eq!(anchor.value(), None);
         anchor.update(Some(0.25), 0.5, 2);
         assert_eq!(anchor.value(), Some(0.25));
-        // One value has no deviation; it counts as 1.
+        // The deviation of a single value counts as 1.
         anchor.update(Some(0.75), 0.5, 2);
         assert_eq!(anchor.value(), Some(0.5));
         // The values 1/4 and 1/2 deviate by 1/8: 1/2 + 1/2 1/8 (1 - 1/2).

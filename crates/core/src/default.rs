@@ -1,4 +1,4 @@
-//! Default values for serde, as functions whose constant parameters are written beside each field.
+//! Functions that return default values for serde. Each field's attribute gives the constant parameters.
 
 /// Returns `A / B`.
 pub fn ratio<const A: u32, const B: u32>() -> f64 {

@@ -1,6 +1,6 @@
 //! Errors about values that come from a configuration or a reward function.
 //!
-//! A caller's bug is a panic, documented at the function.
+//! Mistakes of the calling code panic instead, as each function's documentation describes.
 
 /// Reason why a quantity can't be computed.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
@@ -12,7 +12,7 @@ pub enum Error {
          that needs none (grpo, dr_grpo, rloo) with focal_gamma = 0"
     )]
     GradedReward {
-        /// Position in the group.
+        /// Position of the completion in the group.
         completion: usize,
         /// The reward.
         reward: f64,
@@ -29,7 +29,7 @@ pub enum Error {
         /// The reward.
         reward: f64,
     },
-    /// The estimator needs the cluster of each completion, but the group has no clusters.
+    /// The estimator needs the cluster of each completion, but the group lacks clusters.
     #[error("clusters are missing: the estimator cue_grpo needs the cluster of each completion")]
     NoClusters,
     /// A logit of a simulated policy became NaN or infinite.

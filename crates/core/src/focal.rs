@@ -22,13 +22,13 @@ pub fn focal_weight(success_rate: f64, gamma: f64) -> f64 {
     if gamma == 0.0 { 1.0 } else { (1.0 - success_rate).powf(gamma) }
 }
 
-/// The fraction of the group's scored completions that are correct, `X / N`; `None` if no completion is scored.
+/// Returns the fraction of the group's scored completions that are correct, `X / N`, or `None` if no completion is scored.
 ///
-/// For binary rewards this is `(mean - R_w) / (R_c - R_w)`; counting makes it exact and independent of the order of the
-/// completions.
+/// For binary rewards this is `(mean - R_w) / (R_c - R_w)`. Completions are counted, so the result is exact and doesn't
+/// depend on their order.
 ///
 /// Source: F-GRPO, section "Focal Weight", the empirical success rate.
-/// Fails with [`Error::NonFiniteReward`], or with [`Error::GradedReward`] if `rewards` has no threshold and a reward is
+/// Fails with [`Error::NonFiniteReward`], or with [`Error::GradedReward`] if `rewards` lacks a threshold and a reward is
 /// neither correct nor wrong.
 pub fn success_rate(group: &Group<'_>, rewards: &Rewards) -> Result<Option<f64>, Error> {
     let (correct, n) = (rewards.count(group)?, group.scored_len());

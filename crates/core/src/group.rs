@@ -1,4 +1,4 @@
-//! A group: the completions sampled for one prompt, as the estimators read them.
+//! A group, which is the completions sampled for one prompt in the form that estimators read.
 
 use crate::error::{Error, require};
 
@@ -16,9 +16,9 @@ pub struct Group<'a> {
     pub mean_old_logp: &'a [f64],
     /// Whether the completion has a verdict.
     pub scored: &'a [bool],
-    /// The separate rewards of completions that have several. Empty if each completion has one reward.
+    /// The separate rewards of completions that have several. The list is empty if each completion has one reward.
     pub parts: &'a [Part<'a>],
-    /// Cluster id of each completion: equivalent completions have the same id. Empty if the clusters are unknown.
+    /// Cluster id of each completion, equal for equivalent completions. The list is empty if the clusters are unknown.
     pub clusters: &'a [usize],
 }
 
@@ -48,12 +48,12 @@ impl<'a> Group<'a> {
         n
     }
 
-    /// Whether the group has no completions, scored or not.
+    /// Whether the group is empty. Unscorable completions count.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// The positions of the scored completions.
+    /// Returns the positions of the scored completions.
     pub fn scored(&self) -> impl Iterator<Item = usize> + Clone + use<'a> {
         let scored = self.scored;
         (0..self.len()).filter(move |&i| scored[i])
@@ -78,7 +78,7 @@ impl<'a> Group<'a> {
 pub struct Rewards {
     /// Reward of a correct completion, R_c.
     pub correct: f64,
-    /// Reward of a wrong completion, R_w; usually 0 or -1.
+    /// Reward of a wrong completion, R_w, usually 0 or -1.
     pub wrong: f64,
     /// Smallest reward of a correct completion, if rewards are graded.
     pub threshold: Option<f64>,
@@ -101,7 +101,7 @@ impl Rewards {
         require(threshold.is_finite(), "reward_threshold", threshold, "a finite number")
     }
 
-    /// Whether each completion of the group is correct. Unscorable completions are not.
+    /// Returns whether each completion of the group is correct. Unscorable completions aren't correct.
     ///
     /// Without a threshold, each reward must equal `correct` or `wrong` within a millionth of their difference, which
     /// allows for rounding to single precision.
@@ -125,7 +125,7 @@ impl Rewards {
         Ok(correct)
     }
 
-    /// Number of correct completions of the group. Fails as [`Rewards::correct`] does.
+    /// Counts the correct completions of the group. Fails as [`Rewards::correct`] does.
     pub fn count(&self, group: &Group<'_>) -> Result<usize, Error> {
         Ok(self.correct(group)?.into_iter().filter(|&correct| correct).count())
     }

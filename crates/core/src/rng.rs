@@ -1,8 +1,8 @@
 //! Counter-based random numbers: each is a function of a key and a counter.
 //!
-//! There is no generator state to save. A key is derived from the run's seed and coordinates such as step, prompt and
-//! sample; the counter is the position. So a sample doesn't depend on its batch, on the number of threads, or on what
-//! ran before.
+//! A generator doesn't have state to save. A key is derived from the run's seed and coordinates such as step, prompt and
+//! sample, and the counter is the position in the key's sequence. So a sample doesn't depend on its batch, on the number
+//! of threads, or on earlier draws.
 //!
 //! The mixing function is SplitMix64's finaliser applied twice over a Weyl sequence, with the key
 //! folded in on both rounds (after Steele, Lea and Flood, "Fast splittable pseudorandom number
@@ -26,7 +26,7 @@ impl Key {
         Self(mix(seed.wrapping_add(WEYL)), mix(seed ^ 0x6a09_e667_f3bc_c909))
     }
 
-    /// The key of the sub-family `x`: `key.with(step).with(prompt)`.
+    /// Returns the key of the sub-family `x`, as in `key.with(step).with(prompt)`.
     #[must_use]
     pub const fn with(self, x: u64) -> Self {
         let a = mix(self.0 ^ mix(x.wrapping_add(WEYL)));
@@ -34,24 +34,24 @@ impl Key {
         Self(a, b)
     }
 
-    /// 64 random bits of draw `counter`.
+    /// Returns the 64 random bits of draw `counter`.
     pub const fn bits(self, counter: u64) -> u64 {
         let x = mix(self.0.wrapping_add(counter.wrapping_mul(WEYL)));
         mix(x ^ self.1)
     }
 
-    /// A uniform number in `[0, 1)` with 53 random bits.
+    /// Returns a uniform number in `[0, 1)` with 53 random bits.
     pub fn uniform(self, counter: u64) -> f64 {
         (self.bits(counter) >> 11) as f64 * (1.0 / (1u64 << 53) as f64)
     }
 
-    /// A uniform integer in `0..n`, unbiased.
+    /// Returns a uniform integer in `0..n`, without bias.
     ///
     /// # Panics
     /// If `n` is 0.
     pub fn below(self, counter: u64, n: u64) -> u64 {
         assert!(n > 0, "below: n must be at least 1");
-        // Lemire's multiply-and-reject; rejected draws continue in a sub-family of this counter.
+        // Lemire's multiply-and-reject. Rejected draws continue in a sub-family of this counter.
         let mut bits = self.bits(counter);
         let mut retry = 0;
         loop {
@@ -64,20 +64,20 @@ impl Key {
         }
     }
 
-    /// A standard normal number (Box-Muller, from two draws of this counter).
+    /// Returns a standard normal number (Box-Muller, from two draws of this counter).
     pub fn normal(self, counter: u64) -> f64 {
         let radius = (-2.0 * (-self.uniform(2 * counter)).ln_1p()).sqrt();
         radius * (std::f64::consts::TAU * self.uniform(2 * counter + 1)).cos()
     }
 
-    /// The standard normal number that this key's stream returns ([`Stream::normal`]) after `i` earlier numbers of any kind.
+    /// Returns the standard normal number that this key's [`Stream::normal`] returns after `i` numbers of any kind.
     pub fn nth_normal(self, i: u64) -> f64 {
         // A normal number takes two draws. The sub-family keeps these draws separate from the uniform ones.
         self.with(u64::MAX).normal(i)
     }
 
-    /// Element `i` of a pseudo-random permutation of `0..n`: every element occurs once, and the permutation isn't
-    /// stored. It is a four-round Feistel network on the next power of four, iterated until the result is in range
+    /// Returns element `i` of a pseudo-random permutation of `0..n`, which isn't stored. The permutation is a four-round
+    /// Feistel network on the next power of four, iterated until the result is in range
     /// (Black and Rogaway, "Ciphers with arbitrary finite domains", 2002).
     ///
     /// # Panics
@@ -99,7 +99,7 @@ impl Key {
         }
     }
 
-    /// A stream of this key's numbers, in the order of the counter.
+    /// Creates a stream of this key's numbers, in the order of the counter.
     pub const fn stream(self) -> Stream {
         Stream { key: self, counter: 0 }
     }
@@ -118,19 +118,19 @@ impl Stream {
         self.counter - 1
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn bits(&mut self) -> u64 {
         let c = self.next();
         self.key.bits(c)
     }
 
-    /// The next uniform number in `[0, 1)`.
+    /// Returns the next uniform number in `[0, 1)`.
     pub fn uniform(&mut self) -> f64 {
         let c = self.next();
         self.key.uniform(c)
     }
 
-    /// The next integer in `0..n`.
+    /// Returns the next uniform integer in `0..n`.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -139,7 +139,7 @@ impl Stream {
         self.key.below(c, n)
     }
 
-    /// The next standard normal number.
+    /// Returns the next standard normal number.
     pub fn normal(&mut self) -> f64 {
         let c = self.next();
         self.key.nth_normal(c)

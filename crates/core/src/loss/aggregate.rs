@@ -5,7 +5,7 @@
 pub struct Counts {
     /// Number of completion tokens that count in the loss.
     pub tokens: usize,
-    /// Number of completions with at least one such token.
+    /// Number of completions with at least one token that counts in the loss.
     pub sequences: usize,
 }
 
@@ -35,10 +35,10 @@ pub enum Aggregation {
 }
 
 impl Aggregation {
-    /// The factor of each token's loss in a completion of `seq_len` tokens. An empty completion has the factor 0. `max_len` is the maximum
-    /// length of a completion in tokens.
+    /// Returns the factor of each token's loss in a completion of `seq_len` tokens, which is 0 for an empty completion.
+    /// `max_len` is the maximum length of a completion in tokens.
     ///
-    /// It depends only on the completion and on the mini-batch's counts, so the gradient doesn't depend on the
+    /// The factor depends only on the completion and on the mini-batch's counts, so the gradient doesn't depend on the
     /// micro-batches.
     ///
     /// # Panics

@@ -54,7 +54,7 @@ pub enum Correction {
     },
 }
 
-/// The weight of a token's policy loss. It is a constant of the update, so it has no derivative.
+/// Weight of a token's policy loss. The update treats it as a constant, so its derivative is 0.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Weight {
     /// Value of the weight.

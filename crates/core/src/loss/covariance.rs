@@ -1,5 +1,5 @@
-//! Selection of the tokens of a mini-batch with the largest covariance of advantage and log-probability. Raising these
-//! tokens lowers the entropy fastest, so KL-Cov and Clip-Cov treat them separately.
+//! Selects the tokens of a mini-batch with the largest covariance of advantage and log-probability. Raising the probability
+//! of these tokens lowers the entropy fastest, so KL-Cov and Clip-Cov treat them separately.
 //!
 //! Source: arXiv 2505.22617, as verl implements it. Departure: the log-probabilities come from the policy that sampled, not
 //! from the policy being updated, so that the selection doesn't depend on micro-batches. In the first update after
@@ -8,10 +8,10 @@
 use super::PolicyLoss;
 use crate::rng::Key;
 
-/// For each token of the mini-batch, whether `policy` selects it, or `None` if the loss doesn't select tokens.
+/// Returns, for each token of the mini-batch, whether `policy` selects it, or `None` if the loss doesn't select tokens.
 ///
-/// `completions`: the advantage and the tokens' `old_logp` of every completion of the mini-batch. Clip-Cov draws among its
-/// candidates at random, with a key derived from the log-probabilities.
+/// `completions` has the advantage and the tokens' `old_logp` of every completion of the mini-batch. Clip-Cov draws among
+/// its candidates at random, with a key derived from the log-probabilities.
 pub fn selected<T>(policy: &PolicyLoss, completions: &[(f64, &[T])]) -> Option<Vec<Vec<bool>>>
 where
     T: Copy + Into<f64>,

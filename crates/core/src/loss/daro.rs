@@ -1,14 +1,14 @@
 //! DARO's learned weights (arXiv 2510.09001), one of the paper's controls.
 //!
-//! The mini-batch's loss is the sum, over the success rates `mu` in {1/G, ..., (G-1)/G} that occur, of
-//! `w_mu L_mu - ln w_mu`: `L_mu` is the token-mean loss of the groups with that success rate, and
-//! `w_mu = softplus(raw) + 1e-8` a learned weight that starts at 1. At the optimum `w_mu = 1 / L_mu`. The DARO paper
+//! The mini-batch's loss is the sum of `w_mu L_mu - ln w_mu` over the success rates `mu` in {1/G, ..., (G-1)/G} that occur.
+//! `L_mu` is the token-mean loss of the groups with success rate `mu`, and `w_mu = softplus(raw) + 1e-8` is a learned weight
+//! that starts at 1. At the optimum, `w_mu = 1 / L_mu`. The DARO paper
 //! doesn't state the learning rate of the weights. Here it is a setting, for plain gradient descent.
 
 /// The learned weights, one per success rate strictly between 0 and 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Daro {
-    /// The parameters before softplus; `raw[c - 1]` belongs to groups with `c` correct of G. Saved in checkpoints.
+    /// Parameters before softplus, which checkpoints save. `raw[c - 1]` is for groups with `c` correct completions of G.
     pub raw: Vec<f64>,
 }
 
@@ -23,8 +23,8 @@ impl Daro {
         Self { raw: vec![(1.0f64 - 1e-8).exp_m1().ln(); group_size - 1] }
     }
 
-    /// Index of a success rate's level, or `None` if all completions are correct or all are wrong. A group with unscorable
-    /// completions belongs to the nearest level.
+    /// Returns the index of a success rate's level, or `None` if all completions are correct or all are wrong. A group with
+    /// unscorable completions belongs to the nearest level.
     ///
     /// # Panics
     /// If the success rate is outside `[0, 1]`.
@@ -35,20 +35,20 @@ impl Daro {
             .then(|| ((success_rate * (levels + 1) as f64).round() as usize).clamp(1, levels) - 1)
     }
 
-    /// The weight of a level.
+    /// Returns the weight of a level.
     pub fn weight(&self, level: usize) -> f64 {
         let raw = self.raw[level];
         raw.max(0.0) + (-raw.abs()).exp().ln_1p() + 1e-8
     }
 
-    /// Factor of a token's loss in the total loss: the level's weight divided by the level's number of tokens in the
-    /// mini-batch.
+    /// Returns the factor of a token's loss in the total loss: the level's weight divided by the level's number of tokens
+    /// in the mini-batch.
     pub fn token_weight(&self, level: usize, tokens: usize) -> f64 {
         self.weight(level) / tokens as f64
     }
 
-    /// One step of gradient descent on the weights of the levels that occur in a mini-batch, given the sum of the token
-    /// losses and the number of tokens of each level.
+    /// Takes one step of gradient descent on the weights of the levels that occur in a mini-batch, given the sum of the
+    /// token losses and the number of tokens of each level.
     ///
     /// # Panics
     /// If the slices don't have a value for each level.
@@ -59,7 +59,7 @@ impl Daro {
         }
     }
 
-    /// Derivative of the loss with respect to `raw[level]`, at that level's mean loss.
+    /// Returns the derivative of the loss with respect to `raw[level]`, at the level's mean loss `mean`.
     fn draw(&self, level: usize, mean: f64) -> f64 {
         (mean - 1.0 / self.weight(level)) / (1.0 + (-self.raw[level]).exp())
     }

@@ -1,5 +1,5 @@
-//! Selection of the tokens of a mini-batch with the highest entropy. With `top_entropy_quantile` below 1, the policy loss
-//! counts only these tokens.
+//! Selects the tokens of a mini-batch with the highest entropy. If `top_entropy_quantile` is below 1, only these tokens
+//! count in the policy loss.
 //!
 //! Source: arXiv 2506.01939, with the threshold of TRL (`get_high_entropy_mask`). Departure: the entropies come from the
 //! policy that sampled, and one threshold holds for the whole mini-batch, so that the selection doesn't depend on
@@ -13,10 +13,10 @@ pub fn check(share: f64) -> Result<(), Error> {
     require(share > 0.0 && share <= 1.0, "top_entropy_quantile", share, "a number above 0 and at most 1")
 }
 
-/// For each token of the mini-batch, whether its entropy is at least the `1 - share` quantile, interpolated linearly.
+/// Returns, for each token of the mini-batch, whether its entropy is at least the `1 - share` quantile (interpolated).
 /// Returns `None` if `share` is 1, which selects all tokens.
 ///
-/// `completions`: the entropies of each completion's tokens, in nats.
+/// `completions` has the entropies of each completion's tokens, in nats.
 pub fn high_entropy<T>(share: f64, completions: &[&[T]]) -> Option<Vec<Vec<bool>>>
 where
     T: Copy + Into<f64>,

@@ -4,8 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(rename_all = "lowercase"))]
 pub enum Kl {
-    /// `logp - ref_logp`: unbiased, may be negative. The derivative of this value is 1 for every token, which has no effect on
-    /// average over the policy's samples, so the penalty uses the derivative of `K2` (a straight-through estimator, `k1+` in
+    /// `logp - ref_logp`, which is unbiased and may be negative. Its derivative is 1 for every token, which averages to no
+    /// effect over the policy's samples, so the penalty uses the derivative of `K2` (a straight-through estimator, `k1+` in
     /// verl).
     K1,
     /// `(logp - ref_logp)^2 / 2`.

@@ -1,4 +1,4 @@
-//! Losses in closed form: value and derivative with respect to the log-probability of each sampled token.
+//! Computes losses in closed form: the value, and the derivative with respect to the log-probability of each sampled token.
 //!
 //! Every loss needs only log-probabilities and, for the entropy bonus, entropies, so it is written and tested without
 //! tensors. [`policy`] has the surrogates, [`aggregate`] the factor of a token's loss in a mini-batch, [`kl`] the
@@ -44,7 +44,7 @@ pub struct Objective {
     pub policy: PolicyLoss,
     /// Aggregation of the token losses.
     pub aggregation: Aggregation,
-    /// Maximum length of a completion in tokens, by which one aggregation divides.
+    /// Maximum length of a completion in tokens, by which [`Aggregation::SeqMeanTokenSumNorm`] divides.
     pub max_len: usize,
     /// Coefficient of the entropy bonus. 0 turns it off.
     pub entropy_coef: f64,
@@ -121,17 +121,17 @@ impl Objective {
         require(coef.is_finite(), "kl_coef", coef, "a finite number")
     }
 
-    /// Factor of each token's loss in a completion of `seq_len` tokens. `counts` covers the whole mini-batch, regardless
-    /// of micro-batches, so the terms of all completions add up to the mini-batch's loss and gradient.
+    /// Returns the factor of each token's loss in a completion of `seq_len` tokens. `counts` covers the whole mini-batch,
+    /// not a micro-batch, so the terms of all completions add up to the mini-batch's loss and gradient.
     pub fn scale(&self, seq_len: usize, counts: &Counts) -> f64 {
         self.aggregation.weight(seq_len, counts, self.max_len)
     }
 
     /// Calls `each(token, term)` for every token of one completion. The policy loss and the terms of entropy and KL have
-    /// separate factors, because DARO weights the policy loss by success rate; otherwise both are [`Objective::scale`].
+    /// separate factors, because DARO weights the policy loss by success rate. Without DARO, both are [`Objective::scale`].
     ///
     /// # Panics
-    /// If the slices differ in length, or if one is missing that the settings require.
+    /// If the slices differ in length, or if a slice that the settings require is missing.
     pub fn completion(
         &self,
         tokens: &Tokens<'_>,

@@ -1,8 +1,8 @@
-//! Where a completion's answer stands, in strict mode: one answer a response.
+//! Finds the answer of a completion in strict mode, which reads one answer per response.
 //!
-//! If there is a box, the last one alone is the answer, together with boxes in the same statement. Otherwise it is what
-//! follows the last "answer is" or "answer:", and otherwise the last line if it is only mathematics, or the last formula
-//! or number. If that can't be read, nothing before it is read instead.
+//! If there are boxes, the answer is the last box, together with other boxes in the same statement. Otherwise the answer
+//! follows the last "answer is" or "answer:". Otherwise it is the last line if it is only mathematics, or else the last
+//! formula or number. If the answer found this way can't be read, earlier text isn't tried.
 
 use std::borrow::Cow;
 
@@ -16,25 +16,25 @@ use super::{units, words};
 use crate::boxed::{self, Boxed};
 use crate::python_text::regex;
 
-/// Longest text between two boxes of one statement.
+/// Maximum length of the text between two boxes of one statement, in bytes.
 const STATEMENT: usize = 160;
 
-/// Parts of an answer, all of which belong to it.
+/// Parts of an answer, such as several boxes in one statement. All parts belong to the answer.
 #[derive(Debug, Default)]
 pub(super) struct Stated<'a> {
     pub(super) parts: Vec<Cow<'a, str>>,
-    /// Another answer is offered beside it: `5 or 6`.
+    /// Whether another answer is offered too, as in `5 or 6`.
     pub(super) hedged: bool,
 }
 
 impl<'a> Stated<'a> {
-    /// An answer of one part.
+    /// Creates an answer of one part.
     pub(super) fn of(part: &'a str) -> Self {
         Self { parts: vec![part.into()], hedged: false }
     }
 }
 
-/// Returns a string in which a dollar sign before an amount is `\$`, so that it opens no formula: `It costs $5. The answer is $7$.`
+/// Escapes dollar signs before amounts as `\$`, so that they don't open a formula, as in `It costs $5. The answer is $7$.`
 pub(super) fn with_money(text: &str) -> Cow<'_, str> {
     if !regex!(r"\$[0-9][^$\n]*\s\$\S").is_match(text) || text.contains("$$") {
         return Cow::Borrowed(text);
@@ -54,11 +54,11 @@ pub(super) fn with_money(text: &str) -> Cow<'_, str> {
     written.into()
 }
 
-/// The answer of a completion; without parts if there is none.
+/// Finds the answer of a completion. The result is without parts if an answer isn't found.
 pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let boxes = if latex { boxes(text) } else { Vec::new() };
     let Some(last) = boxes.last() else { return without_box(text, latex, plain) };
-    // A statement of an answer behind the last box replaces it.
+    // A statement of an answer after the last box replaces the box.
     for end in answer_ends(&text[last.place.end..]).into_iter().rev() {
         if let Some(segment) = announced(text, last.place.end + end)
             && let Some(answer) = segment_answer(text, segment, latex, plain)
@@ -69,7 +69,7 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     last_statement(text, &boxes)
 }
 
-/// The answer of a completion without boxes.
+/// Finds the answer of a completion without boxes.
 fn without_box(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     if let Some((before, after)) = text.rsplit_once("<answer>")
         && let Some((inside, _)) = after.split_once("</answer>")
@@ -107,14 +107,15 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     if answer.parts.is_empty() { last_words(text).unwrap_or(answer) } else { answer }
 }
 
-/// The words behind the last "answer is" or "answer:", or a string of few words, if there is neither a formula nor a number.
+/// Returns the words after the last "answer is" or "answer:", or a string of few words, if there is neither a formula nor a
+/// number.
 fn last_words(text: &str) -> Option<Stated<'_>> {
     const MOST: usize = 6;
     let said = answer_ends(text).into_iter().rev().find_map(|end| announced(text, end));
     let (from, to) = said.unwrap_or((0, text.len()));
     let words = text[from..to].trim().trim_matches(['*', '_', ':', ' ', '`']);
     let words = words.split_once(". ").map_or(words, |(first, _)| first).trim_end_matches('.');
-    // `Yes, it is` says yes, and `No, it isn't` says no.
+    // `Yes, it is` means yes, and `No, it isn't` means no.
     const REPEATED: &str = r"(?i)^(?:(yes)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:is|are|does|do|can|was|has|have|will|did)|(no)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:(?:is|are|does|do|can|was|has|have|will|did)(?:n['’]t|\s+not)|cannot|can['’]t))$";
     let repeated = regex!(REPEATED).captures(words).and_then(|found| found.get(1).or(found.get(2)));
     let words = repeated.map_or(words, |found| found.as_str());
@@ -123,20 +124,20 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     fits.then(|| Stated { hedged, ..Stated::of(words) })
 }
 
-/// The bold words or formula that end a string.
+/// Returns the bold words or formula that end a string.
 fn last_bold(text: &str) -> Option<Stated<'_>> {
     let end = text.trim_end().trim_end_matches('.').strip_suffix("**")?;
     let start = end.rfind("**")? + 2;
     let bold = &end[start..];
     let words = bold.split_whitespace().count();
-    // A heading says what follows, or follows nothing.
+    // Bold text without words before it is a heading, which isn't an answer.
     let inline = text[..start].contains(|c: char| c.is_alphanumeric());
     let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) || is_mathematics(bold);
     (inline && fits).then(|| attached(text, bold, start - 2, text.len()))
 }
 
-/// The boxes that aren't inside another box, in order. A box that doesn't close is the last one, unless another closes
-/// behind its command.
+/// Finds the boxes that aren't inside another box, in order. A box that doesn't close is the last box, unless another box
+/// closes after its command.
 fn boxes(text: &str) -> Vec<Boxed> {
     let mut found: Vec<Boxed> = Vec::new();
     for next in boxed::boxes(text) {
@@ -150,7 +151,7 @@ fn boxes(text: &str) -> Vec<Boxed> {
     found
 }
 
-/// The last box, and those before it in the same statement.
+/// Returns the last box, with the boxes before it in the same statement.
 fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Stated<'a> {
     let mut first = boxes.len() - 1;
     while first > 0
@@ -217,13 +218,13 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> St
     Stated { parts: vec![part.into()], hedged }
 }
 
-/// Whether the text behind a value gives it in another form and ends: `, or 50%`.
+/// Whether the text after a value repeats it in another form and then ends, as in `, or 50%`.
 fn is_said_again(behind: &str, value: &str) -> bool {
     const OTHER: &str = r"^[\s$)}\\\]*]*[,;]?\s*(?:or|i\.e\.|that is|equivalently)(?: equivalently)?,?\s+([^=]{1,80}?)[\s.]*$";
     regex!(OTHER).captures(behind).is_some_and(|other| super::same_value(&other[1], value))
 }
 
-/// The sign of the value at `start`, whose formula begins at `low`; `None` if it isn't stated as an answer.
+/// Returns the sign of the value at `start`, whose formula begins at `low`, or `None` if it isn't stated as an answer.
 fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
     let outside = statement::sentence(&text[low_end(&text[..low])..low]);
     let before = Pieces::new().read(outside, false).read(&text[low..start], low < start);
@@ -231,7 +232,7 @@ fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static st
     statement::lead(&before, value).filter(|_| !above)
 }
 
-/// The pieces from a position to the end of its line. The formula around the value before it ends at `high`.
+/// Reads the pieces from a position to the end of its line. The formula around the value before it ends at `high`.
 fn after(text: &str, from: usize, high: usize) -> Pieces<'_> {
     let rest = clip(&text[high..line_at(text, high).1]);
     // A dollar sign closes the value's formula.
@@ -246,8 +247,8 @@ fn is_stated(text: &str, start: usize, end: usize) -> bool {
         && !is_withdrawn(&text[end..], value)
 }
 
-/// The percent sign, base, unit or further value of a chain that is attached to a value, in LaTeX, and the length of the text
-/// up to its end. `formula` is whether the value is part of one, and `congruent` whether a congruence states it.
+/// Returns the percent sign, base, unit or further value of a chain that is attached to a value, in LaTeX, and the length
+/// of the text up to its end. `formula` is whether the value is in a formula, `congruent` whether a congruence states it.
 fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize) {
     let closed = after.trim_start_matches(['}', '*', ')']);
     let rest = closed.trim_start_matches(|c: char| c.is_whitespace() || c == '$');
@@ -301,7 +302,7 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     (None, 0)
 }
 
-/// Range of the formula around `start..end`, inside its delimiters. Outside of a formula it is `start..end`.
+/// Returns the range of the formula around `start..end`, without delimiters. Outside of a formula it is `start..end`.
 fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     let low = low_end(&text[..start]);
     let mut high = (end + FAR).min(text.len());
@@ -332,16 +333,16 @@ fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     (start, end)
 }
 
-/// Start of the last `FAR` bytes of a string.
+/// Returns the start of the last [`FAR`] bytes of a string.
 fn low_end(text: &str) -> usize {
     (text.len().saturating_sub(FAR)..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
 }
 
-/// Farthest place from an answer, in bytes, at which its formula begins or ends.
+/// Maximum distance in bytes from an answer at which its formula begins or ends.
 const FAR: usize = 600;
 
-/// Whether the boxes around a string belong to one statement: no sentence ends between them, unless only a connective
-/// joins them.
+/// Whether the boxes around a string belong to one statement, because a sentence doesn't end between them or because only
+/// a connective joins them.
 fn same_statement(between: &str) -> bool {
     const HEDGE: &str = r"(?i)(?:^|\PL)(?:or|alternatively|maybe|perhaps|possibly|either|else)(?:\PL|$)";
     const JOINED: &str = r"^\PL*(?:(?:(?i:and)|text|quad)(?:\PL+|$))*$";
@@ -357,7 +358,7 @@ fn line_at(text: &str, from: usize) -> (usize, usize) {
     (from, from + length)
 }
 
-/// Where the answer is that an "answer" ending at `end` announces: the rest of its line, or the next line.
+/// Returns the range of the answer that an "answer" ending at `end` announces: the rest of its line, or the next line.
 fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
     let (from, to) = line_at(text, end);
     let line = &text[from..to];
@@ -367,7 +368,7 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
     let start = if let Some(rest) = plain.strip_prefix([':', '=']) {
         Some(window.len() - rest.len())
     } else {
-        // `answer to the question is 5`, not what another sentence says.
+        // The verb must be in the same sentence, as in `answer to the question is 5`.
         let sentence = &window[..window.find(". ").unwrap_or(window.len())];
         let verb = regex!(r" (?:is[ :]|are[ :]|equals |be |= )|: ").find(sentence).map(|verb| verb.end());
         verb.or_else(|| regex!(r"(?: is| are|:)\s*$").is_match(sentence).then_some(line.len()))
@@ -397,7 +398,7 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
     Some(line_at(text, next))
 }
 
-/// The answer in an announced part of the text.
+/// Finds the answer in the part of the text that an "answer" announces.
 fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bool) -> Option<Stated<'_>> {
     let segment = &text[from..to];
     let body = unwrapped(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
@@ -415,7 +416,7 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
         }
         if !before.contains(|c: char| c.is_ascii_digit()) {
             let answer = formula(text, &first.found, from + first.start, from + first.end);
-            // A formula that the answer is about: `The maximum of $f$ is 5.`
+            // A formula that the statement is about: `The maximum of $f$ is 5.`
             let verb =
                 regex!(r"(?:^|\s)(?:is|are|equals)\s").find(after).map_or(after.len(), |verb| verb.end());
             let said = (to - after.len() + verb, to);
@@ -445,7 +446,7 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
     None
 }
 
-/// An answer without the mark or bracket that closes what was opened before it: `8*.`, `45)`.
+/// Removes a closing mark or bracket whose opening one is before the answer, as in `8*.` and `45)`.
 fn unwrapped(text: &str) -> &str {
     let bare = text.trim_end_matches(['.', ' ']);
     let inside = bare.trim_end_matches(['*', '_', '`']);
@@ -456,20 +457,20 @@ fn unwrapped(text: &str) -> &str {
     if inside.len() < bare.len() { inside } else { text }
 }
 
-/// A sentence without the clause behind a comma that gives a reason for the answer.
+/// Removes from a sentence the clause that follows a comma and gives a reason for the answer.
 fn without_reason(words: &str) -> &str {
     const REASON: &str = r"(?i),?\s+\(?(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why|when|see|regardless|obtained|found|at [a-z] =|and (?:we|so|this|not))\s.*$|[,;]\s+(?:for|with|we|the|it|this|not|rounded to|and the)\s.*$";
     regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
-/// A formula without the number that it has in a list: `2. $x$`.
+/// Removes the number that a formula has in a list, as in `2. $x$`.
 fn without_number(text: &str) -> &str {
     let behind = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let formula = behind.strip_prefix(". ").or_else(|| behind.strip_prefix(") ")).map(str::trim_start);
     formula.filter(|rest| behind.len() < text.len() && rest.starts_with(['$', '\\'])).unwrap_or(text)
 }
 
-/// A word that says nothing about the number after it.
+/// Whether a word doesn't change the meaning of the number after it.
 fn is_plain_word(word: &str) -> bool {
     [
         "the", "is", "are", "exactly", "equal", "equals", "to", "just", "simply", "thus", "therefore", "a",
@@ -482,7 +483,7 @@ fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> St
     let Found::Latex(parts) = found else { return Stated::default() };
     let end_of = |part: &str| part.as_ptr() as usize + part.len() - text.as_ptr() as usize;
     if let [(part, percent)] = parts[..] {
-        // The percent sign behind the formula is read as every suffix is.
+        // A percent sign after the formula is read like any other suffix.
         let behind = &text[end_of(part)..];
         let close = ["$$", "$", "\\)", "\\]"].iter().find(|close| behind.starts_with(**close));
         let end = if percent { end_of(part) + close.map_or(0, |close| close.len()) } else { end };
@@ -523,7 +524,7 @@ fn is_mathematics(line: &str) -> bool {
         let word = &outside[..length];
         rest = &outside[length..];
         if command {
-            // The group of a text command is no prose.
+            // The argument of a text command isn't prose.
             if (word.starts_with("text") || word.starts_with("math"))
                 && let Some(close) = rest.starts_with('{').then(|| rest.find('}')).flatten()
             {
@@ -546,13 +547,13 @@ fn is_mathematics(line: &str) -> bool {
     line.contains(|c: char| c.is_alphanumeric()) && !line.contains(". ")
 }
 
-/// The last formula or number of the text, whichever comes later.
+/// Finds the last formula or number of the text, whichever comes later.
 fn last_formula(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let formulas = if latex { environments(text) } else { Vec::new() };
     let last = formulas.last();
     let floor = last.map_or(0, |formula| formula.end);
     if plain && let Some((start, end)) = last_number(text, floor) {
-        // All of a quotient.
+        // Includes the whole quotient.
         let start = text[..start].trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').len();
         let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
         return attached(text, &text[start..end], start, end);

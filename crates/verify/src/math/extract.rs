@@ -1,9 +1,9 @@
-//! Finding the answer in a completion.
+//! Finds the answer in a completion.
 //!
 //! Candidates are searched by priority: "final answer is .. I hope", then boxes and "final answer .. is", "answer:",
 //! "answer", then bare LaTeX, expressions and numbers. Within a priority the rightmost candidate is tried first, and
-//! the first that parses is the answer. Boxes are found by scanning; the anchored forms by regular expressions on a
-//! short window after the anchor.
+//! the first that parses is the answer. Boxes are found by scanning, and forms with an anchor such as "answer" by regular
+//! expressions on a short window after the anchor.
 
 use std::collections::VecDeque;
 use std::sync::LazyLock;
@@ -84,18 +84,18 @@ impl<'a> Search<'a> {
         Self { text, latex, plain, answers: answer_ends(text), stage: 0, stages }
     }
 
-    /// Keeps, or leaves out, values that are in no box and don't follow the word "answer".
+    /// Sets whether values are searched that are outside of boxes and don't follow the word "answer".
     pub(super) fn with_bare(mut self, bare: bool) -> Self {
         self.stages.retain(|(_, stage)| bare || *stage != Stage::Bare);
         self
     }
 
-    /// The next priority.
+    /// Returns the next priority.
     pub(super) fn priority(&self) -> Option<i32> {
         self.stages.get(self.stage).map(|(priority, _)| *priority)
     }
 
-    /// The next priority's candidates, the rightmost first; `None` after the last.
+    /// Returns the next priority's candidates, the rightmost first, or `None` after the last priority.
     pub(super) fn next_group(&mut self) -> Option<Vec<Candidate<'a>>> {
         let (priority, _) = *self.stages.get(self.stage)?;
         let mut group = Vec::new();
@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Where the text after one occurrence of "answer" begins at a stage.
+    /// Returns the start of the text to search after an occurrence of "answer", for a stage.
     fn tail_of(&self, stage: Stage, end: usize) -> Option<usize> {
         let rest = &self.text[end..];
         let is_final = || ends_with_word(&self.text.as_bytes()[..end - 6], b"final ");
@@ -158,7 +158,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Candidates after one occurrence of "answer".
+    /// Adds the candidates after one occurrence of "answer".
     fn anchored(&self, stage: Stage, end: usize, group: &mut Vec<Candidate<'a>>) {
         let Some(offset) = self.tail_of(stage, end) else { return };
         if self.plain {
@@ -214,7 +214,7 @@ impl<'a> Search<'a> {
     }
 }
 
-/// The last number from `floor` on, with its sign and percent sign.
+/// Finds the last number that begins at or after `floor`, with its sign and percent sign.
 pub(super) fn last_number(text: &str, floor: usize) -> Option<(usize, usize)> {
     const SIGN: &str = r"\\";
     let number = regex!(&format!("{PREFIX}(?:{SIGN}?[{CURRENCY}])?{NUMBER}"));
@@ -224,10 +224,10 @@ pub(super) fn last_number(text: &str, floor: usize) -> Option<(usize, usize)> {
     (start >= floor && end - start <= MAX_ANSWER).then(|| (first.start(), end))
 }
 
-/// The last matches of a pattern, as many as can be tried, the last one first.
+/// Returns the last matches of a pattern, as many as can be tried, in reverse order.
 ///
-/// The text is searched piece by piece from its end. A piece begins after a byte that is in no match, so its matches
-/// are those of a search from the beginning of the text.
+/// The text is searched piece by piece from its end. A piece begins after a byte that can't be part of a match, so its
+/// matches are the same as in a search from the beginning of the text.
 fn last_matches(text: &str, regex: &Regex, never_inside: fn(u8) -> bool) -> Vec<(usize, usize)> {
     const PIECE: usize = 4096;
     let mut matches = Vec::new();
@@ -235,7 +235,7 @@ fn last_matches(text: &str, regex: &Regex, never_inside: fn(u8) -> bool) -> Vec<
     while end > 0 && matches.len() < MAX_CANDIDATES {
         let head = &text.as_bytes()[..end.saturating_sub(PIECE)];
         let begin = head.iter().rposition(|byte| never_inside(*byte)).map_or(0, |at| at + 1);
-        // The piece ends with such a byte as well, and so no match is taken for one at the end of the text.
+        // The piece also ends with such a byte, so that a match isn't mistaken for a match at the end of the text.
         let piece = &text[..end];
         let mut last = VecDeque::with_capacity(MAX_CANDIDATES);
         let mut from = begin;
@@ -252,12 +252,12 @@ fn last_matches(text: &str, regex: &Regex, never_inside: fn(u8) -> bool) -> Vec<
     matches
 }
 
-/// Characters that a bare expression can't contain.
+/// Whether a bare expression can't contain this byte.
 fn never_in_expression(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || is_stranger(byte)
 }
 
-/// Characters that neither a bare number nor a word for percent can contain.
+/// Whether neither a bare number nor a word for percent can contain this byte.
 fn never_in_number(byte: u8) -> bool {
     byte.is_ascii_alphabetic() && !b"pPercntag".contains(&byte) || is_stranger(byte)
 }
@@ -279,12 +279,12 @@ fn found_by<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
     })
 }
 
-/// The first `limit` characters of the text.
+/// Returns the first `limit` characters of the text.
 fn clip(text: &str, limit: usize) -> &str {
     if let Some((end, _)) = text.char_indices().nth(limit) { &text[..end] } else { text }
 }
 
-/// The ends of " is" after "final answer", in order.
+/// Returns the ends of " is" after "final answer", in order.
 fn places_of_is(window: &str) -> impl Iterator<Item = usize> {
     let is_word = |at: &usize| window[..*at].ends_with(char::is_whitespace);
     window.match_indices("is").map(|(at, _)| at).filter(is_word).map(|at| at + 2)
@@ -298,7 +298,7 @@ fn ends_with_word(text: &[u8], word: &[u8]) -> bool {
     text.len() >= word.len() && text[text.len() - word.len()..].eq_ignore_ascii_case(word)
 }
 
-/// Ends of the last occurrences of "answer", in any case.
+/// Returns the ends of the last occurrences of "answer", in upper or lower case.
 pub(super) fn answer_ends(text: &str) -> Vec<usize> {
     let bytes = text.as_bytes();
     let mut ends = Vec::new();

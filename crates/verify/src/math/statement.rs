@@ -18,7 +18,7 @@ struct Roles(u16);
 impl Roles {
     /// Can precede a value directly: `is 8`, `we get 8`.
     const STATES: Self = Self(1);
-    /// Neutral: the words before it decide.
+    /// Is neutral, so that the words before it decide.
     const FILLS: Self = Self(1 << 1);
     /// Denies, supposes or disowns what is stated after it.
     const DENIES: Self = Self(1 << 2);
@@ -26,15 +26,15 @@ impl Roles {
     const OWNS: Self = Self(1 << 3);
     /// Can precede a comma and the value: `Hence, 8`.
     const LEADS: Self = Self(1 << 4);
-    /// Begins a clause behind a value: `8, since ..`, `8 for all ..`.
+    /// Begins a clause after a value: `8, since ..`, `8 for all ..`.
     const GOES_ON: Self = Self(1 << 5);
     /// Names the answer after a value: `8 is the answer`.
     const PRAISES: Self = Self(1 << 6);
     /// Reports an opinion, which is the response's own if `I` or `we` precedes the word.
     const THINKS: Self = Self(1 << 7);
-    /// Makes `of` and `to` states: `a total of 8`, `sums to 8`.
+    /// Lets a following `of` or `to` precede a value directly: `a total of 8`, `sums to 8`.
     const JOINS: Self = Self(1 << 8);
-    /// Makes another value of the one before it, or makes that no answer: `8 etc`.
+    /// Changes the value before it, or shows that this value isn't an answer: `8 etc`.
     const CHANGES: Self = Self(1 << 9);
 
     const fn with(self, other: Self) -> Self {
@@ -184,7 +184,7 @@ impl<'a> Pieces<'a> {
         Self { all: Vec::new(), gap: false }
     }
 
-    /// Adds the pieces of `text`. `formula`: whether the text begins inside a formula.
+    /// Adds the pieces of `text`. `formula` is whether the text begins inside a formula.
     pub(super) fn read(mut self, text: &'a str, mut formula: bool) -> Self {
         const DRESS: &str = concat!(
             r"^(?:\\(?:[,;:! ]|(?:q?quad|displaystyle|textstyle|[lL]arge|LARGE|[hH]uge|left|right|bf|hline|blacksquare|square|",
@@ -249,7 +249,7 @@ impl<'a> Pieces<'a> {
                     open.push((true, formula));
                 }
                 if piece == "\\\\" {
-                    // A row of its own.
+                    // A separate row.
                     self.all.clear();
                 } else {
                     self.push(kind, piece, formula);
@@ -290,8 +290,8 @@ pub(super) fn sentence(text: &str) -> &str {
     &text[end.map_or(0, |end| end.end())..]
 }
 
-/// Reads the pieces before a value in its sentence. Returns what is attached to the value, `"-"`, a currency or `""`, or `None`
-/// if the value isn't stated as an answer.
+/// Reads the pieces before a value in its sentence. Returns the sign or currency attached to the value (`"-"`, a currency
+/// or `""`), or `None` if the value isn't stated as an answer.
 pub(super) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
     let depth = before.all.iter().filter(|piece| piece.formula).fold(0, |depth: i32, piece| {
         depth + i32::from(matches!(piece.text, "(" | "[" | "\\{"))
@@ -300,7 +300,7 @@ pub(super) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
     if depth > 0 || is_disowned(&before.all) { None } else { sign(&before.all, before.gap, value) }
 }
 
-/// Words of a sentence, separated by spaces. A formula is `#`.
+/// Joins the words of a sentence by spaces, with `#` in place of each formula.
 fn phrase(pieces: &[Piece<'_>]) -> String {
     let mut phrase = String::new();
     for piece in pieces {
@@ -313,7 +313,7 @@ fn phrase(pieces: &[Piece<'_>]) -> String {
     phrase.replace('’', "'")
 }
 
-/// Whether the sentence before a value says that the value is somebody else's, supposed, or something else than the answer.
+/// Whether the sentence before a value attributes it to somebody else, supposes it, or doesn't state the answer itself.
 fn is_disowned(before: &[Piece<'_>]) -> bool {
     const DISOWNED: &str = concat!(
         r"(?i)\b(?:maybe|perhaps|probably|possibly|presumably|supposedly|allegedly|wish|wishes|bet|hope (?:that )?(?:the|it|this|my)|heard|told (?:me|us|that)|was told|",
@@ -324,7 +324,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"solution|estimate|claim|version|formula|method|reading|argument|idea|thought|choice|option)s?\b|",
         r"\b(?:results?|solutions?|calculations?|claims?|work) (?:of|by|from) (?-i:\p{Lu}\p{Ll}+) (?:is|are|was|were|gives|:|equals)|",
         r"^(?:for|to) (?-i:\p{Lu}\p{Ll}+) ,.*answer|",
-        // Another source, and what the answer would only be near.
+        // Another source, or a bound, a rounding or an estimate of the answer.
         r"^(?:the |my |an? )?(?:wikipedia|google|internet|calculator|textbook|book|website|chatgpt|computer|teacher|forum) (?:gives?|has|gets?|shows?|finds?)\b|",
         r"^(?:(?:so|and|thus|but) )?(?:it|this|that) (?:contains?|rounds?|includes?|exceeds?)\b|^(?:(?:so|thus|hence|therefore) ,? ?)?(?:the|an?|its) (?:upper|lower) bound\b|",
         r"^(?:the |an? |my )?(?:\w+ )?estimate (?:is|gives|was)\b|^initially\b|",
@@ -371,7 +371,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     !tail.split(' ').all(is_about_answer)
 }
 
-/// Whether a word can stand between `answer` and its verb: `The answer to the given problem is`.
+/// Whether a word can occur between `answer` and its verb, as in `The answer to the given problem is`.
 fn is_about_answer(word: &str) -> bool {
     const ABOUT: &str = "question thing problem exercise task puzzle original given whole entire part simplest lowest reduced form terms notation \
         interval scientific decimal decimals place places fraction rounded nearest integer number tenth hundredth cent unit units for as by \
@@ -399,7 +399,7 @@ fn cites(said: &str) -> bool {
     })
 }
 
-/// Whether a word has no content: a sentence of such words and a number states the number.
+/// Whether a word lacks content, so that a sentence of such words and a number states the number.
 pub(super) fn is_neutral(word: &str) -> bool {
     Roles::of(word).has(Roles::FILLS.with(Roles::LEADS))
 }
@@ -426,7 +426,7 @@ pub(super) fn praises(predicate: &str) -> bool {
         && predicate.chars().any(char::is_alphabetic)
 }
 
-/// Whether the words behind a value attach another value, another problem or somebody else to it.
+/// Whether the words after a value relate it to another value, another problem or another person.
 pub(super) fn is_redirected(after: &Pieces<'_>) -> bool {
     let after = &*phrase(&after.all);
     const REDIRECTED: &str = concat!(
@@ -439,7 +439,7 @@ pub(super) fn is_redirected(after: &Pieces<'_>) -> bool {
         r"\brounded (?:up|down)\b|\b(?:we|then|must|to) (?:double|halve|square|negate|add|subtract|multiply|divide)\b|",
         r"\b(?:sign|upside down|reversed?|backwards|in front|behind it|hex|binary|octal|doubled|halved|negated|as an? (?:divisor|factor|guess))\b"
     );
-    // Another number that follows a preposition or a connective and counts nothing.
+    // Another number that follows a preposition or a connective and doesn't precede a counted noun.
     const ANOTHER: &str = concat!(
         r"(?i)^(?:in|on|with|by|at|per|for|after|before|from|during|over|under|since|until|out of) ([0-9][0-9.,]*|\w+)\W*$|",
         r"\b(?:respectively|alternatively|therefore|so|hence|thus|then) ([0-9][0-9.,]*|\w+)\b"
@@ -480,7 +480,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
                 {
                     Some("")
                 }
-                // A verb behind another one: `must score 8`.
+                // A verb after an auxiliary verb: `must score 8`.
                 _ if matches!(before_last(1), "will" | "can" | "must" | "should" | "to")
                     && !matches!(word, "exceed" | "avoid") =>
                 {
@@ -488,7 +488,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
                 }
                 "of" if join.is_some_and(|word| !word.text.starts_with("sum")) => unless_denied(before),
                 "to" | "by" | "at" | "as" | "in" if join.is_some() => unless_denied(before),
-                // Not another value, but this one.
+                // The sentence denies another value, but states this one.
                 "but" if head.iter().any(|word| word.is_word(Roles::DENIES)) => Some(""),
                 _ if last.is_word(Roles::STATES) => unless_denied(before),
                 _ => None,
@@ -513,7 +513,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
         (_, "," | ";") => {
             head.last().is_none_or(|word| word.is_word(Roles::LEADS) || word.is(".")).then_some("")
         }
-        // The value in words before it: `nine (9)`.
+        // The value repeats the number in words before it: `nine (9)`.
         (_, "(" | "[") => {
             let words = head.iter().rev().take_while(|piece| piece.kind == Kind::Word).count();
             for from in head.len() - words..head.len() {
@@ -525,7 +525,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             }
             stated()
         }
-        // The mark of an item or option: `(b)`, `2)`.
+        // The label of an item or option: `(b)`, `2)`.
         (_, ")") => match head {
             [_] => Some(""),
             [head @ .., Piece { text: "(", .. }, mark] if mark.text.len() == 1 => {
@@ -572,7 +572,7 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
             return false;
         }
         if piece.kind != Kind::Word || piece.formula {
-            // `half of 18` is a value of its own.
+            // `half of 18` is a separate value.
             if next_text == "is" && piece.kind == Kind::Number {
                 return false;
             }
@@ -597,7 +597,7 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
     next.has(Roles::THINKS)
 }
 
-/// Whether the text between two boxes lists both of them: it neither denies one nor computes or compares with them.
+/// Whether the text between two boxes lists both: it doesn't deny either box, compute with them or compare them.
 pub(super) fn lists(between: &Pieces<'_>) -> bool {
     if matches!(&between.all[..], [word] if word.text == "to") {
         return false;
@@ -641,7 +641,7 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
         match piece.kind {
             Kind::Number => return words > 2 && piece.spaced,
             Kind::Command => return false,
-            // A formula that tells what is counted: `8 pairs $(a,b)$`.
+            // A formula that describes the counted things: `8 pairs $(a,b)$`.
             Kind::Word if piece.formula && words > 0 => return true,
             Kind::Word if piece.formula || words == 0 && at == 1 && !piece.spaced => return false,
             Kind::Word => {
@@ -719,7 +719,7 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                             let on = next.is_word(Roles::GOES_ON) || matches!(next.text, "not" | "none");
                             (and || on) && !taken_back(&rest[1..])
                         }
-                        // What closes the formula or the quotation stands behind the comma.
+                        // The mark that closes the formula or the quotation may follow the comma.
                         Some(next) => {
                             next.kind == Kind::Sign && rest.len() == 1 && matches!(next.text, ")" | "]" | "'")
                         }
@@ -754,13 +754,13 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
     true
 }
 
-/// Whether the words behind an "and" say more about the value and offer no other one.
+/// Whether the words after an "and" continue the statement about the value and don't offer another value.
 fn continues(word: Option<&Piece<'_>>, next: Option<&Piece<'_>>) -> bool {
     let on = next.is_some_and(|next| next.text == "on");
     word.is_some_and(|word| (word.is_word(Roles::GOES_ON) || word.text == "indeed") && !on)
 }
 
-/// Whether a clause offers another value: a number behind a comma or a connective, outside of a formula.
+/// Whether a clause offers another value, which is a number after a comma or a connective, outside of a formula.
 fn offers(clause: &[Piece<'_>]) -> bool {
     let joins = |piece: &Piece<'_>| {
         !piece.formula && matches!(piece.text, "," | ";" | "and" | "or" | "else" | "otherwise")
@@ -768,12 +768,12 @@ fn offers(clause: &[Piece<'_>]) -> bool {
     clause.windows(2).any(|pair| joins(&pair[0]) && pair[1].kind == Kind::Number && !pair[1].formula)
 }
 
-/// The value of a piece that is a number in one word.
+/// Returns the value of a piece that is a number in one word.
 fn spelled(piece: &Piece<'_>) -> Option<u64> {
     Some(piece).filter(|piece| piece.kind == Kind::Word).and_then(|piece| number_in_words(piece.text))
 }
 
-/// Whether a word behind a value makes another value of it, or makes it no answer.
+/// Whether a word after a value changes the value, or shows that it isn't an answer.
 fn is_changing(word: &str) -> bool {
     let name = word.chars().count() < 3 && !matches!(word, "a" | "an" | "of" | "sq" | "cu");
     let abbreviation = !word.contains(|c: char| !c.is_ascii() || "aeiouy".contains(c))
@@ -792,7 +792,7 @@ fn is_changing(word: &str) -> bool {
         || Roles::of(word).has(Roles::CHANGES)
 }
 
-/// Whether a clause behind a value says that it is wrong, or offers another one.
+/// Whether a clause after a value calls the value wrong or offers another value.
 fn taken_back(clause: &[Piece<'_>]) -> bool {
     let wrong = |piece: &Piece<'_>| {
         let word = piece.text.to_lowercase();

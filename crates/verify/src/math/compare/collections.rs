@@ -1,4 +1,4 @@
-//! Sets, tuples, intervals, unions and matrices.
+//! Compares sets, tuples, intervals, unions and matrices.
 
 use super::{
     Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, first_side, is_assignment, is_collection,
@@ -26,10 +26,10 @@ impl Comparer<'_> {
             }
             _ => {}
         }
-        // Strictly, braces around a set are a group.
+        // In strict mode, braces around a set are a group.
         if !self.parity() {
             let inner = |side: &Expr, other: &Expr| match side {
-                // A set of one set is not that set, and a set of one tuple is not the set of its members.
+                // A set of one set differs from that set, and a set of one tuple differs from the set of its members.
                 Expr::Set(values)
                     if values.len() == 1
                         && is_collection(&values[0])
@@ -123,8 +123,8 @@ impl Comparer<'_> {
         Ok(Answer { equal: true, evidence })
     }
 
-    /// Elements of sets and tuples: an assignment counts as its value, on either side; other equations in unknowns
-    /// don't count.
+    /// Compares elements of sets and tuples. An assignment counts as its value, on either side. Other equations in unknowns
+    /// don't count as values.
     fn elements(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if is_equation(answer)
             && !gold.is_relation()
@@ -133,7 +133,7 @@ impl Comparer<'_> {
         {
             return Ok(EXACTLY_DIFFERENT);
         }
-        // Strictly, a set of one value is another element than the value.
+        // In strict mode, a set of one value is a different element than the value.
         let is_set = |side: &Expr| matches!(side, Expr::Set(_));
         if !self.parity() && is_set(gold) != is_set(answer) && !gold.is_relation() && !answer.is_relation() {
             return Ok(EXACTLY_DIFFERENT);
@@ -154,7 +154,7 @@ impl Comparer<'_> {
         let mut evidence = Evidence::Exact;
         for (at, gold) in gold.iter().enumerate() {
             let mut found = false;
-            // The element at the same place is the likeliest.
+            // The element at the same position is the likeliest match, so it is tried first.
             let order = std::iter::once(at).chain((0..answer.len()).filter(|place| *place != at));
             for place in order {
                 if used[place] {

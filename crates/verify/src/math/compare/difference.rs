@@ -1,4 +1,4 @@
-//! The difference of two values, with enough precision to distinguish zero from small.
+//! Computes the difference of two values with enough precision to distinguish zero from a small value.
 
 use super::Comparer;
 use crate::math::ball::{Complex, Precision};
@@ -8,7 +8,7 @@ use crate::math::numeric::{self, Field, Point};
 
 /// The state of a difference.
 pub(super) enum Difference {
-    /// A side has no value at the point.
+    /// A side is undefined at the point.
     Undefined,
     /// Below the margin, relative to values of known size.
     Zero,
@@ -18,22 +18,22 @@ pub(super) enum Difference {
     Unresolved,
 }
 
-/// The point at which values are compared, and the precision.
+/// Point at which values are compared, with the precision.
 pub(super) struct Place {
     pub(super) field: Field,
     pub(super) seed: u64,
     /// The first level of precision tried, and the last one.
     pub(super) levels: (usize, usize),
-    /// Bits that must agree: after the binary point, or of the value if that is smaller.
+    /// Number of bits that must agree, after the binary point or, if fewer, of the value.
     pub(super) margin: f64,
 }
 
 impl Comparer<'_> {
-    /// The difference of two expressions at a point, with increasing precision.
+    /// Computes the difference of two expressions at a point, with increasing precision.
     ///
     /// A ball that contains zero proves little: the ball of `2^1006 sqrt(2^2010+2) - 2^2011` contains every small
-    /// number. So the ball must also be small relative to one and to the values. Products, powers and functions lose no
-    /// digits by cancellation; their leading digits are enough, no matter how large they are.
+    /// number. So the ball must also be small relative to one and to the values. Products, powers and functions don't lose
+    /// digits by cancellation, so their leading digits are enough, no matter how large they are.
     pub(super) fn difference(
         &mut self,
         gold: &Expr,
@@ -76,12 +76,12 @@ impl Comparer<'_> {
     }
 }
 
-/// The binary logarithm of a value that is certainly not zero; otherwise minus infinity.
+/// Returns the binary logarithm of a value that is certainly not zero, and minus infinity for any other value.
 fn known_size(value: &Complex) -> f64 {
     if value.holds_zero() { f64::NEG_INFINITY } else { value.log2_bound() }
 }
 
-/// Expressions with sums, in which digits can cancel.
+/// Whether an expression has a sum, in which digits can cancel.
 fn adds(node: &Expr) -> bool {
     match node {
         Expr::Add(_) | Expr::Fold(Fold::Sum | Fold::Integral, ..) => true,

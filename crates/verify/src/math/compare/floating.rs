@@ -1,4 +1,4 @@
-//! The reference's arithmetic on decimals, which has 53 bits: `2.53 * 10^2` is not 253 there, `1.5 * 10^3` is 1500.
+//! The reference's arithmetic on decimals, which has 53 bits. With it, `2.53 * 10^2` isn't 253, but `1.5 * 10^3` is 1500.
 
 use dashu_ratio::RBig;
 
@@ -29,7 +29,7 @@ impl Value {
     }
 }
 
-/// The difference of two sums of products in the reference; `None` for other expressions.
+/// Computes the difference of two sums of products as the reference does. Returns `None` for other expressions.
 ///
 /// Every result is rounded. The answer is computed first, and then the gold's terms are added to its negative.
 pub(super) fn difference(gold: &Expr, answer: &Expr) -> Option<f64> {

@@ -1,4 +1,4 @@
-//! Whether an answer equals the gold: the rules by kind of answer.
+//! Decides whether an answer equals the gold, by rules for each kind of answer.
 //!
 //! In parity mode the rules are the reference's, including its quirks: a literal decimal is compared after rounding, a
 //! percentage of a whole number also equals that number, differences below the sixteenth decimal are ignored. In strict
@@ -58,7 +58,7 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// A value with nothing remarkable about it.
+    /// Creates a subject whose flags have their defaults.
     pub(super) fn plain(expr: Expr) -> Self {
         Self { expr, complex: false, rounded: false, open: Open::default() }
     }
@@ -66,7 +66,7 @@ impl Subject {
 
 pub(super) struct Comparer<'a> {
     options: &'a Options,
-    /// Whether symbols are real on one side and complex on the other; then no symbols are equal.
+    /// Whether symbols are real on one side and complex on the other, so that symbols are never equal.
     estranged: bool,
     complex: bool,
     /// Whether the gold is marked as rounded.
@@ -104,7 +104,7 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
             }
         }
     }
-    // Strictly, equality is symmetric, although some of the rules are about one side.
+    // In strict mode, equality is symmetric, although some rules are about one side.
     let one_sided = |expr: &Expr| expr.is_relation() || is_collection(expr);
     if parity || result.equal || !(one_sided(&gold.expr) || one_sided(answer)) {
         return Ok(result);
@@ -112,7 +112,7 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
     comparer.answers(answer, &gold.expr)
 }
 
-/// The capital letters of a name such as `AB`, which the parser reads as a product.
+/// Returns the capital letters of a name such as `AB`, which the parser reads as a product.
 fn capitals(expr: &Expr) -> Option<Vec<&str>> {
     let Expr::Mul(factors) = expr else { return None };
     let letter = |factor: &'_ Expr| matches!(factor, Expr::Symbol(name) if name.len() == 1 && name.starts_with(|c: char| c.is_ascii_uppercase()));
@@ -128,7 +128,7 @@ pub(super) fn is_finished(gold: &Subject, answer: &Subject, options: &Options) -
     let (mut golds, mut found) = (Vec::new(), Vec::new());
     let plain = statements::values(&gold.expr, &mut golds);
     statements::values(&answer.expr, &mut found);
-    // Unknowns that fall out of a value are work as well.
+    // A value with unknowns that cancel isn't worked out.
     let constant = plain && !golds.iter().any(|value| finished::has_variables(value));
     if constant && found.iter().any(|value| finished::has_work_on_variables(value, &gold.expr)) {
         return false;
@@ -147,7 +147,7 @@ pub(super) fn is_finished(gold: &Subject, answer: &Subject, options: &Options) -
     finished::is_finished(written(answer, stated, &found), written(gold, &gold.expr, &golds))
 }
 
-/// Whether the gold's own values are beyond the budget or not computed here, so that nothing can be compared with it.
+/// Whether the gold's values exceed the budget or can't be computed, so that answers can't be compared with the gold.
 ///
 /// Half of a comparison's steps are for the gold. If the other half isn't enough, the cause is the answer.
 pub(super) fn is_too_expensive(gold: &Subject, options: &Options) -> bool {
@@ -157,7 +157,7 @@ pub(super) fn is_too_expensive(gold: &Subject, options: &Options) -> bool {
     comparer.is_too_expensive(&gold.expr)
 }
 
-/// The answer with its variables named as the gold's, for comparisons that ignore names.
+/// Renames the answer's variables to the gold's, for comparisons that ignore names.
 fn renamed(gold: &Expr, answer: &Expr) -> Option<Expr> {
     let (wanted, found) = (gold.symbols(), answer.symbols());
     if wanted.len() != found.len() || wanted.is_empty() {
@@ -242,7 +242,7 @@ impl Comparer<'_> {
         parts.into_iter().any(|part| self.is_too_expensive(part))
     }
 
-    /// The order of the rules: unwrap assignments, then relations, sets, matrices, values.
+    /// Applies the rules in order: unwraps assignments, and then compares relations, sets, matrices and values.
     fn answers(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         self.fuel.spend(1)?;
         if *gold == Expr::Constant(Constant::ComplexInfinity) {
@@ -259,9 +259,9 @@ impl Comparer<'_> {
         let gold_is_equation = is_equation(gold);
         let answer_is_equation = is_equation(answer);
         if gold_is_equation && !answer_is_equation && is_assignment(gold) {
-            // One step only: an equation of an equation has no value.
+            // Unwraps one equation only: an equation of an equation doesn't state a value.
             let value = last_side(gold);
-            // Strictly, an equation in a list is about the same name.
+            // In strict mode, an equation in a list must be about the same name.
             if let (false, Expr::Set(values)) = (self.parity(), answer)
                 && values
                     .iter()
@@ -290,7 +290,7 @@ impl Comparer<'_> {
         {
             return self.relations(gold, &values[0]);
         }
-        // An inequality answers with its solutions.
+        // An inequality can be answered by the set of its solutions.
         if gold.is_relation()
             && !gold_is_equation
             && let Some(set) = set_side(answer)
@@ -306,7 +306,7 @@ impl Comparer<'_> {
         match (gold.is_relation(), answer.is_relation()) {
             (true, true) => return self.relations(gold, answer),
             (true, false) => {
-                // A single value may stand in a set of one.
+                // A single value may be written as a set of one value.
                 return Ok(EXACTLY_DIFFERENT);
             }
             (false, true) => return Ok(EXACTLY_DIFFERENT),
@@ -319,7 +319,7 @@ impl Comparer<'_> {
     }
 }
 
-/// The set that an expression is or is said to equal.
+/// Returns the expression if it is a set, or the set on the right of an equation.
 fn set_side(expr: &Expr) -> Option<&Expr> {
     match expr {
         Expr::Relation(Relation::Equal, pair) if pair[1].is_set() => Some(&pair[1]),
@@ -335,7 +335,7 @@ fn is_equation(expr: &Expr) -> bool {
     }
 }
 
-/// An equation that names a value: its left side is a symbol, a function or a measured quantity.
+/// Whether an equation names a value: its left side is a symbol, a function or a measured quantity.
 fn is_assignment(expr: &Expr) -> bool {
     match expr {
         Expr::Relation(Relation::Equal, pair) => names_a_value(&pair[0]),

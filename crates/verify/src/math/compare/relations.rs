@@ -1,4 +1,4 @@
-//! Relations: equations, inequations, inequalities and chains of them.
+//! Compares relations: equations, inequations, inequalities and chains of them.
 
 use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence, is_collection};
 use crate::math::ball::{Complex, Precision};
@@ -42,7 +42,7 @@ impl Comparer<'_> {
                 self.relations(gold, &shortened)
             }
             (Expr::Relation(gold_kind, sides), Expr::Relation(kind, others)) => {
-                // Strictly, derivatives and integrals that occur in both are the same unknowns.
+                // In strict mode, derivatives and integrals that occur in both count as the same unknowns.
                 let named = if self.parity() { None } else { self.with_open_named(gold, answer) };
                 match &named {
                     Some((Expr::Relation(_, sides), Expr::Relation(_, others))) => {
@@ -92,7 +92,7 @@ impl Comparer<'_> {
             return Ok(Answer { equal: right.equal, evidence: right.evidence.max(left.evidence) });
         }
         if self.parity() && gold_kind == Relation::NotEqual && kind == Relation::NotEqual {
-            // The left sides have to agree there, and the differences too.
+            // In the reference, the left sides must agree, and the differences of the sides too.
             let left = self.values(&gold[0], &answer[0])?;
             if !left.equal {
                 return Ok(left);
@@ -105,7 +105,7 @@ impl Comparer<'_> {
             let found = answer[0].clone().minus(answer[1].clone());
             let result = self.values(&wanted, &found)?;
             if result.equal {
-                // Strictly, an identity equals the same one, not every other.
+                // In strict mode, an identity equals only the same identity.
                 if !self.parity() && gold_kind == Relation::Equal && self.vanishes(&wanted)? {
                     return self.same_sides(gold, answer);
                 }
@@ -119,19 +119,19 @@ impl Comparer<'_> {
                 return Ok(result);
             }
         }
-        // Equations may differ by a factor: any where there are several unknowns, none that vanishes elsewhere.
+        // Equations may differ by a factor, but not by one that adds solutions.
         if same && gold_kind == Relation::Equal {
             let unknowns = Expr::Tuple(gold.to_vec()).symbols().len();
             if unknowns > 1 || !self.parity() {
                 let found = answer[0].clone().minus(answer[1].clone());
-                // An identity says nothing. It equals an identity, which was found above, and no other equation.
+                // An identity holds everywhere. It equals only an identity, which was checked above.
                 if self.vanishes(&found)? || self.vanishes(&wanted)? {
                     return Ok(EXACTLY_DIFFERENT);
                 }
                 return self.proportional(&wanted, &found, gold, answer);
             }
         }
-        // Strictly, an inequality may be scaled by a positive factor.
+        // In strict mode, an inequality may be scaled by a positive factor.
         if !self.parity() && (same || flipped) && gold_kind.is_inequality() {
             let found = answer[0].clone().minus(answer[1].clone());
             return self.scaled_inequality(&wanted, &found, flipped && !same);
@@ -139,7 +139,7 @@ impl Comparer<'_> {
         Ok(EXACTLY_DIFFERENT)
     }
 
-    /// Whether the sides of two equations are equal, one by one, and about the same unknowns.
+    /// Whether two equations have equal left sides and equal right sides, with the same unknowns.
     fn same_sides(&mut self, gold: &[Expr; 2], answer: &[Expr; 2]) -> Compared {
         let names = |side: &Expr| side.symbols().into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
         for [first, second] in [[0, 1], [1, 0]] {
@@ -154,7 +154,7 @@ impl Comparer<'_> {
         Ok(EXACTLY_DIFFERENT)
     }
 
-    /// Whether the sides of a chain of equations between the first and the last are names or equal to one of these.
+    /// Whether each side of a chain of equations, except the first and last, is a name or equals the first or last side.
     fn holds_together(&mut self, links: &[Expr]) -> Result<bool, Exhausted> {
         let (Some(Expr::Relation(_, first)), Some(Expr::Relation(_, last))) = (links.first(), links.last())
         else {
@@ -183,7 +183,7 @@ impl Comparer<'_> {
         Ok(self.values(&Expr::integer(0), expr)?.equal)
     }
 
-    /// Whether two differences vanish together: a constant ratio, or one that comes from clearing denominators.
+    /// Whether two differences vanish together, because their ratio is constant or comes from clearing denominators.
     fn proportional(
         &mut self,
         wanted: &Expr,
@@ -213,7 +213,7 @@ impl Comparer<'_> {
                 if !self.vanishes(&substitute(other, name, value))? {
                     continue;
                 }
-                // The symbol's coefficient may not vanish elsewhere: it is constant, or a denominator that was cleared.
+                // The symbol's coefficient must not add solutions: it is constant, or a denominator that was cleared.
                 let coefficient = substitute(other, name, &value.clone().plus(Expr::integer(1)));
                 let cleared = value.any(&is_reciprocal);
                 if cleared || self.constant_ratio(&coefficient, &Expr::integer(1))?.is_some() {
@@ -224,7 +224,7 @@ impl Comparer<'_> {
         Ok(EXACTLY_DIFFERENT)
     }
 
-    /// The sign of a constant ratio of two expressions, if it is constant.
+    /// Returns the sign of the ratio of two expressions, if the ratio is constant.
     fn constant_ratio(&mut self, wanted: &Expr, found: &Expr) -> Result<Option<bool>, Exhausted> {
         let precision = Precision::level(1);
         let field = self.field(&[wanted, found]);
@@ -239,7 +239,7 @@ impl Comparer<'_> {
             };
             let (Some(a), Some(b)) = (value(wanted)?, value(found)?) else { continue };
             if a.holds_zero() || b.holds_zero() {
-                // Zero only where it is a small ball.
+                // A ball counts as zero only if it is small.
                 let known = |value: &Complex| !value.holds_zero() || value.log2_bound() < -60.0;
                 if known(&a) && known(&b) && a.holds_zero() != b.holds_zero() {
                     return Ok(None);
@@ -285,7 +285,7 @@ fn first_to_last(links: &[Expr]) -> Option<Expr> {
     }
 }
 
-/// Whether two values are written the same, except for the order in sets.
+/// Whether two values are written identically, except for the order in sets.
 fn same_writing(first: &Expr, second: &Expr) -> bool {
     match (first, second) {
         (Expr::Set(a), Expr::Set(b)) | (Expr::Union(a), Expr::Union(b)) => {

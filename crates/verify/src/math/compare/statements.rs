@@ -1,4 +1,4 @@
-//! Strict mode's rules for whole answers: units, equations for a value, conditions, values in order.
+//! Strict mode's rules for whole answers: units, equations that state a value, conditions, and ordered values.
 
 use super::values::is_open;
 use super::{
@@ -10,8 +10,8 @@ use crate::math::region;
 use dashu_int::IBig;
 
 impl Comparer<'_> {
-    /// Compares the pair by the rules of this module. Returns `None` if none applies. The verdict doesn't depend on which
-    /// of the two is the gold.
+    /// Compares the pair by the rules of this module. Returns `None` if none of the rules applies. The verdict doesn't
+    /// depend on which of the two is the gold.
     pub(super) fn strictly(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<Answer>, Exhausted> {
         match (gold, answer) {
             (Expr::Quantity(first, unit), Expr::Quantity(second, other)) => {
@@ -27,7 +27,7 @@ impl Comparer<'_> {
                 if unit.changes() {
                     return Ok(Some(EXACTLY_DIFFERENT));
                 }
-                // Letters are variables on the other side: `5m`, `5m/s`.
+                // The unit's letters are variables on the other side: `5m`, `5m/s`.
                 let letters = unit.letters();
                 if !letters.is_empty() && letters.iter().all(|(name, _)| other.symbols().contains(&&**name)) {
                     let power = |(name, exponent): &(Box<str>, i32)| match exponent {
@@ -41,7 +41,7 @@ impl Comparer<'_> {
             }
             _ => {}
         }
-        // Both sides of a congruence or of an equation with units say the unit.
+        // Both sides of a congruence or of an equation with units state the unit.
         if let (Expr::Relation(Relation::Equal, first), Expr::Relation(Relation::Equal, second)) =
             (gold, answer)
             && let (Expr::Quantity(value, unit), Expr::Quantity(other, other_unit)) = (&first[1], &second[1])
@@ -73,7 +73,7 @@ impl Comparer<'_> {
                 return self.answers(&Expr::Call(Function::Binomial, values.clone()), other).map(Some);
             }
         }
-        // A ratio equals a proportional one; a time of day only the same one.
+        // A ratio equals a proportional ratio, but a time of day equals only itself.
         match (gold, answer) {
             (Expr::Ratio(gold), Expr::Ratio(answer)) => {
                 if gold.len() != answer.len() || is_time(gold) && gold != answer {
@@ -96,7 +96,7 @@ impl Comparer<'_> {
             }
             _ => {}
         }
-        // Where an integer runs, `k \in \mathbb{Z}`, goes without saying.
+        // The domain of an integer parameter, `k \in \mathbb{Z}`, may be left out.
         match (without_domains(gold), without_domains(answer)) {
             (Some((first, domains)), Some((second, others))) => {
                 let sets = |domains: &[(Box<str>, NumberSet)]| {
@@ -105,7 +105,7 @@ impl Comparer<'_> {
                 if sets(&domains) != sets(&others) {
                     return Ok(Some(EXACTLY_DIFFERENT));
                 }
-                // What runs through them may have another name.
+                // The parameter may have another name.
                 let renamed = with_names(&second, &others, &domains, &first);
                 return self.answers(&first, &renamed).map(Some);
             }
@@ -122,10 +122,10 @@ impl Comparer<'_> {
                 continue;
             }
             let constant = !equation.has_unknowns();
-            // An equation without unknowns says its value, on both sides of the comparison.
+            // An equation without unknowns states its value, on both sides of the comparison.
             if !other.is_relation() || constant {
                 if equation.any(&|node| matches!(node, Expr::Set(_))) && !constant && is_collection(other) {
-                    // A name for a set; lists of equations have their own rules.
+                    // This names a set, and lists of equations have separate rules.
                     break;
                 }
                 return Ok(Some(match self.stated_value(equation)? {
@@ -146,8 +146,8 @@ impl Comparer<'_> {
         Ok(None)
     }
 
-    /// The value that an equation states: the value of the side that isn't a name. All other sides have to be names of it
-    /// or equal to it; `3=5` and `x^2=25` state nothing.
+    /// Returns the value that an equation states, which is the side that isn't a name. All other sides must be names of the
+    /// value or equal to it, so `3=5` and `x^2=25` don't state a value.
     fn stated_value<'e>(&mut self, equation: &'e Expr) -> Result<Option<&'e Expr>, Exhausted> {
         let sides = sides_of(equation);
         let Some(value) = value_side(equation) else { return Ok(None) };
@@ -159,7 +159,7 @@ impl Comparer<'_> {
                 continue;
             }
             if is_name(side) {
-                // One word is not another: `No = Yes`.
+                // Different words are never equal: `No = Yes`.
                 if is_word(side) && is_word(value) {
                     return Ok(None);
                 }
@@ -187,7 +187,7 @@ impl Comparer<'_> {
                 return Ok(matched);
             }
         }
-        // Conditions in a list, without a word between them, are the same as with one. Equations in a list hold together.
+        // Conditions in a list equal the same conditions joined by a word. Equations in a list hold together.
         if let (Expr::Set(first), Expr::Union(second) | Expr::Intersection(second))
         | (Expr::Union(second) | Expr::Intersection(second), Expr::Set(first)) = (gold, answer)
             && first.iter().any(is_condition)
@@ -200,13 +200,13 @@ impl Comparer<'_> {
         }
     }
 
-    /// Values in order: tuples, vectors, lists of assignments. Braces or none, they are compared place by place.
+    /// Compares ordered values (tuples, vectors, lists of assignments) position by position, with or without braces.
     pub(super) fn in_order(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<Answer>, Exhausted> {
         if let (Expr::Set(values), single) | (single, Expr::Set(values)) = (gold, answer)
             && values.len() > 1
             && !is_collection(single)
         {
-            // One value in several forms. What has no unit agrees with every unit, so they are also compared with each other.
+            // One value in several forms. A form without a unit agrees with every unit, so the forms are also compared with each other.
             for (at, value) in values.iter().enumerate() {
                 if !is_quantity(value) && values[..at].contains(value) {
                     return Ok(Some(EXACTLY_DIFFERENT));
@@ -259,7 +259,7 @@ fn without_domains(list: &Expr) -> Option<(Expr, Vec<Domain>)> {
     if domains.is_empty() || !domains.iter().all(needed) {
         return None;
     }
-    // That a solution is real goes without saying.
+    // The statement that a solution is real may be left out.
     let solved = |(name, set): &Domain| {
         let side = |side: &&Expr| matches!(side, Expr::Symbol(side) if side == name);
         *set == NumberSet::Reals
@@ -273,7 +273,7 @@ fn is_integral(domain: &Domain) -> bool {
     domain.1 == NumberSet::Integers
 }
 
-/// An expression with the names of its domains replaced by the names of others, unless those occur in it.
+/// Renames the symbols of `from` to the symbols of `to` in an expression, unless the new names already occur in it.
 fn with_names(expr: &Expr, from: &[Domain], to: &[Domain], other: &Expr) -> Expr {
     let (inside, outside) = (expr.symbols(), other.symbols());
     let clash = from
@@ -292,7 +292,7 @@ fn with_names(expr: &Expr, from: &[Domain], to: &[Domain], other: &Expr) -> Expr
     })
 }
 
-/// An expression without stated domains in which the only letter for an integer has the name that the other side gives it.
+/// Renames the only integer parameter of an expression without stated domains to the name on the other side.
 fn with_parameter(expr: &Expr, other: &Expr, domains: &[Domain]) -> Expr {
     let symbols = expr.symbols();
     let mut letters = symbols.iter().filter(|name| matches!(**name, "k" | "l" | "m" | "n"));
@@ -302,7 +302,7 @@ fn with_parameter(expr: &Expr, other: &Expr, domains: &[Domain]) -> Expr {
     }
 }
 
-/// The values of a tuple, of a vector, or of two values in parentheses.
+/// Returns the values of a tuple or a vector, or two values in parentheses.
 fn ordered(expr: &Expr) -> Option<Vec<Expr>> {
     match expr {
         Expr::Tuple(values) => Some(values.clone()),
@@ -325,12 +325,12 @@ fn is_time(terms: &[Expr]) -> bool {
         if within(hours, 0, 24) && (within(minutes, 10, 59) || within(minutes, 0, 0)))
 }
 
-/// The values of a list: as written, or by name.
+/// Returns the values of a list, either as written or of a list of assignments.
 fn listed(expr: &Expr) -> Option<Vec<Expr>> {
     if let Expr::Set(values) = expr { Some(named(expr).unwrap_or_else(|| values.clone())) } else { None }
 }
 
-/// The values of assignments to different names: coordinates in their order, others as written.
+/// Returns the values of assignments to different names. Coordinates are sorted, and other names remain in their order.
 pub(in crate::math) fn named(expr: &Expr) -> Option<Vec<Expr>> {
     let Expr::Set(values) = expr else { return None };
     let mut pairs = Vec::with_capacity(values.len());
@@ -348,8 +348,8 @@ pub(in crate::math) fn named(expr: &Expr) -> Option<Vec<Expr>> {
     (pairs.len() > 1).then(|| pairs.into_iter().map(|(_, value)| value).collect())
 }
 
-/// The side of an equation that is its value: a number if there is one, otherwise the last one that is neither a name
-/// nor left uncomputed. Beside a derivative or an integral, a formula of names is a value too: `\frac{dy}{dx}=xy`.
+/// Returns the side of an equation that is its value: a number, or else the last side that is neither a name nor
+/// uncomputed. Next to a derivative or an integral, a formula of names is a value too: `\frac{dy}{dx}=xy`.
 pub(super) fn value_side(equation: &Expr) -> Option<&Expr> {
     let sides = sides_of(equation);
     let number = |side: &Expr| match side {
@@ -364,8 +364,8 @@ pub(super) fn value_side(equation: &Expr) -> Option<&Expr> {
     last(&number).or_else(|| last(&computed)).or_else(|| last(&formula)).or(sides.last()).copied()
 }
 
-/// Appends an answer's values to `found`: the items of a list, and the side of an equation that states the value. Returns whether the answer
-/// states nothing else: it has no conditions, and the other sides of its equations are names.
+/// Appends an answer's values to `found`: the items of a list, and the side of an equation that states the value. Returns
+/// whether the answer consists only of values: it lacks conditions, and the other sides of its equations are names.
 pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     match answer {
         Expr::Quantity(value, _) => values(value, found),
@@ -381,7 +381,7 @@ pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
         }
         _ if answer.is_relation() => false,
         _ if is_collection(answer) => {
-            // All of them, also behind one that says more.
+            // Visits all parts, even after a part that doesn't consist only of values.
             answer.children().into_iter().filter(|part| !values(part, found)).count() == 0
         }
         value => {
@@ -391,7 +391,7 @@ pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     }
 }
 
-/// The coordinates of a point: `(x,y)`.
+/// Whether an expression is the coordinates of a point, as in `(x,y)`.
 fn is_point(side: &Expr) -> bool {
     ordered(side).is_some_and(|names| names.iter().all(|name| matches!(name, Expr::Symbol(_))))
 }
@@ -426,12 +426,12 @@ fn is_name(side: &Expr) -> bool {
         || names_a_value(&renamed) && !renamed.symbols().is_empty()
 }
 
-/// A name of several letters, as `yes`.
+/// Whether an expression is a name of several letters, such as `yes`.
 fn is_word(expr: &Expr) -> bool {
     matches!(expr, Expr::Symbol(name) if name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_lowercase()))
 }
 
-/// Relations that are no equations, alone or joined.
+/// Whether an expression is a relation other than an equation, or several such relations joined.
 fn is_condition(expr: &Expr) -> bool {
     match expr {
         Expr::Relation(kind, _) => *kind != Relation::Equal,

@@ -1,4 +1,4 @@
-//! Single values: constants by exact and ball arithmetic, expressions by polynomials and points.
+//! Compares single values: constants by exact and ball arithmetic, and other expressions as polynomials and at points.
 
 use std::cmp::Ordering;
 
@@ -34,7 +34,7 @@ impl Comparer<'_> {
             {
                 return Ok(EXACTLY_EQUAL);
             }
-            // A name equals nothing but itself.
+            // A name equals only itself.
             if self.parity() {
                 return Ok(EXACTLY_DIFFERENT);
             }
@@ -98,8 +98,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two rational values agree to the digits of the coarser one. A number that is no decimal is exact, and
-    /// a decimal is one value with it if it has `precision` digits and is that value rounded, or cut if no decimal is.
+    /// Whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A decimal
+    /// equals it if the decimal has `precision` digits and is the exact value, rounded or, if rounding fails, cut.
     fn rounds(&self, gold: &Written, first: &RBig, answer: &Written, second: &RBig) -> bool {
         let whole = |written: &Written, value: &RBig| matches!(written, Written::Exact) && value.is_int();
         if whole(gold, first) || whole(answer, second) || first.is_zero() || second.is_zero() {
@@ -111,7 +111,7 @@ impl Comparer<'_> {
             _ => None,
         };
         let endless = exact.is_some_and(|(exact, _)| !is_finite_decimal(exact));
-        // What a finite decimal equals is exact, to the digits that a double prints.
+        // A value that equals a finite decimal is compared exactly, to the digits that a double prints.
         let Some(place) = self.last_place(gold, answer, endless) else { return false };
         let size = |value: RBig| if value.sign() == Sign::Negative { -value } else { value };
         // At most half a unit of the last digit.
@@ -174,7 +174,7 @@ impl Comparer<'_> {
         })
     }
 
-    /// Evaluates both sides and their difference with increasing precision, until they say whether the sides are equal.
+    /// Evaluates both sides and their difference with increasing precision, until the result shows whether the sides are equal.
     fn until_decided(
         &mut self,
         gold: &Expr,
@@ -248,7 +248,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Rational values, one of them written as a decimal.
+    /// Compares rational values of which one is written as a decimal.
     fn rounds_equal(&self, gold: &Expr, first: &RBig, answer: &Expr, second: &RBig) -> bool {
         let whole = |expr: &Expr, value: &RBig| {
             value.is_int() && !expr.any(&|node| matches!(node, Expr::Decimal(..)))
@@ -260,7 +260,7 @@ impl Comparer<'_> {
         round(first, digits) == round(second, digits)
     }
 
-    /// A decimal against an irrational constant.
+    /// Compares a decimal with an irrational constant.
     fn rounded(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let digits = self.options.precision.min(30);
         let unit = 10f64.powi(digits as i32);
@@ -276,7 +276,7 @@ impl Comparer<'_> {
         })
     }
 
-    /// Increasing precision; a ball without zero proves a difference.
+    /// Compares balls of increasing precision. A ball of the difference that doesn't contain zero proves a difference.
     fn by_balls(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         let place = Place { field: Field::None, seed: 0, levels: (0, 2), margin: 340.0 };
         match self.difference(gold, answer, &place)? {
@@ -344,7 +344,7 @@ impl Comparer<'_> {
         if canonical::alike(gold, answer) { Ok(EXACTLY_EQUAL) } else { Err(Exhausted) }
     }
 
-    /// Expressions without a value are compared by structure.
+    /// Compares expressions without a value by structure.
     fn opaque(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if self.estranged {
             return Ok(EXACTLY_DIFFERENT);
@@ -356,8 +356,8 @@ impl Comparer<'_> {
         Ok(Answer { equal, evidence: Evidence::Exact })
     }
 
-    /// Unevaluated sums, integrals and limits are compared as they are if both sides have the same ones. Otherwise the
-    /// answer is beyond the budget.
+    /// Compares unevaluated sums, integrals and limits by structure if both sides have the same ones. Otherwise the answer
+    /// counts as beyond the budget.
     fn open(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if let Some((gold, answer)) = self.with_open_named(gold, answer) {
             let result = self.symbolic(&gold, &answer)?;
@@ -365,7 +365,7 @@ impl Comparer<'_> {
                 return Ok(result);
             }
         }
-        // What differs in form may have the same value.
+        // Expressions of different form may have the same value.
         Err(Exhausted)
     }
 
@@ -400,7 +400,7 @@ impl Comparer<'_> {
         (!strange).then_some((gold, answer))
     }
 
-    /// Whether two nodes are the same, except for the form of their bodies.
+    /// Whether two nodes are identical, except for the form of their bodies.
     fn same_open(&mut self, first: &Expr, second: &Expr) -> Result<bool, Exhausted> {
         Ok(match (first, second) {
             (Expr::Fold(kind, body, variable, ends), Expr::Fold(other, inner, name, limits)) => {
@@ -452,8 +452,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two expressions are equal where all unknowns are one integer, small ones and powers of two and three
-    /// among them; undefined if they have too few exact values there.
+    /// Whether two expressions are equal at points where all unknowns have the same integer value (small integers, powers of
+    /// two and of three). Returns `None` if the expressions have too few exact values at these points.
     fn at_integers(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<bool>, Exhausted> {
         const VALUES: [i64; 17] =
             [1, 2, 3, 4, 5, 7, 8, 9, 16, 27, 64, 81, 1_000, 4_096, 59_049, 1_000_003, 10_000_000_019];
@@ -499,12 +499,12 @@ impl Comparer<'_> {
 
     fn symbolic(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if self.estranged {
-            // Only what does not depend on a symbol can agree.
+            // Only expressions that don't depend on a symbol can agree.
             return Ok(EXACTLY_DIFFERENT);
         }
         let noisy = [gold, answer].iter().any(|side| side.any(&|node| matches!(node, Expr::Decimal(..))));
         let exactly = known(canonical::equal(gold, answer, &mut self.fuel))?;
-        // The reference computes with decimals in floating point; a difference may be its noise.
+        // The reference computes decimals in floating point, so a difference may be rounding noise.
         if let Some(equal) = exactly.filter(|equal| *equal || !noisy || !self.parity()) {
             return Ok(Answer { equal, evidence: Evidence::Exact });
         }
@@ -532,7 +532,7 @@ impl Comparer<'_> {
                 _ => {}
             }
         }
-        // Strictly, roots and logarithms of unknowns are real.
+        // In strict mode, roots and logarithms of unknowns are real.
         let branched = !self.parity()
             && [gold, answer].iter().any(|side| side.any(&is_branched))
             && ![gold, answer].iter().any(|side| side.symbols().contains(&"i"));
@@ -565,13 +565,13 @@ impl Comparer<'_> {
                 }
                 Ok(Difference::Apart { .. }) => return Ok(SURELY_DIFFERENT),
                 Ok(Difference::Undefined | Difference::Unresolved) => {}
-                // A point too far out for this expression says nothing, unless nothing is left for the others.
+                // If this point needs too many steps, other points are tried while steps are left.
                 Err(Exhausted) if !self.fuel.is_empty() => {}
                 Err(Exhausted) if agreed >= MANY_POINTS => break,
                 Err(Exhausted) => return Err(Exhausted),
             }
         }
-        // Where `n!` and `\binom{n}{k}` are defined only for some points, more of them are tried.
+        // `n!` and `\binom{n}{k}` are defined only at some points, so more points are tried.
         let mut seed = points;
         while field == Field::Natural && agreed < ENOUGH_POINTS && seed < points + MORE_POINTS {
             match self.difference(gold, answer, &Place { field, seed, levels: (0, 2), margin: 60.0 }) {
@@ -582,7 +582,7 @@ impl Comparer<'_> {
             }
             seed += 1;
         }
-        // The answer has no value where the gold, which always has one, has it.
+        // The gold is defined everywhere, but the answer isn't.
         if uncovered && !outside {
             return Ok(SURELY_DIFFERENT);
         }
@@ -608,7 +608,7 @@ enum Written {
 }
 
 impl Written {
-    /// The digits of a decimal, of a percentage, or of a decimal times a power of ten; every other expression is exact.
+    /// Reads the digits of a decimal, of a percentage, or of a decimal times a power of ten. Any other expression is exact.
     fn of(expr: &Expr) -> Self {
         match expr {
             Expr::Decimal(value, last) => Self::digits(value, *last),
@@ -644,13 +644,13 @@ impl Written {
         }
     }
 
-    /// The significant digits of a decimal without the zeros at its end, and those up to `last`.
+    /// Counts the significant digits of a decimal without trailing zeros, and the digits up to `last`.
     fn digits(value: &RBig, last: i64) -> Self {
         let Some((scaled, places)) = without_point(value, MAX_DIGITS) else { return Self::Exact };
         let digits = scaled.unsigned_abs().to_string();
         let count = digits.trim_end_matches('0').len().max(1) as i64;
         let first = digits.len() as i64 - 1 - places as i64;
-        // Zero has no digits to state.
+        // Zero doesn't have significant digits.
         let end = first - count + 1;
         Self::Digits { first, count, last: if value.is_zero() { end } else { last.min(end) } }
     }
@@ -662,16 +662,17 @@ pub(super) fn has_digits(number: &Expr, least: usize) -> bool {
         && matches!(Written::of(number), Written::Digits { count, .. } if count >= least as i64)
 }
 
-/// Whether a decimal with an end has this value.
+/// Whether a finite decimal has this value.
 fn is_finite_decimal(value: &RBig) -> bool {
     let denominator = value.denominator().clone();
     let odd = &denominator >> denominator.trailing_zeros().unwrap_or(0);
-    // A power of five that small is a divisor of this one.
+    // Any power of five that is small enough to matter divides this power.
     let power = UBig::from(5u8).pow(odd.bit_len() / 2 + 1);
     power % odd == UBig::ZERO
 }
 
-/// The digits of a decimal as an integer, and the number of digits after the point. `None` if more than `most` digits follow the point.
+/// Returns the digits of a decimal as an integer and the number of digits after the point, or `None` if more than `most`
+/// digits follow the point.
 pub(in crate::math) fn without_point(value: &RBig, most: usize) -> Option<(IBig, usize)> {
     let mut scaled = value.clone();
     let mut places = 0;
@@ -696,7 +697,7 @@ fn is_branched(node: &Expr) -> bool {
     }
 }
 
-/// Points at which all unknowns are positive, then points at which some are.
+/// Seeds of points at which all unknowns are positive, followed by seeds of points at which only some are.
 const REAL_SEEDS: std::ops::Range<u64> = 16..32;
 /// Number of points at which equal functions must agree.
 const ENOUGH_POINTS: u32 = 4;
@@ -705,12 +706,12 @@ const MORE_POINTS: u64 = 24;
 /// Number of points that are enough if no steps are left for more.
 const MANY_POINTS: u32 = 5;
 
-/// Expressions whose value is not computed here: infinite sums and products, limits, derivatives.
+/// Whether the value of an expression isn't computed: an infinite sum or product, a limit or a derivative.
 pub(super) fn is_open(node: &Expr) -> bool {
     matches!(node, Expr::Fold(..) | Expr::Limit(..) | Expr::Derivative(..))
 }
 
-/// The sign of an infinity, scaled or not.
+/// Returns the sign of an infinity, which may be scaled.
 fn signed_infinity(expr: &Expr) -> Option<bool> {
     match expr {
         Expr::Constant(Constant::Infinity) => Some(true),
@@ -738,7 +739,7 @@ fn signed_infinity(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// The same pair with `x(e)` as a product, where `x` is a variable on the other side.
+/// Returns the pair with `x(e)` read as a product, if `x` is a variable on the other side.
 fn with_factors(gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
     let applies = |node: &Expr| matches!(node, Expr::Apply(..));
     if gold.any(&applies) == answer.any(&applies) {
@@ -756,7 +757,7 @@ fn with_factors(gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
     Some((product(gold, answer), product(answer, gold)))
 }
 
-/// Whether one side is a percentage of a whole number and the other that number, which are equal too.
+/// Whether one side is a percentage of a whole number and the other is that number, which also counts as equal.
 fn percent_rule(gold: &Expr, answer: &Expr) -> bool {
     match (gold, answer) {
         (Expr::Percent(inner), number) | (number, Expr::Percent(inner)) => {
@@ -766,7 +767,7 @@ fn percent_rule(gold: &Expr, answer: &Expr) -> bool {
     }
 }
 
-/// Half-even rounding to a number of decimals.
+/// Rounds to a number of decimals, half to even.
 fn round(value: &RBig, digits: usize) -> dashu_int::IBig {
     let scaled = value * RBig::from(dashu_int::IBig::from(10).pow(digits));
     let floor = scaled.floor();
@@ -776,20 +777,20 @@ fn round(value: &RBig, digits: usize) -> dashu_int::IBig {
     if rest > half || (rest == half && odd) { floor + dashu_int::IBig::ONE } else { floor }
 }
 
-/// A difference that is not visible in fifteen digits.
+/// Whether a difference isn't visible in fifteen digits.
 fn below_chop(difference: &RBig) -> bool {
     difference.to_f64().value().abs() < 1e-16
 }
 
-/// A decimal in the reference's format: fifteen significant digits, or as many as it has. The same text in `\text{}`
-/// equals it.
+/// Formats a decimal like the reference, with at most fifteen significant digits. The decimal equals the same text in
+/// `\text{}`.
 fn printed(value: &RBig) -> Option<String> {
     const DIGITS: usize = 15;
     const MOST: usize = 64;
     let (scaled, places) = without_point(value, MOST)?;
     let digits = scaled.to_string();
     let (sign, digits) = digits.strip_prefix('-').map_or(("", &digits[..]), |rest| ("-", rest));
-    // Smaller ones have an exponent there.
+    // The reference prints smaller decimals with an exponent.
     if digits == "0" || digits.len() + 4 <= places || digits.len() > MOST {
         return None;
     }
@@ -799,8 +800,8 @@ fn printed(value: &RBig) -> Option<String> {
     Some(format!("{sign}{whole}.{fraction}{}", "0".repeat(missing)))
 }
 
-/// The letters of a symbol or of a product of symbols, the digits of a number, and multiples and quotients of them as the
-/// reference prints them: `-x`, `2*x`, `pi/2`.
+/// Spells symbols, products of symbols, numbers, and multiples and quotients of these as the reference prints them: `-x`,
+/// `2*x`, `pi/2`.
 fn spelled(expr: &Expr) -> Option<String> {
     match expr {
         Expr::Symbol(name) => Some(name.to_string()),

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
-/// LoRA's `alpha`, which the API doesn't set: the update is scaled by 32 / rank.
+/// LoRA's `alpha`, which the API doesn't set. The update is scaled by 32 / rank.
 const ALPHA: f64 = 32.0;
 
 /// Id of a model, which consists of the session's id and an index in the session.
@@ -87,7 +87,7 @@ pub(crate) enum Source {
     Base,
     /// The second model.
     Teacher,
-    /// A model after this number of changes.
+    /// A client's model after `version` changes.
     Version { model: ModelId, version: u64 },
     /// Weights saved under a path of the API.
     Saved(String),
@@ -99,7 +99,7 @@ pub(crate) enum Source {
 pub(crate) struct LoraRequest {
     pub(crate) rank: usize,
     pub(crate) seed: Option<u64>,
-    /// Accepted, but the vocabulary head isn't adapted; a warning at the start of a session says so.
+    /// Accepted, but the vocabulary head isn't adapted, of which the start of a session warns.
     #[serde(default = "yes")]
     pub(crate) train_unembed: bool,
     #[serde(default = "yes")]
@@ -136,27 +136,27 @@ impl LoraRequest {
     }
 }
 
-/// Id of a session.
+/// Returns the id of a session.
 pub(crate) fn session_id(number: u64) -> String {
     format!("session-{number}")
 }
 
-/// Id of a session's model.
+/// Returns the id of a session's model.
 pub(crate) fn model_id(session: &str, number: u64) -> ModelId {
     format!("{session}:train:{number}")
 }
 
-/// Id of a session's sampler.
+/// Returns the id of a session's sampler.
 pub(crate) fn sampler_id(session: &str, number: u64) -> String {
     format!("{session}:sample:{number}")
 }
 
-/// Session of a model, from the model's id.
+/// Returns the session's id in a model's id.
 pub(crate) fn session_of(model: &str) -> &str {
     model.split(":train:").next().unwrap_or_default()
 }
 
-/// Looks up the objects that requests name. Each method rejects the request if there is no such object.
+/// Looks up the objects that requests name. Each method rejects the request if the object doesn't exist.
 #[derive(Clone, Copy)]
 pub(crate) struct Registry<'a> {
     pub(crate) served: &'a Served,
@@ -168,7 +168,7 @@ pub(crate) struct Registry<'a> {
 }
 
 impl Served {
-    /// Bounds of a sampler's model.
+    /// Returns the bounds of a sampler's model.
     pub(crate) fn bounds_of(&self, source: &Source) -> Bounds {
         match (source, &self.teacher) {
             (Source::Teacher, Some((_, bounds))) => *bounds,
@@ -178,7 +178,7 @@ impl Served {
 }
 
 impl Registry<'_> {
-    /// The model to sample from, by name.
+    /// Returns the model to sample from, by name.
     pub(crate) fn source(&self, name: &str) -> Result<Source, Refusal> {
         match &self.served.teacher {
             Some((teacher, _)) if name == teacher => Ok(Source::Teacher),
@@ -186,7 +186,7 @@ impl Registry<'_> {
         }
     }
 
-    /// Number of a session.
+    /// Returns the number of a session.
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
         let count = self.catalogue.sessions.len() as u64;
@@ -205,13 +205,13 @@ impl Registry<'_> {
         )?)
     }
 
-    /// A model that a client has created.
+    /// Returns a model that a client has created.
     pub(crate) fn model(&self, id: &str) -> Result<&ModelEntry, Refusal> {
         let model = self.catalogue.models.get(id);
         model.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))
     }
 
-    /// Weights of a sampling session, and two numbers: of the session that it belongs to, and of the sampler in it.
+    /// Returns the weights of a sampling session, the number of its session, and its number in that session.
     pub(crate) fn sampler(&self, id: &str) -> Result<(Source, [u64; 2]), Refusal> {
         let find = || {
             let sampler = self.catalogue.samplers.get(id)?;

@@ -1,4 +1,4 @@
-//! The conversation of a chat request: messages, tools, and the calls in the answer.
+//! Reads the conversation of a chat request (messages and tools), and the tool calls in the answer.
 
 use crate::fields::{Fields, Refusal, empty};
 use fgrpo_train::episode::Rules;
@@ -48,7 +48,7 @@ pub(crate) fn read(language: &Language, fields: &mut Fields) -> Result<(Vec<u32>
     Ok((tokens, (!schemas.is_empty()).then_some(Tools { schemas, prompt, thinking })))
 }
 
-/// A message as chat templates take it: its content as text, and the arguments of calls as objects.
+/// Converts a message to the form that chat templates take, with text content and with the arguments of calls as objects.
 fn message(mut message: Map<String, Value>) -> Result<Value, String> {
     let Some(role) = message.get("role").and_then(Value::as_str).map(str::to_owned) else {
         return Err("messages: role: missing".to_owned());
@@ -94,7 +94,8 @@ fn message(mut message: Map<String, Value>) -> Result<Value, String> {
 }
 
 impl Tools {
-    /// The message of an answer that calls tools, or `None` if it calls none or a call can't be read. `request` makes the ids of the calls unique.
+    /// Returns the message of an answer that calls tools, or `None` if the answer doesn't call tools or a call can't be
+    /// read. `request` makes the ids of the calls unique.
     pub(crate) fn message(
         &self,
         language: &Language,

@@ -8,7 +8,7 @@ use fgrpo_train::policy::Bounds;
 pub(crate) struct Matrix<T> {
     pub(crate) columns: usize,
     pub(crate) numbers: Vec<T>,
-    /// Whether each cell has a value. Empty if all cells have one.
+    /// Whether each cell has a value. The list is empty if all cells have a value.
     pub(crate) present: Vec<bool>,
     /// Whether the client sent a matrix, so that results are matrices too.
     pub(crate) two_dimensional: bool,

@@ -15,7 +15,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The error for a name that doesn't exist. `kind` describes the object, such as "a model of this server".
+    /// Returns the error for a name that doesn't exist. `kind` describes the object, such as "a model of this server".
     pub(crate) fn unknown(field: &str, name: &str, kind: &str) -> Self {
         Self::Unknown(format!("{field}: {name:?} isn't {kind}"))
     }
@@ -57,13 +57,14 @@ impl Fields {
         Ok(Self { rest, within: "" })
     }
 
-    /// The fields of an object inside a field. There are none if that field is absent. `within` is the field's name and a dot.
+    /// Returns the fields of an object inside a field, or no fields if that field is absent. `within` is the field's name
+    /// and a dot.
     pub(crate) fn inner(&mut self, within: &'static str) -> Result<Self, String> {
         let rest = self.take(within.trim_end_matches('.'))?.unwrap_or_default();
         Ok(Self { rest, within })
     }
 
-    /// A field, or `None` if it is absent or null.
+    /// Takes a field, or returns `None` if it is absent or null.
     pub(crate) fn take<T: DeserializeOwned>(&mut self, name: &str) -> Result<Option<T>, String> {
         let value = self.rest.remove(name).filter(|value| !value.is_null());
         let with_name = |misfit: Misfit| {
@@ -74,12 +75,12 @@ impl Fields {
         value.map(|value| json::of_value(value).map_err(|misfit| with_name(misfit).to_string())).transpose()
     }
 
-    /// A field, or `default` if it is absent or null.
+    /// Takes a field, or returns `default` if it is absent or null.
     pub(crate) fn or<T: DeserializeOwned>(&mut self, name: &str, default: T) -> Result<T, String> {
         Ok(self.take(name)?.unwrap_or(default))
     }
 
-    /// A required field.
+    /// Takes a required field, or returns an error if it is absent or null.
     pub(crate) fn need<T: DeserializeOwned>(&mut self, name: &str) -> Result<T, String> {
         self.take(name)?.ok_or_else(|| format!("{}{name}: missing", self.within))
     }

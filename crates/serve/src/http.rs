@@ -1,5 +1,5 @@
-//! HTTP side of the server: the key, limits, and the endpoints of the Tinker API. Handlers are thin: slow work is a
-//! request to the engine's thread.
+//! HTTP side of the server: the key, limits, and the endpoints of the Tinker API. Handlers leave slow work to the engine's
+//! thread.
 
 use crate::catalogue::{LoraRequest, Source};
 use crate::fields::Fields;
@@ -34,7 +34,7 @@ const POLL: Duration = Duration::from_secs(30);
 /// Interval in seconds at which clients ask for their dynamic settings.
 const REFRESH: u64 = 300;
 
-/// All routes of the server.
+/// Creates all routes of the server.
 pub(crate) fn routes(server: Shared) -> Router {
     let mut api = Router::new()
         .route("/healthz", get(|| async { reply(json!({"status": "ok"})) }))
@@ -72,14 +72,14 @@ pub(crate) fn routes(server: Shared) -> Router {
         .with_state(server)
 }
 
-/// The key that a request carries.
+/// Returns the key that a request carries.
 fn key_of(headers: &HeaderMap) -> &[u8] {
     let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
     let bearer = header("authorization").and_then(|value| value.strip_prefix(b"Bearer "));
     header("x-api-key").or(bearer).unwrap_or_default()
 }
 
-/// Rejects a request without the key before anything else of it is read.
+/// Rejects a request without the key before any other part of the request is read.
 async fn check_key(State(server): State<Shared>, request: Request, next: Next) -> Response {
     server.metrics.add(Count::Requests, 1);
     // A browser can't set headers, so the page's address may contain the key.
@@ -160,7 +160,7 @@ async fn sampler(State(server): State<Shared>, Path(id): Path<String>) -> Respon
     sampler.map_or_else(|| unknown("sampler_id", &id, "a sampler of this server"), reply)
 }
 
-/// Reads the only field of a request that matters.
+/// Reads `field` of a request and ignores other fields.
 async fn named(server: &Server, headers: &HeaderMap, body: Body, field: &str) -> Result<String, Response> {
     let body = read_body(server, headers, body).await?;
     Fields::read(&body).and_then(|mut fields| Ok(fields.need(field)?)).map_err(refusal)
@@ -227,13 +227,13 @@ fn respond(outcome: Outcome) -> Response {
     }
 }
 
-/// Waits for a request's result; `None` if there is no such request.
+/// Waits for a request's result. Returns `None` if the request doesn't exist.
 async fn result(ledger: &Ledger, number: u64) -> Option<Outcome> {
     while let Found::Waiting(notify) = ledger.find(number) {
         let notified = notify.notified();
         tokio::pin!(notified);
         notified.as_mut().enable();
-        // It may have arrived before the notification was enabled.
+        // The result may have arrived before the notification was enabled.
         if !matches!(ledger.find(number), Found::Waiting(_)) {
             break;
         }

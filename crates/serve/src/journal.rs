@@ -1,4 +1,4 @@
-//! The journal: every accepted request and every result, in the order of acceptance and completion.
+//! Stores every accepted request and every result in a journal, in the order of acceptance and completion.
 //!
 //! A request is answered, and a result delivered, only after its record is on disk. So everything that was sent to a
 //! client survives a kill. A kill may leave the last records incomplete, but no client knows of them, and the next start
@@ -31,7 +31,7 @@ pub(crate) struct Record {
 
 #[derive(Clone, PartialEq, prost::Oneof)]
 pub(crate) enum Entry {
-    /// Sessions and samplers so far: the first record of a shortened journal.
+    /// Sessions and samplers so far, in the first record of a shortened journal.
     #[prost(bytes, tag = "1")]
     Catalogue(Vec<u8>),
     #[prost(message, tag = "2")]
@@ -109,7 +109,7 @@ pub(crate) enum Outcome {
     Failed(Failed),
 }
 
-/// Reason why there is no result.
+/// Reason why a request failed.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Failed {
     #[prost(string, tag = "1")]
@@ -143,8 +143,8 @@ fn frame(entry: Entry) -> Vec<u8> {
     bytes
 }
 
-/// Reads the journal of a folder and removes incomplete records at its end. Returns the records; without a file there
-/// are none.
+/// Reads the journal of a folder and removes incomplete records at its end. Returns the records, or an empty list if the
+/// file doesn't exist.
 ///
 /// Returns bad input if a damaged record precedes a complete one, or an I/O error that names the file.
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
@@ -198,10 +198,10 @@ fn record(bytes: &[u8], at: usize) -> Option<(usize, Option<Entry>)> {
     Some((end, Record::decode(message).ok().and_then(|record| record.entry)))
 }
 
-/// Called when the earlier records are on disk.
+/// Function that is called when the earlier records are on disk.
 type After = Box<dyn FnOnce() + Send>;
 
-/// Converts all records so far to the records of a shortened journal.
+/// Function that converts all records so far to the records of a shortened journal.
 type Shorten = Box<dyn FnOnce(Vec<Entry>) -> Vec<Entry> + Send>;
 
 enum Order {
@@ -264,7 +264,7 @@ impl Journal {
         let _ = self.orders.as_ref().expect("open").send(order);
     }
 
-    /// The error that stopped the journal, if any. Nothing is written after it.
+    /// Returns the error that stopped the journal, if any. After an error, further records aren't written.
     pub(crate) fn failure(&self) -> Option<String> {
         self.failure.lock().unwrap_or_else(|e| e.into_inner()).clone()
     }

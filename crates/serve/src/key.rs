@@ -37,7 +37,7 @@ impl Key {
 
     /// Generates a key and writes it to a file that only its owner can read.
     ///
-    /// Returns an error if the system has no random numbers, or an I/O error that names the file.
+    /// Returns an error if the system can't provide random numbers, or an I/O error that names the file.
     pub(crate) fn make(path: &Path) -> anyhow::Result<Self> {
         let mut bytes = [0u8; 24];
         File::open("/dev/urandom")
@@ -57,7 +57,7 @@ impl Key {
         Ok(Self(key))
     }
 
-    /// The key as a string, for its owner.
+    /// Returns the key as a string, for its owner.
     pub(crate) fn text(&self) -> &str {
         &self.0
     }

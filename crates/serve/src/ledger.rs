@@ -1,8 +1,8 @@
-//! Requests and their results, and the sessions, models and samplers that exist.
+//! Keeps requests and their results, and the sessions, models and samplers that exist.
 //!
 //! A repeated request is recognised by its client's idempotency key, or by its slot (the `seq_id` of a model or a
-//! sampler). So it runs once, however often it is sent, before and after a kill. A result is stored for an hour; then
-//! its request has expired.
+//! sampler). So it runs once, however often it is sent, before and after a kill. A result is stored for an hour. After
+//! that, its request has expired.
 
 use crate::catalogue::{Catalogue, LoraRequest, ModelEntry, Registry, Sampler, Served, session_id};
 use crate::fields::Refusal;
@@ -33,7 +33,7 @@ pub(crate) struct Job {
     pub(crate) work: Work,
     /// Whether the result already exists, so that only the effect on the model is needed.
     pub(crate) finished: bool,
-    /// Connection that waits for the samples, if the request has no record in the journal.
+    /// Connection that waits for the samples, if the request isn't in the journal.
     pub(crate) reply: Option<Reply>,
 }
 
@@ -106,12 +106,12 @@ impl From<Refusal> for Rejection {
     }
 }
 
-/// Id of a request, which clients use.
+/// Returns the id of a request, which clients use.
 pub(crate) fn request_id(number: u64) -> String {
     format!("request-{number}")
 }
 
-/// Number of the request with an id.
+/// Returns the number of the request with an id.
 pub(crate) fn request_number(id: &str) -> Option<u64> {
     id.strip_prefix("request-")?.parse().ok()
 }
@@ -178,7 +178,7 @@ impl Ledger {
         self.table().result_bytes
     }
 
-    /// The error that stopped the journal, if any. No request is accepted after it.
+    /// Returns the error that stopped the journal, if any. After an error, requests aren't accepted.
     pub(crate) fn failure(&self) -> Option<String> {
         self.journal.failure()
     }
@@ -191,7 +191,7 @@ impl Ledger {
     /// Accepts a request, or finds an earlier request that it repeats. Returns the number of the request when its
     /// record is on disk.
     ///
-    /// The slot of a rejected request is recorded, so that the requests after it get their turn.
+    /// The slot of a rejected request is recorded, so that the requests after it can be accepted.
     pub(crate) async fn accept(&self, key: Option<&str>, incoming: Incoming) -> Result<u64, Rejection> {
         let (done, synced) = oneshot::channel();
         let reported = Box::new(move || {
@@ -291,7 +291,7 @@ impl Ledger {
         Ok(receiver)
     }
 
-    /// Answers a request that has no record in the journal.
+    /// Answers a request that isn't in the journal.
     pub(crate) fn answer(&self, reply: Reply, answer: Answer) {
         self.table().waiting -= 1;
         // The client may have disconnected.
@@ -323,7 +323,7 @@ impl Ledger {
         }
     }
 
-    /// State of a request: its result, or a notification to wait for.
+    /// Returns the state of a request: its result, or a notification to wait for.
     pub(crate) fn find(&self, number: u64) -> Found {
         match self.table().requests.get(&number).map(|request| &request.state) {
             Some(State::Done(outcome)) => Found::Done(outcome.clone()),
@@ -337,8 +337,8 @@ impl Ledger {
         read(self.table().registry(&self.served))
     }
 
-    /// Shortens the journal if it is long. `needed` are the requests that a restart repeats. Must be called on the
-    /// engine's thread, which waits for the disk, while other requests don't.
+    /// Shortens the journal if it is long. `needed` has the requests that a restart repeats. Must be called on the engine's
+    /// thread, because the call waits for the disk.
     pub(crate) fn shorten(&self, needed: BTreeSet<u64>) -> anyhow::Result<()> {
         if self.table().journal_bytes < self.longest {
             return Ok(());
@@ -355,7 +355,7 @@ impl Ledger {
                 // A request that a restart repeats may have expired for clients.
                 let is_held = |number: &u64| waiting.contains_key(number) || needed.contains(number);
                 let rest = entries.into_iter().filter_map(|entry| match entry {
-                    // The catalogue contains these.
+                    // The catalogue contains the effects of these records.
                     Entry::Catalogue(_) | Entry::Refused(_) => None,
                     Entry::Finished(finished) => {
                         is_held(&finished.number).then_some(Entry::Finished(finished))
@@ -380,7 +380,7 @@ impl Ledger {
 }
 
 impl Table {
-    /// The number of the earlier request in `map` under `name`, a value of the field `field`.
+    /// Returns the number of the earlier request in `map` under `name`, a value of the field `field`.
     ///
     /// Returns an error if the earlier request was a different one.
     fn repeated(
@@ -403,7 +403,7 @@ impl Table {
         Registry { served, catalogue: &self.catalogue, replayed: false, saved: false }
     }
 
-    /// Records the objects that a request creates, accepted at `time`. Returns the result if it needs no engine.
+    /// Records the objects that a request creates, accepted at `time`. Returns the result unless it needs the engine.
     fn register(&mut self, work: &Work, full: bool, time: u64) -> Option<Outcome> {
         let catalogue = &mut self.catalogue;
         let answer = match work {
@@ -442,8 +442,8 @@ impl Table {
         Some(Outcome::Json(answer.to_string().into_bytes()))
     }
 
-    /// Applies an accepted request of the journal to the catalogue, as when it was accepted. Returns its work if it
-    /// needs the engine.
+    /// Applies an accepted request of the journal to the catalogue, as when it was accepted. Returns the request's work if
+    /// the engine is needed for it.
     fn replay(&mut self, served: &Served, accepted: &Accepted) -> anyhow::Result<Option<Work>> {
         self.catalogue.requests = self.catalogue.requests.max(accepted.number);
         let Some(body) = accepted.body.clone() else { return Ok(None) };

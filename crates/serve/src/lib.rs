@@ -1,9 +1,9 @@
-//! The Tinker API in one process: clients train and sample models over HTTP, on one engine with one copy of the base
-//! weights.
+//! Serves the Tinker API from one process. Clients train and sample models over HTTP, on one engine with one copy of the
+//! base weights.
 //!
-//! HTTP handlers are thin (`http`). A request is written to the journal before it is answered (`ledger`, `journal`),
-//! and a single thread owns the engine and processes the requests in order (`worker`). So a server that is killed at
-//! any moment continues from its folder with the same bits, and its clients only notice a reconnect.
+//! HTTP handlers (`http`) don't do slow work. A request is written to the journal before it is answered (`ledger`,
+//! `journal`), and a single thread owns the engine and processes the requests in order (`worker`). So a server that is
+//! killed at any moment continues from its folder with the same bits, and its clients only notice a reconnect.
 
 mod batch;
 mod catalogue;
@@ -52,9 +52,9 @@ const HEAD_TIME: Duration = Duration::from_secs(30);
 /// Serves until a stop is requested.
 ///
 /// # Errors
-/// [`StartError`] if the server can't start with these settings, bad input if the model's folder doesn't contain a
-/// model or the server's folder is in use, and otherwise an error from the device or a file system, after which no
-/// accepted request is lost.
+/// Returns [`StartError`] if the server can't start with these settings, bad input if the model's folder doesn't contain
+/// a model or the server's folder is in use, and otherwise an error from the device or a file system. Accepted requests
+/// survive such an error.
 pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
     let out = &settings.out;
     let language = Arc::new(Language::read(&settings.model, &[])?);

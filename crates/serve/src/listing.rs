@@ -64,7 +64,8 @@ fn size(folder: &std::path::Path) -> u64 {
     sizes.sum()
 }
 
-/// Saved weights of a model, or of all models, newest first: time of saving, kind, and entry of the listing.
+/// Lists the saved weights of a model, or of all models, newest first. Each item has the time of saving, the kind, and the
+/// entry of the listing.
 fn saved(served: &Served, model: Option<&str>) -> Vec<(u64, Kind, Value)> {
     let mut all: Vec<(u64, Kind, Value)> = Vec::new();
     for (path, kind, folder) in storage::all_saved(&served.folder) {
@@ -108,7 +109,7 @@ fn run(served: &Served, id: &str, model: &ModelEntry) -> Value {
     })
 }
 
-/// A model that a client has created. Files must be read after this, when the ledger's lock is released.
+/// Returns a model that a client has created. Read files only after this call, when the ledger's lock is released.
 fn model(server: &Server, id: &str) -> Result<ModelEntry, Refusal> {
     server.ledger.with(|registry| registry.model(id).cloned())
 }
@@ -151,7 +152,7 @@ fn expire(server: &Server, (model, kind, name): &Place, expires: Option<u64>) ->
 }
 
 async fn delete(State(server): State<Shared>, Path(place): Path<Place>) -> Response {
-    // The weights count as removed from now on; the engine's thread deletes the files.
+    // The weights count as removed from now on. The engine's thread deletes the files.
     expire(&server, &place, Some(0))
 }
 

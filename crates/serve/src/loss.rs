@@ -1,4 +1,4 @@
-//! Losses of a pass: sums over tokens, in closed form.
+//! Losses of a pass, which are sums over tokens in closed form.
 //!
 //! `l` is the learner's log-probability of a target token, `q` the sampler's, `A` the advantage, `w` the weight, and `r
 //! = exp(l - q)`:
@@ -70,7 +70,7 @@ impl Sequence {
         }
     }
 
-    /// Policy losses of the targets, either one for all or one for each. `None` for cross-entropy.
+    /// Returns the policy losses of the targets, either one for all or one for each, or `None` for cross-entropy.
     fn losses(&self) -> Option<Vec<PolicyLoss>> {
         match &self.terms {
             Terms::Weighted(_) => None,
@@ -82,7 +82,7 @@ impl Sequence {
     }
 }
 
-/// A policy loss with absolute bounds.
+/// Creates a policy loss with absolute bounds.
 fn bounded(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
     if !(0.0..=1.0).contains(&low) {
         return Err(format!("{}: expected 0 to 1, found {low}", BOUNDS[0]));
@@ -98,7 +98,7 @@ fn bounded(name: &str, [low, high]: [f64; 2]) -> Result<PolicyLoss, String> {
 }
 
 impl Pass {
-    /// The data and the loss in the policy's form.
+    /// Converts the data and the loss to the policy's form.
     pub(crate) fn data(&self) -> (Vec<Datum>, Loss) {
         let losses: Option<Vec<Vec<PolicyLoss>>> = self.sequences.iter().map(Sequence::losses).collect();
         let data = self.sequences.iter().map(Sequence::datum).collect();

@@ -1,8 +1,8 @@
 //! OpenAI's endpoints: `/v1/models`, `/v1/completions` and `/v1/chat/completions`, with the fields that vLLM adds for
 //! token ids.
 //!
-//! These requests aren't in the journal: the client waits on the connection and repeats the request if it breaks. An
-//! unsupported field is rejected with an error that names it. If `logprobs` is above 1 or a chat requests top
+//! Such requests aren't in the journal: the client waits on the connection and repeats the request if the connection
+//! breaks. An unsupported field is rejected with an error that names it. If `logprobs` is above 1 or a chat requests top
 //! log-probabilities, the network runs again over each completion.
 
 use crate::catalogue::Source;
@@ -29,7 +29,7 @@ use std::convert::Infallible;
 
 /// Default maximum length of a completion in tokens.
 const COMPLETION_TOKENS: usize = 16;
-/// Fields that are accepted only with the value at which they have no effect.
+/// Fields that are accepted only with the value at which they don't have an effect.
 const NEUTRAL: [(&str, f64); 12] = [
     ("presence_penalty", 0.0),
     ("frequency_penalty", 0.0),
@@ -262,7 +262,7 @@ fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32
     })
 }
 
-/// An error in OpenAI's form.
+/// Creates an error answer in OpenAI's form.
 fn refused(status: StatusCode, message: &str) -> Response {
     let error = json!({"message": message, "type": "invalid_request_error", "code": status.as_u16()});
     (status, reply(json!({"error": error}))).into_response()
@@ -321,7 +321,7 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     Ok(ask)
 }
 
-/// The fields that all answers have.
+/// Returns the fields that all answers have.
 fn head(server: &Server, ask: &Ask, chat: bool, object: &str) -> Map<String, Value> {
     let created = storage::now();
     let prefix = if chat { "chatcmpl" } else { "cmpl" };
@@ -385,13 +385,13 @@ fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, Str
     cut(text, ask)
 }
 
-/// A decoded completion up to the first stop string.
+/// Cuts a decoded completion at the first stop string.
 fn cut(text: anyhow::Result<String>, ask: &Ask) -> Result<String, String> {
     let cut = |text: String| Ok(StopTexts::new("stop", ask.texts.clone())?.cut(&text).to_owned());
     text.and_then(cut).map_err(|why| format!("{why:#}"))
 }
 
-/// The message of a chat's answer, and the reason why it ended: `finish`, unless it calls tools.
+/// Returns the message of a chat's answer and the reason why it ended, which is `finish` unless the answer calls tools.
 fn message<'a>(
     server: &Server,
     ask: &Ask,

@@ -1,4 +1,4 @@
-//! The status page: the server's models and work, as HTML that refreshes itself.
+//! Renders the status page, which shows the server's models and work as HTML that refreshes itself.
 
 use crate::catalogue::Registry;
 use crate::metrics::{Count, Gauge, Metrics};

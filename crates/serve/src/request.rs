@@ -20,7 +20,7 @@ const SAMPLES: usize = 4096;
 /// Maximum length of a top-k list.
 const TOPK: usize = 1024;
 
-/// An incoming request whose body is hashed and parsed. For a large body this takes a while, but it needs no lock.
+/// An incoming request whose body is hashed and parsed, which takes a while for a large body, but doesn't need a lock.
 pub(crate) struct Incoming {
     pub(crate) endpoint: &'static str,
     pub(crate) body: Vec<u8>,
@@ -37,7 +37,7 @@ pub(crate) enum Content {
     Pass { model: ModelId, seq: i64, pass: Result<Pass, Refusal> },
 }
 
-/// A checked request: its work, and its slot, which no other request may have.
+/// A checked request: its work, and its slot, which must be unique.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Asked {
     pub(crate) work: Work,

@@ -139,7 +139,7 @@ impl Comparer<'_> {
         Ok(EXACTLY_DIFFERENT)
     }
 
-    /// Whether two equations have equal left sides and equal right sides, with the same unknowns.
+    /// Whether two equations have equal sides, in either order, with the same unknowns.
     fn same_sides(&mut self, gold: &[Expr; 2], answer: &[Expr; 2]) -> Compared {
         let names = |side: &Expr| side.symbols().into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
         for [first, second] in [[0, 1], [1, 0]] {

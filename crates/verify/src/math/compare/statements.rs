@@ -206,7 +206,8 @@ impl Comparer<'_> {
             && values.len() > 1
             && !is_collection(single)
         {
-            // One value in several forms. A form without a unit agrees with every unit, so the forms are also compared with each other.
+            // One value in several forms. A form without a unit agrees with every unit, so the forms are also compared
+            // with each other.
             for (at, value) in values.iter().enumerate() {
                 if !is_quantity(value) && values[..at].contains(value) {
                     return Ok(Some(EXACTLY_DIFFERENT));

@@ -98,8 +98,9 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A decimal
-    /// equals it if the decimal has `precision` digits and is the exact value, rounded or, if rounding fails, cut.
+    /// Whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A
+    /// decimal equals it if it has `precision` digits and is the exact value, rounded or, if that isn't a finite decimal,
+    /// cut.
     fn rounds(&self, gold: &Written, first: &RBig, answer: &Written, second: &RBig) -> bool {
         let whole = |written: &Written, value: &RBig| matches!(written, Written::Exact) && value.is_int();
         if whole(gold, first) || whole(answer, second) || first.is_zero() || second.is_zero() {
@@ -174,7 +175,7 @@ impl Comparer<'_> {
         })
     }
 
-    /// Evaluates both sides and their difference with increasing precision, until the result shows whether the sides are equal.
+    /// Evaluates both sides and their difference with increasing precision, until it is clear whether the sides are equal.
     fn until_decided(
         &mut self,
         gold: &Expr,
@@ -452,8 +453,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two expressions are equal at points where all unknowns have the same integer value (small integers, powers of
-    /// two and of three). Returns `None` if the expressions have too few exact values at these points.
+    /// Whether two expressions are equal at points where all unknowns have the same integer value (small integers, powers
+    /// of two and of three). Returns `None` if the expressions have too few exact values at these points.
     fn at_integers(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<bool>, Exhausted> {
         const VALUES: [i64; 17] =
             [1, 2, 3, 4, 5, 7, 8, 9, 16, 27, 64, 81, 1_000, 4_096, 59_049, 1_000_003, 10_000_000_019];
@@ -666,7 +667,7 @@ pub(super) fn has_digits(number: &Expr, least: usize) -> bool {
 fn is_finite_decimal(value: &RBig) -> bool {
     let denominator = value.denominator().clone();
     let odd = &denominator >> denominator.trailing_zeros().unwrap_or(0);
-    // Any power of five that is small enough to matter divides this power.
+    // If `odd` is a power of five, it divides this power.
     let power = UBig::from(5u8).pow(odd.bit_len() / 2 + 1);
     power % odd == UBig::ZERO
 }

@@ -39,7 +39,7 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Reads a text file of at most `limit` bytes.
+/// Reads a file of at most `limit` bytes as a string.
 /// Fails as [`read`] does, or if the file isn't UTF-8; the error states the position.
 pub fn read_to_string(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|error| {

@@ -1,6 +1,6 @@
 //! HTTP requests to the hub, and downloads that resume after an interruption and are verified.
 //!
-//! This module follows redirects itself, so that the token is sent to the hub's host alone.
+//! This module follows redirects itself, so that the token is sent only to the hub's host.
 
 use crate::{Error, Hub, Name, Watch, name};
 use sha2::{Digest, Sha256};
@@ -35,7 +35,7 @@ pub(crate) fn whole(path: &Path, bytes: &[u8]) -> Result<(), Error> {
         .map_err(failed(path))
 }
 
-/// Percent-encodes a path or a revision for a URL. `slashes`: whether slashes stay as they are.
+/// Percent-encodes a path or a revision for a URL. `slashes` is whether slashes remain unchanged.
 fn escaped(text: &str, slashes: bool) -> String {
     let mut out = String::new();
     for byte in text.bytes() {
@@ -64,7 +64,7 @@ fn is_passing(status: StatusCode) -> bool {
 }
 
 impl Hub {
-    /// Sends one request and follows its redirects; with `stay`, redirects to the same host alone.
+    /// Sends one request and follows its redirects. If `stay` is true, only redirects to the same host are followed.
     fn once(&self, method: http::Method, url: &str, from: u64, stay: bool) -> Result<Response<Body>, String> {
         let mut url = url.to_owned();
         for _ in 0..REDIRECTS {
@@ -101,7 +101,8 @@ impl Hub {
         }
     }
 
-    /// Asks the hub for the commit of a revision and for its list of files. Returns `None` and tells the user if the hub can't be reached.
+    /// Requests the commit of a revision and its list of files from the hub. If the hub can't be reached, tells the user and
+    /// returns `None`.
     pub(crate) fn list(
         &self,
         name: &Name,
@@ -128,13 +129,13 @@ impl Hub {
                 "{url}: the answer has no `sha` and `siblings`; check that HF_ENDPOINT is a Hugging Face hub"
             )));
         };
-        // These names come from the hub and become paths on this machine.
+        // File names from the hub become paths on this machine, so they must not lead out of the folder.
         let is_below =
             |f: &&str| Path::new(f).components().all(|part| matches!(part, std::path::Component::Normal(_)));
         Ok(Some((commit.to_owned(), files.filter(is_below).map(str::to_owned).collect())))
     }
 
-    /// Turns the hub's refusal into an error that names its cause.
+    /// Converts the hub's refusal to an error that names the cause.
     fn refuse(&self, name: &Name, what: &str, url: &str, response: &Response<Body>) -> Result<(), Error> {
         let status = response.status();
         let code = header(response, "x-error-code").unwrap_or_default();

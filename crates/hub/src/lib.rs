@@ -58,7 +58,7 @@ pub struct Taken {
     pub path: PathBuf,
     /// Commit hash.
     pub commit: String,
-    /// Subset and split, of a data set.
+    /// Subset and split, if the name is a data set.
     pub part: Option<(String, String)>,
 }
 
@@ -124,7 +124,7 @@ impl Hub {
         Ok(Self { cache, endpoint, token: token.filter(|t| !t.is_empty()), offline, agent })
     }
 
-    /// Cache folder of a repository, as an absolute path, because run configurations store it.
+    /// Returns the cache folder of a repository as an absolute path, because run configurations store it.
     fn folder(&self, name: &Name) -> PathBuf {
         let cache = std::path::absolute(&self.cache).unwrap_or_else(|_| self.cache.clone());
         cache.join(name.folder())
@@ -132,8 +132,8 @@ impl Hub {
 
     /// Resolves a name to the files of a model or of a split of a data set, and downloads those that aren't in the cache.
     ///
-    /// `usual` is the split of a name without one; with `or_only`, the only split of a data set is taken in its place.
-    /// With `cached`, nothing is downloaded. If the network is unavailable, the files come from the cache.
+    /// `usual` is the split for a name without a split. With `or_only`, the split of a data set that has only one is used
+    /// instead. With `cached`, nothing is downloaded. If the network is unavailable, the files come from the cache.
     pub fn take(
         &self,
         name: &Name,
@@ -156,14 +156,14 @@ impl Hub {
         self.chosen(name, &folder, commit, &all, (usual, or_only), Some(watch))
     }
 
-    /// Commit of a name's revision as of the last download, from the cache. A commit hash is returned as it is.
+    /// Returns the commit of a name's revision as of the last download, from the cache. A commit hash is returned unchanged.
     pub fn commit_in_cache(&self, name: &Name) -> Option<String> {
         let revision = name.revision.as_deref().unwrap_or("main");
         let commit = std::fs::read_to_string(self.folder(name).join("refs").join(revision)).ok();
         commit.map(|text| text.trim().to_owned()).or(name::is_commit(revision).then(|| revision.to_owned()))
     }
 
-    /// Commit of a revision and its list of files, from the cache alone.
+    /// Returns the commit of a revision and its list of files, only from the cache.
     fn in_cache(&self, name: &Name, folder: &Path, revision: &str) -> Result<(String, Vec<String>), Error> {
         let commit = self.commit_in_cache(name).unwrap_or_else(|| revision.to_owned());
         let snapshot = folder.join("snapshots").join(&commit);
@@ -267,7 +267,7 @@ impl Hub {
     }
 }
 
-/// Lists the GGUF files among `all` for the end of an error message. Empty if there are none.
+/// Lists the GGUF files in `all` for the end of an error message. Returns an empty string if `all` lacks GGUF files.
 fn gguf_files(all: &[String]) -> String {
     let there: Vec<&str> = all.iter().filter(|f| f.ends_with(name::GGUF)).map(String::as_str).collect();
     if there.is_empty() {

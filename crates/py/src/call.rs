@@ -1,4 +1,4 @@
-//! Shared by all calls: Python exceptions, work without the GIL, threads that end with the call.
+//! Helpers for all calls from Python: exceptions, work without the GIL, and threads that end with the call.
 
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
@@ -7,7 +7,7 @@ use std::any::Any;
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// A `ValueError` with this message.
+/// Creates a `ValueError` with this message.
 pub(crate) fn bad(message: impl Display) -> PyErr {
     PyValueError::new_err(message.to_string())
 }
@@ -20,13 +20,13 @@ pub(crate) fn without_gil<T: Send>(py: Python<'_>, work: impl FnOnce() -> T + Se
     })
 }
 
-/// The message of a panic.
+/// Returns the message of a panic.
 pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<&str>().copied();
     text.or_else(|| panic.downcast_ref::<String>().map(String::as_str)).unwrap_or("a panic without a message")
 }
 
-/// The number of threads for `pieces` of work: `asked` or one per core, but at most one per piece.
+/// Returns the number of threads for `pieces` of work: `count` or one per core, but at most one per piece.
 pub(crate) fn threads(count: Option<usize>, pieces: usize) -> PyResult<usize> {
     let threads = match count {
         Some(0) => return Err(bad("threads: expected at least 1, found 0")),
@@ -36,13 +36,13 @@ pub(crate) fn threads(count: Option<usize>, pieces: usize) -> PyResult<usize> {
     Ok(threads.min(pieces).max(1))
 }
 
-/// Threads for parallel iterators, as many as cores if `threads` is 0, which end with the call. Global threads would stay, and a
-/// forked child would wait for them forever.
+/// Creates a pool for parallel iterators, with one thread per core if `threads` is 0. The threads end with the call,
+/// because a forked child would wait forever for global threads.
 pub(crate) fn own_threads(threads: usize) -> anyhow::Result<ThreadPool> {
     Ok(ThreadPoolBuilder::new().num_threads(threads).build()?)
 }
 
-/// Runs `work` with its own threads.
+/// Runs `work` with a separate pool of threads.
 pub(crate) fn with_own_threads<T: Send>(
     py: Python<'_>,
     work: impl FnOnce() -> anyhow::Result<T> + Send,

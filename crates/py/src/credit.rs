@@ -11,7 +11,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 use serde_json::{Map, Value};
 
-/// Message of a `fgrpo-core` error, with the Python name of the argument.
+/// Returns the message of a `fgrpo-core` error, with the Python name of the argument.
 pub(crate) fn named(error: &Error) -> String {
     let Error::Setting { setting, value, expected } = error else { return error.to_string() };
     let name = match *setting {
@@ -32,8 +32,8 @@ pub(crate) fn named(error: &Error) -> String {
     format!("{name}: expected {expected}, found {value}")
 }
 
-/// The estimator of a table `{"kind": NAME, SETTING: NUMBER, ...}`, in which the arguments `beside` it may stand as well.
-/// A setting that the estimator doesn't have is refused.
+/// Reads an estimator from a table `{"kind": NAME, SETTING: NUMBER, ...}` and from the arguments in `beside`. Returns an
+/// error for a setting that the estimator doesn't have.
 fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advantage> {
     let wrong = |why: &dyn std::fmt::Display| bad(format!("estimator: {why}"));
     let mut fields: Map<String, Value> = serde_json::from_str(table).map_err(|e| wrong(&e))?;
@@ -71,7 +71,7 @@ fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advant
     serde_json::from_value(Value::Object(fields)).map_err(|e| wrong(&e))
 }
 
-/// The shaping by name with its numbers, or the paper's numbers if none are given.
+/// Creates the shaping with this name and numbers, or with the paper's numbers if the list is empty.
 fn shaping(shaping: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     let Some((name, numbers)) = shaping else { return Ok(Shaping::None) };
     // The caller decides how the anchor moves.
@@ -175,7 +175,7 @@ pub(crate) fn credit<'py>(
 
 type Values = (Vec<f64>, Vec<f64>, Vec<f64>);
 
-/// The credit of all groups, or the first group that failed and why.
+/// Computes the credit of all groups, or returns the first group that failed and the reason.
 fn assign(
     credit: &Credit,
     rewards: &[f64],

@@ -1,7 +1,8 @@
 //! The engine in the caller's process.
 //!
-//! One thread owns the policy and does the calls in order. The caller's thread waits without the GIL and looks for signals meanwhile, so Ctrl-C stops
-//! sampling between two tokens; a pass or an update under way is finished first. A forked child has no such thread and is refused.
+//! One thread owns the policy and does the calls in order. The caller's thread waits without the GIL and looks for signals,
+//! so Ctrl-C stops sampling between two tokens, but a pass or an update in progress is finished first. A forked child lacks
+//! the engine's thread, so its calls raise an error.
 
 use crate::call::bad;
 use fgrpo::args::places;
@@ -27,7 +28,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// How often a waiting caller looks for signals.
+/// Interval at which a waiting caller looks for signals.
 const LOOK: Duration = Duration::from_millis(50);
 
 type Job = Box<dyn FnOnce(&mut Policy) + Send>;
@@ -37,7 +38,8 @@ type F32<'py> = Bound<'py, PyArray1<f32>>;
 type I64<'py> = Bound<'py, PyArray1<i64>>;
 /// Tokens, log-probabilities and entropies of all samples, their lengths, texts and ends, and the cached tokens of their prompts.
 type Sampled<'py> = (I64<'py>, F32<'py>, F32<'py>, Vec<usize>, Vec<String>, Vec<bool>, Vec<usize>);
-/// Loss, tokens, means of ratio, KL to the sampler, clipped shares; largest ratio and difference.
+/// Loss, number of tokens, four means (such as ratio, KL to the sampler and clipped fractions), and two maxima (ratio and
+/// difference).
 type Sums = (f64, u64, [f64; 4], [f64; 2]);
 
 /// A policy that Python's own loop samples and trains.
@@ -56,7 +58,7 @@ pub(crate) struct Engine {
     trained_parameters: usize,
 }
 
-/// Bad input is a `ValueError`, anything else a `RuntimeError`.
+/// Converts an error to a `ValueError` if it is bad input, and to a `RuntimeError` otherwise.
 pub(crate) fn raised(error: &anyhow::Error) -> PyErr {
     let line = with_advice(error, |remedy| match remedy {
         Remedy::Resume => "use if_exists=\"resume\"",
@@ -73,7 +75,7 @@ pub(crate) fn raised(error: &anyhow::Error) -> PyErr {
     }
 }
 
-/// The exception of a panic, after which the engine's weights are unknown.
+/// Returns the exception for a panic, after which the engine's weights are unknown.
 fn ended(panic: &(dyn Any + Send)) -> PyErr {
     PyRuntimeError::new_err(format!("internal error, please report it: {}", crate::call::text_of(panic)))
 }
@@ -121,10 +123,10 @@ impl Engine {
             let panicked = result.is_err();
             // The caller waits for it.
             let _ = done.send(result);
-            // The policy may be half changed: the thread ends, and later calls say so.
+            // The policy may be partly changed, so the thread ends, and later calls report this.
             assert!(!panicked, "the panic above");
         });
-        // A failure is seen while waiting: the job's end of the channel is dropped with it.
+        // A failure to send is noticed while waiting, because the job's end of the channel is dropped.
         let _ = self.jobs.lock().expect("no panic").send(job);
         match wait(py, result, &stop)? {
             Ok(value) => value.map_err(|error| raised(&error)),
@@ -133,7 +135,7 @@ impl Engine {
     }
 }
 
-/// Splits tokens of sequences that lie one after another.
+/// Splits concatenated tokens into sequences of these lengths.
 fn sequences(tokens: &[i64], lengths: &[i64]) -> PyResult<Vec<Vec<u32>>> {
     let mut rest = tokens;
     let mut all = Vec::with_capacity(lengths.len());
@@ -382,7 +384,7 @@ impl Engine {
         self.call(py, move |policy, _| policy.load_state(&folder))
     }
 
-    /// Token ids of a text; `special`: with the special tokens that the tokenizer adds.
+    /// Encodes a string as token ids. If `special` is true, the special tokens that the tokenizer adds are included.
     fn encode(&self, text: &str, special: bool) -> PyResult<Vec<u32>> {
         let ids = if special { self.language.plain(text) } else { self.language.encode(text) };
         ids.map_err(|error| raised(&error))
@@ -392,7 +394,7 @@ impl Engine {
         self.language.decoded(&tokens, special).map_err(|error| raised(&error))
     }
 
-    /// A conversation as text, by the model's template. `messages` and `tools` are JSON.
+    /// Renders a conversation as text by the model's template. `messages` and `tools` are JSON.
     fn render(
         &self,
         messages: &str,
@@ -413,7 +415,7 @@ impl Engine {
         template.render_values(&messages, &tools, &options).map_err(|error| raised(&error))
     }
 
-    /// The chat template's source; `None` for a model without one.
+    /// Returns the chat template's source, or `None` for a model without a template.
     #[getter]
     fn template(&self) -> Option<&str> {
         self.language.template().map(ChatTemplate::source)

@@ -44,7 +44,7 @@ impl Episode {
         self.game.prompt(self.positions).map(<[u32]>::to_vec)
     }
 
-    /// The calls of a turn as JSON, or `None` if it ends the episode.
+    /// Returns the calls of a turn as JSON, or `None` if the turn ends the episode.
     fn hear(&mut self, tokens: Vec<u32>, logp: Vec<f32>, cut: bool, last: bool) -> PyResult<Option<String>> {
         let finish = if cut { Finish::Length } else { Finish::Stop };
         let turn = Completion { tokens, logp, finish, ..Completion::default() };

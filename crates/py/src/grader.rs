@@ -31,7 +31,7 @@ impl Grader {
         without_gil(py, || Self::open(&config, &folder, &overrides))?.map_err(|e| bad(format!("{e:#}")))
     }
 
-    /// The names of the parts.
+    /// Returns the names of the parts.
     #[getter]
     fn parts(&self) -> Vec<&str> {
         self.parts.keys().map(String::as_str).collect()
@@ -61,7 +61,7 @@ impl Grader {
     fn open(config: &Path, folder: &Path, overrides: &[String]) -> anyhow::Result<Self> {
         let mut config = Config::load(config, overrides)?;
         let folders = config.task.tokenizer().into_iter().chain(&config.model.path);
-        // If none is on this machine, thoughts have the usual tags.
+        // If the model's tokenizer isn't on this machine, the usual reasoning tags are assumed.
         let tokenizer = folders.map(|path| folder.join(path)).find(|path| path.exists());
         let language = tokenizer.map(|path| fgrpo_train::language::Language::read(&path, &[])).transpose()?;
         for text in config.task.texts_mut() {

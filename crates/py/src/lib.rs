@@ -2,11 +2,11 @@
 //!
 //! Every function takes one-dimensional arrays of a fixed type and checks what `fgrpo-core` would assert. It releases the GIL
 //! for the work and starts threads only within the call, so the process can be forked afterwards. A panic becomes
-//! a `RuntimeError`; a panic inside a verifier becomes the verdict `unscorable`. The Python code (`python/fgrpo`) handles
+//! a `RuntimeError`, or the verdict `unscorable` inside a verifier. The Python code (`python/fgrpo`) handles
 //! shapes, dtypes and defaults.
 //!
-//! Arrays pass through the `numpy` crate. Python's buffer protocol would need no crate, but the stable ABI has it only from
-//! Python 3.11 on, and this wheel supports 3.10. Loading the module doesn't import NumPy; the first array does.
+//! Arrays pass through the `numpy` crate. Python's buffer protocol would work without a crate, but the stable ABI has it
+//! only since Python 3.11, and this wheel supports 3.10. Loading the module doesn't import NumPy, but the first array does.
 
 mod call;
 mod command;

@@ -10,7 +10,7 @@ use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-/// A policy loss with its own defaults, changed by the settings that were given. One that the loss doesn't read is refused.
+/// Creates a policy loss from its defaults and the given settings. Returns an error for a setting that the loss lacks.
 fn policy(
     loss: &str,
     clip: [Option<f64>; 2],
@@ -51,7 +51,7 @@ fn policy(
     Ok(loss)
 }
 
-/// An objective with this aggregation, for the factors of tokens.
+/// Creates an objective with this aggregation, from which the factors of tokens are computed.
 fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Objective> {
     if name == "seq-mean-token-sum-norm" && max_len.is_none() {
         return Err(bad(format!("max_len is required: {name:?} divides by it")));

@@ -124,8 +124,8 @@ pub(crate) fn compare(
     })
 }
 
-/// For each group size, the fractions of groups that are active, that miss the tail, and that do both; then the suggested group size and
-/// gamma, if there are any.
+/// For each group size, the fraction of groups that are active, the probability of a tail miss, and the fraction of active
+/// groups that miss the tail. Then the suggested group size and gamma, if any.
 type Outlooks = (Vec<(f64, f64, f64)>, Option<(u64, f64)>);
 
 /// Computes the table and the suggestion of `fgrpo plan`.

@@ -6,7 +6,7 @@ use fgrpo_core::theory::{advantage, tail_miss as theory};
 use numpy::{IntoPyArray, PyArray1, PyReadonlyArray1};
 use pyo3::prelude::*;
 
-/// A group size as an unsigned number; negative ones become 0, which the theory refuses.
+/// Converts a group size to an unsigned number. A negative size becomes 0, which the theory rejects.
 fn group_size(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
@@ -38,13 +38,13 @@ pub(crate) fn active<'py>(
     Ok(values.map_err(bad)?.into_pyarray(py))
 }
 
-/// The group size at which a tail miss is most likely, and its probability there.
+/// Returns the group size at which a tail miss is most likely, and the probability of a tail miss at this size.
 #[pyfunction]
 pub(crate) fn peak(mu: f64, tau: f64) -> PyResult<(u64, f64)> {
     theory::peak(mu, tau).map(|p| (p.n, p.tail_miss)).map_err(bad)
 }
 
-/// The multiplier of the learning rate in the low-LR control.
+/// Returns the multiplier of the learning rate in the low-LR control.
 #[pyfunction]
 pub(crate) fn low_lr(gamma: f64) -> PyResult<f64> {
     advantage::low_lr_multiplier(gamma).map_err(bad)
@@ -59,7 +59,8 @@ pub(crate) struct Trajectory<'py> {
     entropy: Bound<'py, PyArray1<f64>>,
 }
 
-/// A policy trained for `steps` steps; recorded before the first, every `record_every`, and after the last.
+/// Trains a simulated policy for `steps` steps. Records it before the first step, every `record_every` steps, and after the
+/// last step.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn simulate<'py>(

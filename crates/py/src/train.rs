@@ -20,8 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Whether a run is in progress in this process.
 static RUNS: AtomicBool = AtomicBool::new(false);
 
-/// Runs `fgrpo train`. Returns whether it was stopped on request. `file`: the configuration, or `None` if `settings` are all of it: a list
-/// of keys and values in JSON; `answer`: takes a question's JSON and returns the answer's.
+/// Runs `fgrpo train`. Returns whether it was stopped on request. `file` is the configuration, or `None` if `settings`, a
+/// list of keys and values in JSON, contains all of it. `answer` converts a question in JSON to an answer in JSON.
 #[pyfunction]
 pub(crate) fn train(
     py: Python<'_>,

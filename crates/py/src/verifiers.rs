@@ -1,4 +1,4 @@
-//! The verifiers for lists of answers.
+//! Runs the verifiers on lists of answers.
 
 use crate::call::{bad, own_threads, threads, without_gil};
 use fgrpo_eval::graded::{Graded, Response};
@@ -24,7 +24,7 @@ const BATCH: usize = 16;
 /// Codes `(B,)` and reasons, one per response.
 type Verdicts<'py> = (Bound<'py, PyArray1<u8>>, Vec<Cow<'static, str>>);
 
-/// The index of a verdict in `fgrpo.VERDICTS`.
+/// Returns the index of a verdict in `fgrpo.VERDICTS`.
 const fn code(verdict: Verdict) -> u8 {
     match verdict {
         Verdict::Correct => 0,
@@ -34,7 +34,7 @@ const fn code(verdict: Verdict) -> u8 {
     }
 }
 
-/// The strings of a sequence. They stay in Python's memory; [`text`] borrows them.
+/// Returns the strings of a sequence. They stay in Python's memory, from which [`text`] borrows them.
 fn strings<'py>(name: &str, items: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py, PyString>>> {
     let string = |(i, item): (usize, PyResult<Bound<'py, PyAny>>)| {
         item?.cast_into::<PyString>().map_err(|e| {
@@ -45,7 +45,7 @@ fn strings<'py>(name: &str, items: &Bound<'py, PyAny>) -> PyResult<Vec<Bound<'py
     items.try_iter()?.enumerate().map(string).collect()
 }
 
-/// A string as UTF-8. A lone surrogate, which has no UTF-8 form, becomes U+FFFD.
+/// Converts strings to UTF-8. A lone surrogate, which UTF-8 can't represent, becomes U+FFFD.
 fn text<'a>(strings: &'a [Bound<'_, PyString>]) -> Vec<Cow<'a, str>> {
     strings.iter().map(|s| s.to_string_lossy()).collect()
 }
@@ -91,8 +91,8 @@ fn golds(items: &Bound<'_, PyAny>) -> PyResult<Vec<String>> {
 
 /// Checks every response against its problem. A problem that occurs several times is parsed once.
 ///
-/// `make` makes the verifier of a problem. If it fails, the responses are unscorable, with its message as the reason.
-/// `grading` says what becomes of thoughts.
+/// `make` creates the verifier of a problem. If `make` fails, the responses are unscorable, with its message as the reason.
+/// `grading` determines how reasoning is treated.
 fn check_all<'py, K, P>(
     py: Python<'py>,
     problems: &[K],
@@ -297,7 +297,7 @@ pub(crate) fn verify_synlogic<'py>(
 /// A math reference answer, parsed once. Safe to share between threads.
 #[pyclass(frozen, subclass, module = "fgrpo._native")]
 pub(crate) struct MathProblem {
-    /// None if parsing the gold panicked; then every response is unscorable.
+    /// The verifier, or `None` if parsing the gold panicked, so that every response is unscorable.
     verifier: Option<math::Verifier>,
     grading: Grading,
     gold: String,
@@ -324,7 +324,7 @@ impl MathProblem {
         Ok(Self { verifier, grading, gold, mode: mode.to_owned(), accept_unfinished, reasoning })
     }
 
-    /// The verdict's code (its index in fgrpo.VERDICTS) and its reason.
+    /// Returns the verdict's code (its index in fgrpo.VERDICTS) and its reason.
     fn check(&self, py: Python<'_>, response: Bound<'_, PyString>) -> (u8, Cow<'static, str>) {
         let response = response.to_string_lossy();
         let check = || match &self.verifier {
@@ -378,7 +378,7 @@ impl MathExtraction {
         Ok(Self(targets.into_iter().map(target).collect::<PyResult<_>>()?))
     }
 
-    /// The value or None, the text of the first candidate or None, and whether a candidate was beyond the limits.
+    /// Returns the value or None, the text of the first candidate or None, and whether a candidate exceeded the limits.
     fn parse<'py>(
         &self,
         py: Python<'py>,
@@ -408,7 +408,7 @@ impl MathValue {
         value.ok_or_else(|| bad(format!("Value: invalid pickle: {notation:?} and {parts:?}")))
     }
 
-    /// Whether this gold equals an answer; None if that is too expensive to find out.
+    /// Whether this gold equals an answer, or None if the comparison is too expensive.
     fn equals(
         &self,
         py: Python<'_>,

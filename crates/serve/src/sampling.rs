@@ -1,5 +1,5 @@
-//! Sampling: requests that are generated together, joined by requests that arrive meanwhile, and log-probabilities of
-//! prompts.
+//! Samples the completions of several requests together, including requests that arrive meanwhile, and computes the
+//! log-probabilities of prompts.
 //!
 //! A sample is a function of the weights, the prompt, the settings, the seed and the sample's index, whatever is
 //! sampled together with it.
@@ -94,7 +94,7 @@ type Pieces = tokio::sync::mpsc::UnboundedSender<(usize, u32)>;
 
 struct State {
     waiting: VecDeque<Waiting>,
-    /// Requests that the engine has, by index of the prompt; `None` when they are answered.
+    /// Requests that the engine has, by index of the prompt. An answered request is `None`.
     active: Vec<Option<Waiting>>,
     /// Whether arriving requests may join.
     open: bool,
@@ -110,7 +110,7 @@ pub(crate) struct Left {
 }
 
 impl<'a> Queue<'a> {
-    /// A queue with requests of one group. `open` says whether arriving requests may join.
+    /// Creates a queue with requests of one group. `open` is whether arriving requests may join.
     pub(crate) fn new(
         waiting: VecDeque<Waiting>,
         jobs: &'a Mutex<Receiver<Job>>,
@@ -149,7 +149,7 @@ impl<'a> Queue<'a> {
     }
 
     /// Generates until all requests are finished or a stop is requested. Calls `done` with each request and its result;
-    /// requests without a result remain. `keep` says whether prompts stay in the engine's cache.
+    /// requests without a result remain. `keep` is whether prompts stay in the engine's cache.
     pub(crate) fn run(
         self,
         policy: &mut Policy,
@@ -326,8 +326,8 @@ fn score_prompts(
     Ok(answers.collect())
 }
 
-/// The `k` most likely next tokens after each token from index `first` on, with their log-probabilities at
-/// `temperature`. They are sorted by decreasing probability, and equally likely ones by id. The network runs once for
+/// Returns the `k` most likely next tokens after each token from index `first` on, with their log-probabilities at
+/// `temperature`. They are sorted by decreasing probability, and equally likely tokens by id. The network runs once for
 /// each block of logits that fits into memory.
 pub(crate) fn topk(
     engine: &mut Engine,

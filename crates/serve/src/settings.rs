@@ -70,7 +70,7 @@ pub enum StartError {
     /// The address can't be used.
     #[error("the server can't listen on {0}: {1}")]
     Address(SocketAddr, std::io::Error),
-    /// The key's file has no valid key, for the given reason.
+    /// The key's file doesn't contain a valid key, for the given reason.
     #[error("{}: {}", .0.display(), .1)]
     Key(PathBuf, String),
 }
@@ -88,7 +88,7 @@ impl Settings {
             (false, true) => return Err(StartError::Missing(out.clone()).into()),
             _ => {}
         }
-        // A model that can't be read leaves no folder.
+        // Reads the model first, so that an unreadable model doesn't leave a folder.
         let settings = self.fingerprint()?;
         std::fs::create_dir_all(out).with_context(|| format!("creating {}", out.display()))?;
         let lock = files::lock(out)?;
@@ -104,13 +104,13 @@ impl Settings {
         Ok(lock)
     }
 
-    /// Absolute path of the base model's folder, which adapters refer to.
+    /// Returns the absolute path of the base model's folder, which adapters refer to.
     pub(crate) fn base(&self) -> String {
         let model = std::path::absolute(&self.model).unwrap_or_else(|_| self.model.clone());
         model.to_string_lossy().into_owned()
     }
 
-    /// The settings that results depend on. A server continues only with the same settings.
+    /// Returns the settings that results depend on. A server continues only with the same settings.
     fn fingerprint(&self) -> anyhow::Result<Map<String, Value>> {
         let (device, compute) = &self.compute;
         let all = serde_json::json!({

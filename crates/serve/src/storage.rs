@@ -1,4 +1,4 @@
-//! Weights on disk: the states that a restart continues from, and weights that clients save.
+//! Stores weights on disk: the states from which a restart continues, and weights that clients save.
 //!
 //! ```text
 //! DIR/models/MODEL/state-NNNNNNNN      state before operation N: weights, optimizer
@@ -7,7 +7,7 @@
 //! DIR/models/MODEL/sampler_weights/NAME
 //! ```
 //!
-//! With LoRA, a folder contains an `adapter` in PEFT's layout; otherwise it is a Hugging Face checkpoint. A folder is
+//! With LoRA, a folder contains an `adapter` in PEFT's layout. Otherwise, it is a Hugging Face checkpoint. A folder is
 //! either complete or absent.
 
 use anyhow::Context;
@@ -53,7 +53,7 @@ pub(crate) struct About {
     pub(crate) user_metadata: Option<Value>,
 }
 
-/// Current time in seconds since 1970.
+/// Returns the current time in seconds since 1970.
 pub(crate) fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
@@ -82,12 +82,12 @@ fn model_folder(root: &Path, model: &str) -> PathBuf {
     root.join("models").join(model.replace(':', "-"))
 }
 
-/// Path of saved weights in the API.
+/// Returns the path of saved weights in the API.
 pub(crate) fn path_of(model: &str, kind: Kind, name: &str) -> String {
     format!("{SCHEME}{model}/{}/{name}", kind.name())
 }
 
-/// Folder and kind of the weights with this path of the API, or `None` if they don't exist or have expired.
+/// Returns the folder and kind of the weights with this path of the API, or `None` if they don't exist or have expired.
 pub(crate) fn saved(root: &Path, path: &str) -> Option<(PathBuf, Kind)> {
     let parts: Vec<&str> = path.strip_prefix(SCHEME)?.split('/').collect();
     let &[model, kind, name] = &parts[..] else { return None };
@@ -108,7 +108,7 @@ impl About {
     }
 }
 
-/// Reads the description of saved weights; `None` if it can't be read.
+/// Reads the description of saved weights. Returns `None` if it can't be read.
 pub(crate) fn about(folder: &Path) -> Option<About> {
     json::read(&folder.join(ABOUT)).ok()
 }
@@ -131,7 +131,7 @@ pub(crate) fn sweep(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Model, kind and name of all weights that clients have saved, sorted by name.
+/// Lists the model, kind and name of all weights that clients have saved, sorted by name.
 fn all_names(root: &Path) -> Vec<(String, Kind, String)> {
     let names = |folder: &Path| -> Vec<String> {
         let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
@@ -152,7 +152,7 @@ fn all_names(root: &Path) -> Vec<(String, Kind, String)> {
     all
 }
 
-/// Path, kind and folder of all weights that clients have saved and that haven't expired, sorted by name.
+/// Lists the path, kind and folder of all weights that clients have saved and that haven't expired, sorted by name.
 pub(crate) fn all_saved(root: &Path) -> Vec<(String, Kind, PathBuf)> {
     let place = |(model, kind, name): (String, Kind, String)| {
         let path = path_of(&model, kind, &name);
@@ -202,7 +202,7 @@ impl Contents<'_> {
         Ok(folder)
     }
 
-    /// Writes the state that a restart continues from, and removes old ones.
+    /// Writes the state from which a restart continues, and removes old states.
     pub(crate) fn state(&self, model: &str, engine: &Engine, state: State) -> anyhow::Result<()> {
         let folder = model_folder(self.root, model);
         self.write(&folder, &format!("{PREFIX}{:08}", state.next), engine, state, true, None)?;
@@ -212,7 +212,7 @@ impl Contents<'_> {
         Ok(())
     }
 
-    /// Writes a version for sampling unless it exists, and removes old ones.
+    /// Writes a version for sampling unless it exists, and removes old versions.
     pub(crate) fn version(&self, model: &str, engine: &Engine, state: State) -> anyhow::Result<()> {
         let folder = model_folder(self.root, model).join("versions");
         let name = state.version.to_string();
@@ -271,7 +271,7 @@ pub(crate) fn read_state(folder: &Path) -> anyhow::Result<State> {
     json::parse(&bytes).with_context(|| path.display().to_string())
 }
 
-/// Folder and state of a model's newest state, if there is one.
+/// Finds the folder and description of a model's newest state, if there is one.
 pub(crate) fn newest_state(root: &Path, model: &str) -> anyhow::Result<Option<(PathBuf, State)>> {
     let folder = model_folder(root, model);
     if !folder.is_dir() {
@@ -284,7 +284,7 @@ pub(crate) fn newest_state(root: &Path, model: &str) -> anyhow::Result<Option<(P
     }
 }
 
-/// Folder of a version of a model.
+/// Returns the folder of a version of a model.
 pub(crate) fn version_folder(root: &Path, model: &str, version: u64) -> PathBuf {
     model_folder(root, model).join("versions").join(version.to_string())
 }

@@ -33,8 +33,8 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// A batch that scores tokens starts once no request has arrived for this time, because requests join other batches
-/// later, while these sample.
+/// Time without arriving requests after which a batch that scores tokens starts. Requests can't join such a batch later, as
+/// they can join a batch that samples.
 const GATHER: Duration = Duration::from_millis(3);
 /// Interval at which expired weights are removed.
 const SWEEP: Duration = Duration::from_secs(60);
@@ -51,13 +51,13 @@ enum Resident {
 
 /// Location of a model's weights.
 enum Home {
-    /// The model is new and has no trained weights yet.
+    /// The model is new and hasn't been trained yet.
     Fresh(LoraRequest),
     Folder(PathBuf),
     Memory(TrainingState),
     /// The weights are in the engine.
     Engine,
-    /// There are no weights, because the model couldn't be created.
+    /// The model couldn't be created, so weights don't exist.
     Failed,
 }
 
@@ -238,7 +238,7 @@ impl Worker {
         }
     }
 
-    /// Chooses the next request: of those that can be processed, the one that was accepted first.
+    /// Chooses the next request, which is the earliest accepted request that can be processed.
     fn next(&self) -> Option<Next> {
         let ready = |(id, model): (&ModelId, &Model)| {
             let (&seq, job) = model.waiting.first_key_value()?;
@@ -419,7 +419,7 @@ impl Worker {
         Ok(answer(&json!({"model_id": id, "path": path, "type": "load_weights"})))
     }
 
-    /// Tells the ledger the LoRA settings of a model that was created from a checkpoint.
+    /// Reports the LoRA settings of a model that was created from a checkpoint to the ledger.
     fn describe(&self, id: &str) {
         let settings = match &self.models[id].home {
             Home::Folder(folder) => LoraConfig::read(&folder.join(ADAPTER)).ok().map(|(config, _)| config),
@@ -492,7 +492,7 @@ impl Worker {
         if let Some(resident) = resident {
             self.enter(resident)?;
         }
-        // No request may join while another one waits for its turn.
+        // Requests may not join while another request waits for its turn.
         let open = !alone && self.next().is_none();
         let Setup { policy, teacher, settings, ledger, metrics } = &mut self.setup;
         let policy = match (&source, teacher) {
@@ -521,7 +521,7 @@ impl Worker {
         rest.others.into_iter().try_for_each(|job| self.take(job))
     }
 
-    /// Weights that the engine needs for a sampler, or `None` for the teacher, which has a separate engine.
+    /// Returns the weights that the engine needs for a sampler, or `None` for the teacher, which has a separate engine.
     fn place(&mut self, source: &Source) -> Result<Option<Resident>, String> {
         let root = &self.setup.ledger.served().folder;
         match source {

@@ -1,8 +1,8 @@
 //! A training job for a distributed trainer, written from the configuration of a run on one machine.
 //!
-//! The job has the problems in the order in which `fgrpo train` asks them, the trainer's settings, a reward function
-//! and a way back. A setting that the trainer doesn't have is refused by name, unless the caller allows the
-//! difference; the job's README then lists it. Nothing changes silently.
+//! The job has the problems in the order in which `fgrpo train` uses them, the trainer's settings, a reward function, and
+//! a script that converts the result back. If the trainer lacks a setting, the export fails and names the setting, unless
+//! the caller allows the difference. The job's README lists all differences.
 
 mod files;
 mod mapping;
@@ -38,7 +38,7 @@ named! {
 }
 
 impl Trainer {
-    /// The version that the mapping was checked with.
+    /// Returns the version of the trainer with which the mapping was checked.
     fn version(self) -> &'static str {
         match self {
             Self::Verl => "0.9.1",
@@ -47,7 +47,7 @@ impl Trainer {
         }
     }
 
-    /// The equivalents of the configuration's keys, as TOML.
+    /// Returns the equivalents of the configuration's keys, as TOML.
     fn table(self) -> &'static str {
         match self {
             Self::Verl => include_str!("export/verl/keys.toml"),
@@ -56,7 +56,7 @@ impl Trainer {
         }
     }
 
-    /// Files of the job: the name and its template. Names that end in `.sh` are programs.
+    /// Returns the files of the job, each as a name and a template. Files whose names end in `.sh` are programs.
     fn files(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Verl => &[
@@ -101,13 +101,13 @@ named! {
 /// The cluster, and the differences from the run on one machine that are accepted.
 #[derive(Debug, Clone)]
 pub struct Cluster {
-    /// Path or hub name of the checkpoint on the cluster. If `None`, `model.path` of the configuration.
+    /// Path or hub name of the checkpoint on the cluster. If `None`, `model.path` of the configuration is used.
     pub model: Option<String>,
     /// Number of machines.
     pub nodes: usize,
-    /// GPUs of each machine.
+    /// Number of GPUs of each machine.
     pub gpus: usize,
-    /// GPUs that share one copy of the sampler's weights.
+    /// Number of GPUs that share one copy of the sampler's weights.
     pub tensor_parallel: usize,
     /// The inference engine.
     pub sampler: Sampler,
@@ -120,12 +120,12 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Number of GPUs, each with one process.
+    /// Returns the number of GPUs, each of which has one process.
     fn processes(&self) -> usize {
         self.nodes * self.gpus
     }
 
-    /// Refuses a mini-batch whose completions the GPUs don't divide.
+    /// Refuses a mini-batch if its number of completions isn't divisible by the number of GPUs.
     fn divides(&self, m: &mut Mapping, completions: usize) {
         let gpus = self.processes();
         if !completions.is_multiple_of(gpus) {
@@ -153,12 +153,12 @@ pub struct Summary {
 /// Sizes of a run that its problems decide.
 struct Sizes {
     steps: u64,
-    /// Steps of a pass over the file of training problems.
+    /// Number of steps in a pass over the file of training problems.
     pass: u64,
     /// Whether that file has the problems of every step, in order.
     listed: bool,
     held_out: usize,
-    /// Steps from one checkpoint to the next.
+    /// Number of steps from one checkpoint to the next.
     save_every: u64,
     /// Maximum number of tokens of a prompt.
     prompt_limit: usize,
@@ -169,20 +169,20 @@ struct Sizes {
 }
 
 impl Sizes {
-    /// Maximum number of tokens of a micro-batch on one GPU, which has one completion at least.
+    /// Returns the maximum number of tokens of a micro-batch on one GPU. At least one completion fits in it.
     fn micro_batch(&self, config: &Config) -> usize {
         let longest = self.prompt_limit + self.limit;
         config.update.micro_batch_tokens().clamp(longest, 2 * longest)
     }
 }
 
-/// Writes the job of a configuration into the folder `out`, whole or not at all.
+/// Writes the job of a configuration into the folder `out`. If this fails, `out` isn't created.
 ///
 /// `written` has the paths and hub names that the user wrote; `local` has the files on this machine, where the problems
 /// are read and counted. `name` is the name of the experiment.
 ///
-/// Fails, with every cause in one message, if the trainer lacks a setting and `cluster.allow` doesn't name it; for tasks
-/// without a data set; and if `out` exists.
+/// Fails, with every cause in one message, if the trainer lacks a setting that `cluster.allow` doesn't name. Also fails if
+/// the task doesn't have a data set, or `out` exists.
 pub fn write(
     trainer: Trainer,
     (written, local): (&Config, &Config),
@@ -299,9 +299,9 @@ pub fn write(
     })
 }
 
-/// Value of `enable_thinking` for the chat template.
+/// Returns the value of `enable_thinking` for the chat template.
 ///
-/// Fails for a mix whose parts have several, and for tasks without a data set.
+/// Fails for a mix whose parts have different values, and for tasks without a data set.
 fn thinking(task: &TaskConfig) -> anyhow::Result<Option<bool>> {
     let mut thinking: Vec<Option<bool>> =
         texts(task)?.iter().map(|(_, text)| text.prompting().of(text.kind()).thinking).collect();
@@ -314,7 +314,7 @@ fn thinking(task: &TaskConfig) -> anyhow::Result<Option<bool>> {
     Ok(thinking[0])
 }
 
-/// The checkpoint that the job trains.
+/// Returns the checkpoint that the job trains.
 ///
 /// Fails if the model is a GGUF file, or if the configuration makes the model itself (`[sft]`, `[model.init]`).
 fn model(config: &Config, cluster: &Cluster) -> anyhow::Result<String> {
@@ -323,7 +323,7 @@ fn model(config: &Config, cluster: &Cluster) -> anyhow::Result<String> {
         (None, _) if config.sft.is_some() => bad_input!(
             "[sft]: the job has no supervised stage; run `fgrpo sft` and name its checkpoint as the model"
         ),
-        // run.sh and back.sh run in another folder.
+        // A relative path would be wrong, because run.sh and back.sh run in another folder.
         (None, Some(path)) => on_disk(path),
         (None, None) => bad_input!(
             "[model.init]: the job needs a checkpoint; make one with `fgrpo sft` or `fgrpo init` and name it as the model"
@@ -337,13 +337,13 @@ fn model(config: &Config, cluster: &Cluster) -> anyhow::Result<String> {
     Ok(model)
 }
 
-/// A path that exists as an absolute one; anything else is a name in the hub.
+/// Makes an existing path absolute. Other strings are names in the hub and stay unchanged.
 fn on_disk(path: &Path) -> String {
     let path = if path.exists() { std::path::absolute(path) } else { Ok(path.to_owned()) };
     path.unwrap_or_default().display().to_string()
 }
 
-/// The tasks with problems from files, by name: the task itself, or the parts of a mix.
+/// Returns the tasks with problems from files, by name: the task itself, or the parts of a mix.
 ///
 /// Fails for mazes, generated problems and environments, because another trainer can't read their problems from a file.
 fn texts(task: &TaskConfig) -> anyhow::Result<Vec<(String, &TextConfig)>> {

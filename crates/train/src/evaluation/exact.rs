@@ -70,7 +70,8 @@ pub struct MassMetrics<N = f64> {
     pub unsampled_mass_change: N,
     /// Fraction of the groups in which the mass on all correct completions rose, but the mass on the unsampled ones fell.
     pub unsampled_falls: N,
-    /// Fraction of the groups for which the mass balance and proposition 1 predict such a fall of the unsampled mass.
+    /// Fraction of the groups for which the mass balance and proposition 1 predict that the first mass rises, but the
+    /// second falls.
     pub unsampled_falls_predicted: N,
     /// Fraction of the groups in which the mass on unsampled correct completions changed in the direction of proposition 1.
     pub unsampled_sign_agrees: N,

@@ -1,9 +1,9 @@
-//! Chooses which checkpoints to compare, by the paper's rule: for the base run, the checkpoint with the best held-out
-//! metric; for each other run, the best one that took at most as much compute.
+//! Chooses which checkpoints to compare, by the paper's rule. For the base run, this is the checkpoint with the best
+//! held-out metric. For each other run, it is the best checkpoint that took at most as much compute.
 //!
-//! Candidates are the checkpoints of `save.every`; with `"epoch"`, those at the end of epochs, as in the paper. Other
-//! evaluations, and `best-N`, are maxima of many noisy values, so they are never candidates. The metric is the one
-//! recorded during training, or comes from folders of `fgrpo eval`.
+//! Candidates are the checkpoints of `save.every`. With `"epoch"`, as in the paper, these are the checkpoints at the end
+//! of epochs. `best-N` and other evaluations aren't candidates, because they are maxima of many noisy values. The metric
+//! was recorded during training, or comes from folders of `fgrpo eval`.
 
 mod folders;
 mod recorded;
@@ -71,7 +71,7 @@ struct Candidates {
 pub struct Chosen {
     /// The run's folder.
     pub run: PathBuf,
-    /// Whether this is the base run, with which the others are compared.
+    /// Whether this is the base run, with which the other runs are compared.
     pub base: bool,
     /// Step of the checkpoint.
     pub step: u64,
@@ -83,12 +83,12 @@ pub struct Chosen {
     pub compute: f64,
     /// Folder of the checkpoint.
     pub checkpoint: Option<PathBuf>,
-    /// Number of checkpoints among which this one was chosen.
+    /// Number of checkpoints from which this checkpoint was chosen.
     pub candidates: usize,
 }
 
 impl Chosen {
-    /// A warning if the checkpoint isn't better than the policy before training.
+    /// Returns a warning if the checkpoint isn't better than the policy before training.
     pub fn warning(&self) -> Option<String> {
         let start = self.start.filter(|start| self.value <= *start)?;
         Some(format!(
@@ -106,7 +106,7 @@ impl Chosen {
 pub struct Selection {
     /// k of the metric.
     pub k: usize,
-    /// Part or benchmark of the metric, or `None` for all of them.
+    /// Part or benchmark of the metric, or `None` for all parts or benchmarks.
     pub part: Option<String>,
     /// The metric in words.
     pub metric: String,
@@ -116,7 +116,7 @@ pub struct Selection {
     pub chosen: Vec<Chosen>,
 }
 
-/// Applies the rule. Fails if a folder isn't a run, evaluations can't be compared, or a run has no candidates.
+/// Chooses a checkpoint from each run. Fails if a folder isn't a run, evaluations can't be compared, or a run has no candidates.
 pub fn select(settings: &Settings) -> anyhow::Result<Selection> {
     let folders = Folders::read(settings)?;
     let Settings { k, part, compute, .. } = settings;
@@ -183,10 +183,10 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
     Ok(chosen)
 }
 
-/// The compute of each step up to `last`.
+/// Returns the compute of each step up to `last`.
 fn costs(settings: &Settings, metrics: &[Logged], last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
     let cost = |m: &Logged| {
-        // From the log, because an earlier part of the run may have had another configuration.
+        // The batch size is read from the log, because an earlier part of the run may have had another configuration.
         let batch = m.verdicts.values().sum::<u64>() as f64;
         match settings.compute {
             Compute::Samples => Some(batch),
@@ -228,7 +228,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::path::Path;
 
-    /// A run with evaluations (step, pass@1, pass@1 of the part "logic") and the checkpoints that are kept.
+    /// Writes a run with evaluations (step, pass@1, pass@1 of the part "logic") and the checkpoints that are retained.
     fn write(
         folder: &Path,
         name: &str,
@@ -298,14 +298,14 @@ mod tests {
         let a = write(folder.path(), "a", "seed=1", &base, &ALL);
         let b = write(folder.path(), "b", "seed=1", &focal, &ALL);
         let steps = |args: &Settings| select(args).unwrap().chosen.iter().map(|c| c.step).collect::<Vec<_>>();
-        // 30 and 40 are equal: the earlier. Its compute leaves out the other run's best, at 40.
+        // Steps 30 and 40 are equal, so the earlier one is chosen. The other run's best, at 40, takes more compute than that.
         assert_eq!(steps(&args(&[&a, &b])), [30, 10]);
         let chosen = select(&args(&[&a, &b])).unwrap().chosen;
         assert_eq!(chosen[1].checkpoint, Some(b.join("checkpoints/step-000010")));
         assert_eq!((chosen[0].base, chosen[1].base, chosen[1].candidates), (true, false, 3));
         assert_eq!(steps(&Settings { part: Some("logic".into()), ..args(&[&a, &b]) }), [40, 20]);
         assert_eq!(steps(&Settings { k: 8, ..args(&[&a, &b]) }), [10, 10]);
-        // The other run samples half as much a step, so all its steps are within the base run's compute.
+        // The other run samples half as much per step, so all its steps are within the base run's compute.
         let half = write(folder.path(), "half", "rollout.group_size=4", &focal, &ALL);
         let whole = Config::load(&a.join("config.toml"), &[]).unwrap().rollout.group_size;
         assert!(whole >= 8, "maze-quick has groups of {whole}");
@@ -317,7 +317,7 @@ mod tests {
     #[test]
     fn only_checkpoints_of_save_every_are_chosen_unless_asked_otherwise() {
         let folder = tempfile::tempdir().unwrap();
-        // At 25 a stop saved; at 30 nothing but the best was kept; at 15 and 20 there was an evaluation alone.
+        // Step 25 was saved by a stop, only the best policy of step 30 remains, and steps 15 and 20 have only an evaluation.
         let evals =
             [(10, 0.3, 0.0), (15, 0.95, 0.0), (20, 0.9, 0.0), (25, 0.8, 0.0), (30, 0.7, 0.0), (40, 0.2, 0.0)];
         let checkpoints = ["step-000010", "step-000025", "best-000015", "best-000030", "step-000040"];
@@ -413,7 +413,7 @@ mod tests {
             let error = changed(30, from, to).unwrap_err();
             assert!(error.contains("eval.jsonl, step 30: ") && error.contains("step 10"), "{error}");
         }
-        // Nothing is chosen from an evaluation between checkpoints; a start on other problems is no start.
+        // An evaluation between checkpoints isn't chosen. The evaluation before the first step doesn't count if it used other problems.
         let chosen = changed(15, "\"problems\":4", "\"problems\":40").unwrap();
         assert_eq!((chosen[0].step, chosen[0].start), (30, Some(0.5)));
         let chosen = changed(0, "\"problems\":4", "\"problems\":40").unwrap();

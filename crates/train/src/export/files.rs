@@ -10,7 +10,7 @@ use fgrpo_eval::program;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Folder of the tokenizer and its chat template, by which prompts are written and thoughts are found.
+/// Folder of the tokenizer and its chat template, which the job uses to render prompts and to find thoughts.
 const TOKENIZER: &str = "tokenizer";
 
 /// Copies data, tokenizer and graders into the folder of the job, and returns the configuration that names the copies, relative to
@@ -62,7 +62,7 @@ fn copy_data(folder: &Path, place: &Path, data: &Path) -> anyhow::Result<PathBuf
 
 /// Copies the files of a grader's program into `folder`.
 ///
-/// Fails if the grader is a function of the running Python process, which has no file.
+/// Fails if the grader is a function of the running Python process, because such a function doesn't have a file.
 fn copy_program(folder: &Path, program: &mut program::Settings) -> anyhow::Result<()> {
     if let Some(name) = &program.in_process {
         bad_input!("task.grader: {name} is a function of this process; name a file, \"FILE.py:FUNCTION\"");
@@ -77,7 +77,7 @@ fn copy_program(folder: &Path, program: &mut program::Settings) -> anyhow::Resul
         program.function = Some(format!("{}:{name}", copy(file)?));
     }
     for argument in program.command.iter_mut().filter(|argument| Path::new(argument).is_file()) {
-        // A program of the system stays where it is.
+        // A program of the system isn't copied.
         if Path::new(argument).is_relative() {
             *argument = copy(argument)?;
         }

@@ -15,7 +15,7 @@ pub(super) struct Setting {
     /// The trainer's key.
     pub(super) key: String,
     pub(super) value: Value,
-    /// Keys of our configuration, with a note where the two differ in form.
+    /// Keys of our configuration, with a note if the two settings differ in form.
     pub(super) origin: String,
 }
 
@@ -39,7 +39,7 @@ struct Row {
     differs: Option<String>,
 }
 
-/// Settings, accepted differences, and what is refused.
+/// Settings, accepted differences and refused settings.
 #[derive(Debug)]
 pub(super) struct Mapping {
     table: Table,
@@ -50,8 +50,8 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// The settings and differences of every key that the table maps by itself. Differences in the keys `allowed` are
-    /// accepted.
+    /// Makes the settings and differences of every key for which the table suffices. Differences in the keys `allowed`
+    /// are accepted.
     ///
     /// # Panics
     /// If the table lacks a key of the configuration.
@@ -92,7 +92,8 @@ impl Mapping {
         self.settings.push(Setting { key, value: value.into(), origin });
     }
 
-    /// States the difference of the row `name`. If the row refuses it, it is accepted only where the caller allows its key.
+    /// Records the difference in the row `name` of the table. If the row refuses the difference, it is accepted only if the
+    /// caller allows its key.
     ///
     /// # Panics
     /// If the table lacks the row, or the row lacks a reason.
@@ -110,12 +111,13 @@ impl Mapping {
         }
     }
 
-    /// Refuses a setting whatever is allowed.
+    /// Refuses a setting, even if the caller allows its key.
     pub(super) fn forbid(&mut self, key: &str, why: String) {
         self.refused.push(format!("{key}: {why}"));
     }
 
-    /// The estimator, for trainers that pass it rewards alone; otherwise the difference, and GRPO.
+    /// Returns the configured estimator if rewards are its only input, because the trainers don't provide other inputs.
+    /// Otherwise, records the difference and returns GRPO.
     pub(super) fn estimator(&mut self, algorithm: &AlgorithmConfig) -> Advantage {
         let reads = algorithm.advantage.reads();
         let absent = match algorithm.advantage {
@@ -129,7 +131,7 @@ impl Mapping {
         Advantage::GRPO
     }
 
-    /// Sets the schedule and the warm-up of Transformers, for `updates` updates of a step.
+    /// Sets the schedule and the warm-up of Transformers, for `updates` updates per step.
     pub(super) fn schedule(&mut self, update: &UpdateConfig, updates: u64, [schedule, warmup]: [&str; 2]) {
         let name = match update.schedule {
             Schedule::Constant => "constant_with_warmup",
@@ -146,7 +148,7 @@ impl Mapping {
         }
     }
 
-    /// Sets an adapter's alpha as a whole number, for the scale alpha / rank.
+    /// Sets an adapter's alpha, rounded to a whole number, for trainers whose scale is alpha / rank.
     pub(super) fn alpha(&mut self, lora: &LoraTable, key: &str) {
         let scale = if lora.use_rslora { (lora.rank as f64).sqrt() } else { 1.0 };
         if lora.alpha.fract() != 0.0 {
@@ -155,7 +157,7 @@ impl Mapping {
         self.set(key, (lora.alpha * scale).round() as i64, "lora.alpha");
     }
 
-    /// The mapping, if nothing is refused.
+    /// Returns the mapping, if no setting is refused.
     ///
     /// Fails with every refused setting, and for allowed keys that no difference needs.
     pub(super) fn finished(self) -> anyhow::Result<Self> {
@@ -178,7 +180,7 @@ impl Mapping {
     }
 }
 
-/// Keys of a configuration with their values, `SECTION.KEY`, but for [task], [model] and [sft].
+/// Returns the keys of a configuration as `SECTION.KEY`, with their values, except for `[task]`, `[model]` and `[sft]`.
 ///
 /// The values come from its TOML, which has the shortest decimal form of a number in f32.
 fn leaves(config: &Config) -> Vec<(String, Value)> {
@@ -204,7 +206,7 @@ mod tests {
     use fgrpo_eval::names::Named;
     use serde_json::Value;
 
-    /// Keys of a table in the schema, or of each of its alternatives.
+    /// Collects the keys of a table in the schema, or of each of its alternatives.
     fn keys(whole: &Value, schema: &Value, found: &mut Vec<String>) {
         if let Some(path) = schema["$ref"].as_str() {
             return keys(whole, whole.pointer(&path[1..]).unwrap(), found);

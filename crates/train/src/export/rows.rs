@@ -8,10 +8,10 @@ use serde_json::{Value, json};
 use std::fs::File;
 use std::path::Path;
 
-/// Rows of a row group.
+/// Number of rows in a row group of the Parquet file.
 const GROUP: usize = 8192;
 
-/// A problem of `set` as a row without its place in the file. `part` is the name of its part in a mix.
+/// Converts a problem of `set` to a row, without its index in the file. `part` is the name of its part in a mix.
 pub(super) fn row(part: Option<&str>, set: &ProblemSet, problem: &Problem) -> Value {
     let kind = set.kind().name();
     let truth = serde_json::to_string(&problem.truth).expect("a reference answer is JSON");
@@ -24,7 +24,7 @@ pub(super) fn row(part: Option<&str>, set: &ProblemSet, problem: &Problem) -> Va
     })
 }
 
-/// Writes rows in their order.
+/// Writes rows in the given order.
 pub(super) fn write(path: &Path, split: &str, rows: impl Iterator<Item = Value>) -> anyhow::Result<()> {
     let mut writer = Writer::new(File::create(path)?, "problem")?;
     let mut rows = rows.enumerate().map(|(index, mut row)| {

@@ -63,7 +63,7 @@ fn placement(m: &mut Mapping, cluster: &Cluster) {
     m.set("I.gpu_memory_utilization", 0.6, "adjust to your GPUs");
 }
 
-/// Sets the sizes of batches, and returns the number of updates of a step.
+/// Sets the sizes of batches, and returns the number of updates per step.
 fn batches(m: &mut Mapping, config: &Config, cluster: &Cluster, sizes: &Sizes) -> u64 {
     let prompts = config.rollout.prompts;
     let mut mini = config.update.mini_batch.unwrap_or(prompts);
@@ -179,7 +179,7 @@ fn loss(m: &mut Mapping, algorithm: &AlgorithmConfig, limit: usize) {
     }
 }
 
-/// The arguments of `register` in Python, or the entries of a dictionary of SkyRL's keys, each after its origin.
+/// Writes the arguments of `register` in Python, or the entries of a dictionary of SkyRL's keys, each after its origin.
 pub(super) fn lines(settings: &[Setting], owner: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for Setting { key, value, origin } in settings {

@@ -33,7 +33,7 @@ pub(super) fn map(m: &mut Mapping, config: &Config, cluster: &Cluster, sizes: &S
     optimizer(m, &config.update, updates);
 }
 
-/// Sets the sizes of batches, and returns the number of updates of a step.
+/// Sets the sizes of batches, and returns the number of updates per step.
 fn batches(m: &mut Mapping, config: &Config, cluster: &Cluster, sizes: &Sizes) -> u64 {
     let (prompts, group) = (config.rollout.prompts, config.rollout.group_size);
     let mut mini = config.update.mini_batch.unwrap_or(prompts);
@@ -168,7 +168,8 @@ fn optimizer(m: &mut Mapping, update: &UpdateConfig, updates: u64) {
     m.schedule(update, updates, ["lr_scheduler_type", "warmup_steps"]);
 }
 
-/// Arguments of `owner` in Python: `config`, `trainer` or `lora`. Each line has up to three of one section, with their origins as a comment.
+/// Writes the arguments of `owner` (`config`, `trainer` or `lora`) in Python. Each line has up to three arguments of one
+/// section, with their origins as a comment.
 pub(super) fn lines(settings: &[Setting], owner: &str) -> Vec<String> {
     let key = |setting: &Setting| match setting.key.split_once('.') {
         Some((prefix, key)) => (prefix == owner).then(|| key.to_owned()),
@@ -189,7 +190,7 @@ pub(super) fn lines(settings: &[Setting], owner: &str) -> Vec<String> {
     lines.collect()
 }
 
-/// A value as a literal of Python.
+/// Writes a value as a Python literal.
 pub(super) fn python(value: &Value) -> String {
     match value {
         Value::Null => "None".to_owned(),
@@ -200,7 +201,7 @@ pub(super) fn python(value: &Value) -> String {
             let fields = fields.iter().map(|(key, value)| format!("{}: {}", json!(key), python(value)));
             format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
         }
-        // A number or a string in JSON is one in Python.
+        // Numbers and strings of JSON are also valid in Python.
         value => value.to_string(),
     }
 }

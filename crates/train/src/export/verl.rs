@@ -35,7 +35,7 @@ pub(super) fn map(m: &mut Mapping, config: &Config, name: &str, cluster: &Cluste
 
 fn data(m: &mut Mapping, config: &Config, sizes: &Sizes) {
     m.set("data.shuffle", !sizes.listed, "task.data:order");
-    // Prompts that are too long were left out when the file was written.
+    // Prompts that are too long aren't in the file.
     m.set("data.filter_overlong_prompts", false, "task.max_prompt_tokens");
     m.set("data.truncation", "error", "");
     m.set("data.max_prompt_length", sizes.prompt_limit, "task.max_prompt_tokens");
@@ -207,7 +207,7 @@ fn run(m: &mut Mapping, config: &Config, sizes: &Sizes) {
     }
 }
 
-/// Settings as the lines of a shell array, each after a comment with its origin.
+/// Writes settings as the lines of a shell array, each after a comment with its origin.
 pub(super) fn lines(settings: &[Setting]) -> Vec<String> {
     let mut lines = Vec::new();
     let mut last = "";
@@ -221,7 +221,7 @@ pub(super) fn lines(settings: &[Setting]) -> Vec<String> {
     lines
 }
 
-/// A value in the grammar of Hydra's command line.
+/// Writes a value in the grammar of Hydra's command line.
 fn hydra(value: &Value) -> String {
     let joined = |items: Vec<String>| items.join(",");
     match value {

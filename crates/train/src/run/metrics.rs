@@ -1,4 +1,4 @@
-//! The metrics of a step, one line per step; `docs/metrics.md` explains every field.
+//! The metrics of a step, one line per step. `docs/metrics.md` explains every field.
 
 use crate::credit::Credited;
 use crate::evaluation::exact::MassMetrics;
@@ -95,7 +95,7 @@ pub struct StepMetrics<N> {
     pub reasons: BTreeMap<String, u64>,
     /// Updates of this step that were skipped because the loss or gradient wasn't finite.
     pub skipped_updates: u64,
-    /// DARO's weights after the step, indexed by the number of correct completions, starting at 1; empty without
+    /// DARO's weights after the step, indexed by the number of correct completions, starting at 1. Empty without
     /// DARO.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
@@ -116,7 +116,7 @@ pub struct StepMetrics<N> {
     pub masses: Option<MassMetrics<N>>,
 }
 
-/// Counts by name; null counts are left out.
+/// Reads counts by name, without null counts.
 fn counts<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<BTreeMap<String, u64>, D::Error> {
     let counts = BTreeMap::<String, Option<u64>>::deserialize(deserializer)?;
     Ok(counts.into_iter().filter_map(|(name, count)| Some((name, count?))).collect())
@@ -135,7 +135,7 @@ pub struct SamplerMetrics<N = f64> {
     pub sampler_logp_difference_mean: N,
     /// Largest such difference.
     pub sampler_logp_difference_max: N,
-    /// Mean weight of the correction over tokens, as used in the loss; 1 if the correction is off.
+    /// Mean weight of the correction over tokens, as used in the loss, or 1 if the correction is off.
     pub correction_mean: N,
     /// Fraction of tokens whose weight was truncated (`tis`) or set to 0 (`mask`).
     pub correction_bounded_fraction: N,
@@ -179,7 +179,7 @@ pub struct TeacherMetrics<N = f64> {
 }
 
 impl TeacherMetrics {
-    /// Averages over the tokens of a step's groups. Returns `None` if the teacher scored none.
+    /// Averages over the tokens of a step's groups. Returns `None` if the teacher didn't score any.
     pub fn of_step(groups: &[Credited]) -> Option<Self> {
         let groups =
             groups.iter().filter_map(|g| Some((&g.rollouts.completions, g.rollouts.teacher_logp.as_ref()?)));
@@ -212,17 +212,17 @@ pub struct Seconds<N = f64> {
 }
 
 impl Metrics {
-    /// Number of completions with this verdict.
+    /// Returns the number of completions with this verdict.
     pub fn count(&self, verdict: &str) -> u64 {
         self.verdicts.get(verdict).copied().unwrap_or(0)
     }
 
-    /// Number of completions.
+    /// Returns the number of completions.
     pub fn completions(&self) -> u64 {
         self.verdicts.values().sum()
     }
 
-    /// A summary of the step for the progress line.
+    /// Returns a summary of the step for the progress line.
     pub fn in_short(&self) -> String {
         format!("reward {:.3} entropy {:.3} |g| {:.2}", self.reward_mean, self.entropy, self.gradient_norm)
     }
@@ -283,7 +283,7 @@ impl Metrics {
         m
     }
 
-    /// Mean of each named reward over the scored completions that have it.
+    /// Returns the mean of each named reward over the scored completions that have it.
     pub fn named_rewards(groups: &[Credited]) -> BTreeMap<String, f64> {
         let mut by_name: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
         let grades = groups.iter().flat_map(|g| g.scored().map(move |i| &g.grades[i]));
@@ -293,7 +293,7 @@ impl Metrics {
         by_name.into_iter().map(|(name, all)| (name.to_owned(), mean(all.into_iter()))).collect()
     }
 
-    /// Mean reward of the scored completions of each source of problems; empty if there is only one source.
+    /// Returns the mean reward of the scored completions by source of problems, or an empty map if there is only one source.
     pub fn reward_by_part(task: &Task, groups: &[Credited]) -> BTreeMap<String, f64> {
         let mut rewards: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for group in groups {
@@ -305,19 +305,19 @@ impl Metrics {
         rewards.into_iter().map(|(part, rewards)| (part, mean(rewards.into_iter()))).collect()
     }
 
-    /// The logged line. Non-finite values become null.
+    /// Returns the line to log. Non-finite values become null.
     pub fn line(&self) -> Value {
         serde_json::to_value(self).expect("metrics are JSON")
     }
 }
 
-/// The scalar fields of a line, by name, for TensorBoard. Non-finite values are left out.
+/// Returns the scalar fields of a line, by name, for TensorBoard. Non-finite values are left out.
 pub fn scalars(line: &Value) -> Vec<(String, f64)> {
     let measured = json::leaves(line, "/").into_iter().filter(|(name, _)| name != "step");
     measured.filter_map(|(name, value)| Some((name, value.as_f64()?))).collect()
 }
 
-/// Names of the fields of a line that aren't finite.
+/// Returns the names of the fields of a line that aren't finite.
 pub fn not_finite(line: &Value) -> Vec<String> {
     json::leaves(line, "/").into_iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name).collect()
 }

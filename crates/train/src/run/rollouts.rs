@@ -44,7 +44,7 @@ pub struct RolloutLine {
 }
 
 impl RolloutLine {
-    /// Whether the verdict is correct.
+    /// Returns whether the verdict is correct.
     pub fn is_correct(&self) -> bool {
         self.verdict == Verdict::Correct
     }

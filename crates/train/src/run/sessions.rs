@@ -25,7 +25,7 @@ pub const SESSIONS: &str = "sessions.jsonl";
 pub struct Session {
     /// Start, in seconds since 1970 (UTC).
     pub started: u64,
-    /// End, in seconds since 1970 (UTC); absent while the session runs, and if it failed or was killed.
+    /// End, in seconds since 1970 (UTC). Absent while the session runs, and if it failed or was killed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ended: Option<u64>,
     /// The program's name and version.
@@ -58,14 +58,14 @@ pub struct Inputs {
     /// The custom estimator of advantages with a hash of its file. Empty without a custom estimator.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub estimator: String,
-    /// Identifies the training problems and the held-out ones.
+    /// Identifier of the training problems and the held-out problems.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problems: String,
-    /// Identifies the weights in `model.path` if they are still read after the start: as an adapter's base, or as the
+    /// Identifier of the weights in `model.path` if they are still read after the start: as an adapter's base, or as the
     /// reference of the KL penalty. Otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
-    /// Identifies the teacher's weights. Empty without a teacher.
+    /// Identifier of the teacher's weights. Empty without a teacher.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub teacher: String,
 }
@@ -129,8 +129,8 @@ fn differs(before: &[Session], field: impl Fn(&Inputs) -> &String, now: &str) ->
 }
 
 /// Adds a session to the run. Fails if the problems, the graders, the estimator or the teacher have changed since the last
-/// session, unless changes are accepted; always if the adapter's base or the reference has changed; and with an I/O
-/// error if the file can't be read or written.
+/// session, unless changes are accepted. A change of the adapter's base or of the reference is never accepted. Also fails
+/// with an I/O error if the file can't be read or written.
 pub fn begin(
     folder: &Path,
     device: DeviceName,

@@ -80,7 +80,7 @@ impl Folders {
         Ok(Some(Self { models, k, members, metric }))
     }
 
-    /// The evaluated checkpoints of a run.
+    /// Returns the evaluated checkpoints of a run.
     pub(super) fn candidates(&self, run: &Run) -> anyhow::Result<Candidates> {
         let config = run.config()?;
         let mut candidates = Candidates { others: self.models.len(), ..Candidates::default() };
@@ -99,7 +99,7 @@ impl Folders {
         Ok(candidates)
     }
 
-    /// The metric of the model in a folder, or `None` if it wasn't evaluated.
+    /// Returns the metric of the model in a folder, or `None` if it wasn't evaluated.
     fn value_of(&self, checkpoint: &Path) -> anyhow::Result<Option<f64>> {
         let adapter = checkpoint.join(ADAPTER);
         let whole = (Gguf::is(checkpoint) || checkpoint.join("config.json").is_file())
@@ -125,13 +125,13 @@ impl Folders {
     }
 }
 
-/// The folder from which a benchmark's samples were read.
+/// Returns the folder from which a benchmark's samples were read.
 fn folder_of(benchmark: &Benchmark) -> std::path::Display<'_> {
     benchmark.path.parent().unwrap_or(&benchmark.path).display()
 }
 
-/// The benchmarks whose mean is the metric, and the name of the metric. By default, these are the benchmarks of the
-/// paper's average for mathematics that are available, or all benchmarks if none of those is.
+/// Returns the benchmarks whose mean is the metric, and the name of the metric. By default, the benchmarks are the
+/// available ones of the paper's average for mathematics, or all benchmarks if none of the average's is available.
 fn metric(names: &BTreeSet<String>, part: Option<&str>) -> anyhow::Result<(Vec<String>, String)> {
     let all = names.iter().cloned().collect::<Vec<_>>().join(", ");
     if let Some(part) = part {
@@ -157,7 +157,7 @@ fn metric(names: &BTreeSet<String>, part: Option<&str>) -> anyhow::Result<(Vec<S
     })
 }
 
-/// Collects the evaluation folders at a path: the folder itself, or those in it, at any depth.
+/// Collects the evaluation folders at a path: the folder itself, or evaluation folders in it, at any depth.
 fn evaluation_folders(path: &Path, folders: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     if path.join(IDENTITY).is_file() {
         folders.push(path.to_owned());
@@ -167,12 +167,12 @@ fn evaluation_folders(path: &Path, folders: &mut Vec<PathBuf>) -> anyhow::Result
     entries.iter().filter(|p| p.is_dir()).try_for_each(|folder| evaluation_folders(folder, folders))
 }
 
-/// The model that an evaluation folder belongs to.
+/// Returns the model that an evaluation folder belongs to.
 fn model_of(folder: &Path) -> anyhow::Result<String> {
     let path = folder.join(IDENTITY);
     let identity: serde_json::Value = json::read(&path)?;
     match identity["model"].as_str() {
-        // An evaluation made during training: `evaluations/step-000200` beside `checkpoints/step-000200`.
+        // An evaluation during training: `evaluations/step-000200` belongs to `checkpoints/step-000200`.
         Some(model) if identity["source"] == "training" => {
             Ok(folder.join("../../checkpoints").join(model).display().to_string())
         }

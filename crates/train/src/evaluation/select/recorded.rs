@@ -5,7 +5,7 @@ use crate::config::{Config, Every};
 use crate::run::{Run, checkpoint};
 use fgrpo_eval::record::Evaluation;
 
-/// Whether a checkpoint after this step is due by `save.every`, or is the last one.
+/// Returns whether a checkpoint after this step is due by `save.every`, or is the last one.
 pub(super) fn is_regular(config: &Config, step: u64) -> bool {
     let every = match config.save.every {
         Every::Steps(0) => false,
@@ -16,7 +16,7 @@ pub(super) fn is_regular(config: &Config, step: u64) -> bool {
     step > 0 && (every || step == config.steps)
 }
 
-/// Describes the problems and samples of an evaluation. Values can only be compared if these are equal.
+/// Describes the problems and samples of an evaluation. Two evaluations can only be compared if they are equal.
 fn setting(e: &Evaluation) -> String {
     let parts: Vec<&String> = e.parts.keys().collect();
     let mean = if e.average.is_over_problems() { "problems" } else { "parts" };
@@ -26,8 +26,8 @@ fn setting(e: &Evaluation) -> String {
     )
 }
 
-/// The candidates that a run recorded during training. `evaluated` describes the evaluations of the first run, and is
-/// set by it.
+/// Returns the candidates that a run recorded during training. The first run sets `evaluated` to a description of its
+/// evaluations, which later runs must match.
 pub(super) fn recorded(
     settings: &Settings,
     run: &Run,

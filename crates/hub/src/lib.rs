@@ -204,7 +204,7 @@ impl Hub {
         let snapshot = folder.join("snapshots").join(&commit);
         let refuse = |what: String| Error::Refused(format!("{}: {what}", name.repository));
         let local = watch.is_none();
-        // An interrupted download leaves some of a split's files.
+        // An interrupted download may leave only some of a split's files.
         let whole = |files: &[String], what: &str| match split::incomplete(files).filter(|_| local) {
             Some(count) => Err(refuse(format!(
                 "the cache has {} of {count} files of {what}; download the rest with a network",

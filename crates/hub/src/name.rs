@@ -34,7 +34,7 @@ pub struct Name {
     pub subset: Option<String>,
     /// Split of a data set.
     pub split: Option<String>,
-    /// A file of the commit, or a pattern of files. For data, from a path into a cache; for a model, its GGUF file.
+    /// A file of the commit, or a pattern of files. For data, it comes from a path into a cache. For a model, it is a GGUF file.
     pub(crate) files: Option<String>,
 }
 
@@ -122,12 +122,12 @@ impl Name {
         }
     }
 
-    /// Name of a whole repository at `main`.
+    /// Creates the name of a whole repository at `main`.
     fn of(kind: Kind, repository: String) -> Self {
         Self { kind, repository, revision: None, subset: None, split: None, files: None }
     }
 
-    /// Name of the repository behind a path into a cache, on this or another machine.
+    /// Returns the name of the repository of a path into a cache, on this or another machine.
     fn of_snapshot(text: &str, kind: Kind) -> Option<Self> {
         let (_, rest) = text.rsplit_once(&format!("/{}--", kind.plural()))?;
         let (folder, rest) = rest.split_once("/snapshots/")?;
@@ -140,7 +140,7 @@ impl Name {
         })
     }
 
-    /// Name of the repository's folder in the cache.
+    /// Returns the name of the repository's folder in the cache.
     pub(crate) fn folder(&self) -> String {
         format!("{}--{}", self.kind.plural(), self.repository.replace('/', "--"))
     }

@@ -98,8 +98,8 @@ pub(crate) fn matches(pattern: &str, file: &str) -> bool {
     }
 }
 
-/// Selects the files of `subset` and `split`, or of the defaults. `usual` is the split if `split` is `None`; with
-/// `or_only`, the only split of a data set is taken in its place.
+/// Selects the files of `subset` and `split`, or of the defaults. `usual` is the split if `split` is `None`. With `or_only`,
+/// the split of a data set that has only one is used instead.
 pub(crate) fn choose<'a>(
     (subsets, default): &'a (Subsets, Option<String>),
     subset: Option<&str>,
@@ -137,7 +137,8 @@ pub(crate) fn choose<'a>(
     Ok((subset, split, files))
 }
 
-/// Number of files of the complete split, if names such as `train-00000-of-00002.parquet` show that some are missing.
+/// Returns the number of files of the complete split, if names such as `train-00000-of-00002.parquet` show that some are
+/// missing.
 pub(crate) fn incomplete(files: &[String]) -> Option<usize> {
     let mut shards: BTreeMap<(&str, usize), usize> = BTreeMap::new();
     for file in files {
@@ -152,7 +153,8 @@ pub(crate) fn incomplete(files: &[String]) -> Option<usize> {
     (missing > 0).then_some(files.len() + missing)
 }
 
-/// One path for all files: the path of a single file, or a pattern. `None` if a pattern would also match other files.
+/// Returns one path for all files: the path of a single file, or a pattern. Returns `None` if a pattern would also match
+/// other files.
 pub(crate) fn pattern(files: &[String], all: &[String]) -> Option<String> {
     let [first, rest @ ..] = files else { return None };
     if rest.is_empty() {

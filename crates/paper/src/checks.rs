@@ -1,4 +1,4 @@
-//! Checks of the paper's statements about figures.
+//! Checks the paper's statements about figures.
 
 use super::data::{Item, Statement};
 use super::made::signed;
@@ -14,7 +14,7 @@ pub(super) const GAMMAS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 /// Initial success rate of the simulation, and the initial probability of a correct action other than the anchor.
 pub(super) const SIMULATED: (f64, f64) = (0.64, 6.3e-5);
 
-/// The finding about a statement, in words, and whether the statement holds, or `None` if that is open.
+/// The finding about a statement in words, and whether the statement holds, or `None` if this isn't decided.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding(pub(super) String, pub(super) Option<bool>);
 
@@ -41,7 +41,7 @@ pub(super) fn peaks() -> anyhow::Result<Findings> {
     let (mut between, mut rarer, mut words) = (true, true, Vec::new());
     for mu in MU {
         let peaks: Vec<_> = RHO.iter().map(|r| tail_miss::peak(mu, mu * r)).collect::<Result<_, _>>()?;
-        // A group of 1 is never active; 2 is the smallest size that can be.
+        // A group of 1 is never active, and 2 is the smallest size that can be active.
         between &= peaks.iter().all(|p| p.n > 2);
         rarer &= peaks.windows(2).all(|w| w[0].n < w[1].n && w[0].tail_miss < w[1].tail_miss);
         let sizes: Vec<String> = peaks.iter().map(|p| p.n.to_string()).collect();

@@ -1,5 +1,5 @@
-//! The paper as data: every table cell by cell, the statements about figures, and how each is made. `numbers.toml` has the
-//! data and explains its fields. The code doesn't refer to any table or figure by number.
+//! The paper as data: every cell of every table, the statements about figures, and the method by which each item is made.
+//! `numbers.toml` has the data and explains its fields. The code doesn't refer to any table or figure by number.
 
 use fgrpo_eval::benchmarks::Domain;
 use fgrpo_eval::kind::TaskKind;
@@ -16,7 +16,7 @@ pub(super) struct Paper {
     figures: Vec<Item>,
     #[serde(rename = "model")]
     pub(super) models: Vec<Model>,
-    /// The change of a configuration that selects each method, KEY=VALUE.
+    /// For each method, the change of a configuration that selects it, as KEY=VALUE.
     pub(super) methods: BTreeMap<String, String>,
     /// Files of training data, each with a short name and its source.
     pub(super) data: BTreeMap<String, (String, String)>,
@@ -63,7 +63,7 @@ pub(super) struct StandIn {
     pub(super) config: String,
     /// Changes that shorten the training, KEY=VALUE.
     pub(super) set: Vec<String>,
-    /// Group sizes of the paper that are trained. If `None`, all are.
+    /// Group sizes of the paper that are trained. If `None`, all group sizes are trained.
     pub(super) group_sizes: Option<Vec<u64>>,
     /// Description of the training.
     pub(super) what: String,
@@ -278,7 +278,7 @@ pub(super) fn paper() -> &'static Paper {
     &PAPER
 }
 
-/// The paper's benchmarks.
+/// Returns the paper's benchmarks.
 pub fn benchmarks() -> &'static [Benchmark] {
     &PAPER.benchmarks
 }
@@ -337,13 +337,13 @@ impl Item {
         self.fixed.benchmark.as_deref() == Some("maze")
     }
 
-    /// The task that is trained on a laptop for the item.
+    /// Returns the task that is trained on a laptop for the item.
     pub(super) fn stand_in(&self) -> &'static StandIn {
         let benchmark = if self.is_maze() { "maze" } else { "arithmetic" };
         paper().stand_ins.iter().find(|s| s.benchmark == benchmark).expect("the data has both")
     }
 
-    /// The benchmark or average in the domain of training, which the laptop task's benchmark replaces.
+    /// Returns the benchmark or average in the domain of training, which the laptop task's benchmark replaces.
     pub(super) fn in_domain(&self) -> &str {
         let columns = self.columns.iter().filter_map(|c| c.fixed.benchmark.as_deref());
         let rows = self.rows.iter().filter_map(|r| r.fixed.benchmark.as_deref());
@@ -352,7 +352,7 @@ impl Item {
         if self.is_maze() { "maze" } else { benchmark.or(all.first().copied()).unwrap_or_default() }
     }
 
-    /// The table with the numbers that the item shows: another table for some figures, otherwise the item itself.
+    /// Returns the table with the numbers that the item shows: another table for some figures, and otherwise the item itself.
     pub(super) fn table(&self) -> &Self {
         self.settings_of.as_ref().map_or(self, |name| paper().item(name))
     }
@@ -375,7 +375,7 @@ impl Item {
         }
     }
 
-    /// The printed values of the table: row, column, quantity and text.
+    /// Lists the printed values of the table, each with its row, column, quantity and text.
     pub(super) fn printed(&self) -> impl Iterator<Item = (usize, usize, Quantity, &str)> {
         let cells = self.rows.iter().enumerate().flat_map(move |(i, row)| {
             self.columns
@@ -392,7 +392,7 @@ impl Item {
         })
     }
 
-    /// The settings that the item shows, each once, in the order of the rows.
+    /// Returns the settings that the item shows, each once, in the order of the rows.
     pub(super) fn settings(&self) -> Vec<Setting> {
         let table = self.table();
         let parts = table.parts.iter().map(|part| table.quantity(&[part])).filter(|_| table.rows.is_empty());
@@ -405,25 +405,25 @@ impl Item {
         settings
     }
 
-    /// The value that the paper prints for a quantity.
+    /// Returns the value that the paper prints for a quantity.
     pub(super) fn value(&self, quantity: &Quantity) -> Option<f64> {
         self.table().printed().find(|p| p.2 == *quantity)?.3.parse().ok()
     }
 }
 
 impl Setting {
-    /// Name of the run's folder.
+    /// Returns the name of the run's folder.
     pub(super) fn folder(&self) -> String {
         let method = self.method.to_lowercase().replace(' ', "-");
         format!("{method}-gamma-{}-N{}", self.gamma, self.n)
     }
 
-    /// Name of the method as the paper prints it, which begins with F- if there is a focal weight.
+    /// Returns the name of the method as the paper prints it, which begins with F- if the setting has a focal weight.
     pub(super) fn method(&self) -> String {
         if self.gamma > 0.0 { format!("F-{}", self.method) } else { self.method.clone() }
     }
 
-    /// The same setting without focal weight.
+    /// Returns this setting without focal weight.
     pub(super) fn baseline(&self) -> Self {
         Self { gamma: 0.0, ..self.clone() }
     }

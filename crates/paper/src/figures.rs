@@ -1,4 +1,4 @@
-//! The paper's figures: theory, simulation, and trained models by group size and by step.
+//! Makes the paper's figures: theory, simulation, and trained models by group size and by step.
 
 use super::checks::{self, Finding};
 use super::data::{At, Comparison, Fill, Item, Measure, Quantity, Relation, Setting, Side, Statement};
@@ -16,14 +16,14 @@ use fgrpo_eval::table::Table;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Configuration of the simulation behind the paper's figure.
+/// Configuration of the simulation that the paper's figure shows.
 pub const SIMULATION: &str = include_str!("../../../configs/simulation.toml");
-/// Share of a problem's correct mass that counts as its tail, as in `fgrpo plan`.
+/// Fraction of a problem's correct probability mass that counts as its tail, as in `fgrpo plan`.
 const TAIL: f64 = 0.1;
 /// Maximum number of averaging windows of a curve of rewards.
 const VISIBLE: usize = 250;
 
-/// Makes a figure that needs no trained models. `simulated` is the folder of the finished simulation.
+/// Makes a figure that doesn't need trained models. `simulated` is the folder of the finished simulation.
 pub(super) fn from_theory(item: &'static Item, simulated: &Path) -> anyhow::Result<Made> {
     let (mu, tau) = checks::SIMULATED;
     let (figure, findings) = match item.fill {
@@ -59,7 +59,7 @@ fn made(
     Made { figures, table, legend, values: files, ..Made::new(item) }
 }
 
-/// pass@k of one setting, at the end of training or at a step: measured, and in the paper.
+/// Measured pass@k of one setting, at the end of training or at a step, with the paper's value.
 struct Point {
     quantity: Quantity,
     step: Option<u64>,
@@ -412,9 +412,9 @@ fn compared(comparison: &Comparison, points: &[Point], k: u64) -> Option<Finding
     (!words.is_empty()).then(|| Finding(format!("pass@{k}: {}", words.join("; ")), holds))
 }
 
-/// Draws the share of lost problems by group size, for GRPO and F-GRPO: problems that every run solved at its start and that no
-/// sample solves at the end. Beside them stands the theory: the probability that a group of N is active and misses the tail,
-/// as a mean over the problems at their starting success rates.
+/// Draws the fraction of lost problems by group size, for GRPO and F-GRPO. Lost problems are solved by every run at its
+/// start, but not by any sample at the end. A further curve shows the theory: the probability that a group of N is active and
+/// misses the tail, as a mean over the problems at their starting success rates.
 ///
 /// Returns `None` unless every run evaluated its start, there are two group sizes, and all starts solve some problem in common.
 fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> {
@@ -451,7 +451,7 @@ fn lost(settings: &[&Setting], rows: &Rows, table: &mut Table) -> Option<Panel> 
         let curve = banded(format!("lost by {}", curve_name("GRPO", gamma)), colour, &points);
         curves.extend((!points.is_empty()).then_some(curve));
     }
-    // The same problem under several starts counts once for each. One that is always or never solved is never active.
+    // A problem under several starts counts once for each. A problem that is always or never solved is never active.
     let rate = |p: &ProblemCounts| p.correct as f64 / (p.samples as f64).max(1.0);
     let rates = starts.iter().flat_map(|b| &b.problems).map(rate);
     let rates: Vec<f64> = rates.filter(|rate| *rate > 0.0 && *rate < 1.0).collect();

@@ -1,4 +1,4 @@
-//! `fgrpo paper list`: every table and figure, for the terminal or for PAPER.md.
+//! Lists every table and figure for `fgrpo paper list`, for the terminal or for PAPER.md.
 
 use super::data::{Fill, Item, paper};
 use super::plan::{Options, Plan, Scale, words};
@@ -13,7 +13,7 @@ pub fn time_without_training(item: &Item) -> String {
     words(if item.fill == Fill::Simulation { SIMULATION } else { 0.0 })
 }
 
-/// Returns what an item needs at both scales, or `None` if it needs no training.
+/// Describes what an item needs at both scales. Returns `None` if it doesn't need training.
 fn needs(item: &'static Item, options: &Options) -> anyhow::Result<Option<[String; 2]>> {
     if !item.trains() {
         return Ok(None);

@@ -12,13 +12,13 @@ pub struct Made {
     pub heading: String,
     /// Names of files, and the figure to draw in each.
     pub figures: Vec<(String, Figure)>,
-    /// The values beside the paper's, or the paper's statements about the figure beside the findings.
+    /// The values next to the paper's values, or the findings next to the paper's statements about the figure.
     pub table: Table,
-    /// Explanation of the table's cells; may be empty.
+    /// Explanation of the table's cells, which may be empty.
     pub legend: String,
     /// Notes for the reader.
     pub notes: Vec<String>,
-    /// The effects of the focal weight; may be empty.
+    /// The effects of the focal weight. The table may be empty.
     pub effects: Table,
     /// Names of files, and the table to write in each, with one value in a line.
     pub values: Vec<(String, Table)>,

@@ -48,7 +48,7 @@ impl Estimate {
         Ok(Self { measured: self.measured.minus(&other.measured), problems: self.problems.clone() })
     }
 
-    /// The benchmarks whose number of problems differs from the paper's.
+    /// Lists the benchmarks whose number of problems differs from the paper's.
     pub(super) fn of_other_size(&self) -> Vec<String> {
         let other = |(benchmark, ids): &(String, Rc<BTreeSet<String>>)| {
             let paper = benchmarks().iter().find(|b| b.name == *benchmark)?.problems?;
@@ -108,7 +108,7 @@ mod tests {
             let problems = correct.into_iter().enumerate().map(problem).collect();
             pass_at_k(&[&Benchmark { name: "x".into(), path: "x".into(), problems }], 1, 0).unwrap()
         };
-        // Each problem is better by one sample of ten: the difference has no spread, though the values have.
+        // Each problem is better by one sample of ten, so the difference is constant, although the values vary.
         let (difference, (low, high)) = value([1, 5, 10]).minus(&value([0, 4, 9])).unwrap().percent();
         for bound in [difference, low, high] {
             assert!((bound - 10.0).abs() < 1e-9, "{bound}");

@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 pub const DEEPSCALER: u64 = 39_202;
 
 fgrpo_eval::named! {
-    /// The size of the runs behind a table or figure.
+    /// The size of the runs from which a table or figure is made.
     pub enum Scale {
         Laptop = "laptop": "Runs on maze and arithmetic that end within about an hour on two cores",
         Full = "full": "The paper's own setting",
@@ -73,11 +73,12 @@ pub struct Plan {
     options: Options,
     /// The trainings.
     pub runs: Vec<Training>,
-    /// Files and folders that are needed at full scale, each once, with a description of the source. Empty on a laptop.
+    /// Files and folders that are needed at full scale, each once, with a description of the source. On a laptop, the list
+    /// is empty.
     pub paths: Vec<(PathBuf, &'static str)>,
 }
 
-/// Finds the file or folder in `root` with one of these names. Fails if several have one.
+/// Finds the file or folder in `root` with one of these names. Fails if several names exist.
 pub fn locate<S: AsRef<str>>(root: &Path, names: &[S]) -> anyhow::Result<Option<PathBuf>> {
     let Ok(entries) = std::fs::read_dir(root) else { return Ok(None) };
     let mut matches: Vec<PathBuf> = entries
@@ -218,7 +219,7 @@ impl Plan {
         Ok(lines)
     }
 
-    /// The files and folders that are missing, each with its source.
+    /// Lists the files and folders that are missing, each with its source.
     pub fn missing(&self) -> Vec<String> {
         let missing = self.paths.iter().filter(|(path, _)| !path.exists());
         missing.map(|(path, home)| format!("{} from {home}", path.display())).collect()
@@ -261,7 +262,7 @@ impl Plan {
         self.item.columns.iter().flat_map(|c| &c.parts).any(|f| f.measure == Some(measure))
     }
 
-    /// The checkpoint from which the laptop runs start, which is the end of their common SFT stage.
+    /// Returns the checkpoint from which the laptop runs start, which is the end of their common SFT stage.
     fn start(&self) -> anyhow::Result<PathBuf> {
         let cache = self.runs[0].folder.with_file_name("sft-cache");
         let mut checkpoints = files::listed(&cache)?;
@@ -285,7 +286,7 @@ impl Plan {
     }
 }
 
-/// The rows of an item that are trained at full scale.
+/// Lists the rows of an item that are trained at full scale.
 pub fn full_rows(item: &'static Item, options: &Options) -> anyhow::Result<Vec<FullRow>> {
     let settings = item.settings();
     let row = |run: Training| FullRow {
@@ -296,7 +297,7 @@ pub fn full_rows(item: &'static Item, options: &Options) -> anyhow::Result<Vec<F
     Ok(trainings(item, Scale::Full, options)?.into_iter().map(row).collect())
 }
 
-/// The row with a name such as `table-1/Qwen2.5-7B/F-GRPO`. Models and data that aren't below the root are named as on the
+/// Finds the row with a name such as `table-1/Qwen2.5-7B/F-GRPO`. Models and data that aren't below the root are named as on the
 /// Hugging Face hub.
 /// Fails unless the name fits one row.
 pub fn full_row(name: &str, options: &Options) -> anyhow::Result<FullRow> {
@@ -319,7 +320,7 @@ pub fn full_row(name: &str, options: &Options) -> anyhow::Result<FullRow> {
     }
 }
 
-/// The configuration with the hub's names of models and data that aren't on this machine.
+/// Replaces the paths of models and data that aren't on this machine by their names on the hub.
 fn on_the_hub(mut config: Config) -> Config {
     let hub = |path: &Path| {
         let stem = canonical(&files::stem(path));

@@ -1,4 +1,4 @@
-//! Existing results, named by `--from`: evaluations, run folders and reports.
+//! Reads existing results that `--from` names: evaluations, run folders and reports.
 
 use super::data::{Measure, Setting};
 use super::settings;
@@ -39,7 +39,7 @@ pub(super) struct Run {
     pub(super) config: Config,
     /// The evaluations that decide which checkpoint is best, in the order of their steps.
     pub(super) evaluations: Vec<Evaluation>,
-    /// The evaluations of `[eval]`. The same as `evaluations` if there is no `[eval.full]`.
+    /// The evaluations of `[eval]`, which equal `evaluations` without `[eval.full]`.
     pub(super) frequent: Vec<Evaluation>,
     /// The metrics of each RL step.
     pub(super) metrics: Vec<Logged>,
@@ -89,7 +89,7 @@ impl Found {
         Self { name, has_name: false, path: path.to_owned(), benchmark: None, reported: None, run: None }
     }
 
-    /// Whether this is a duplicate of `other`: the same samples, or a copy of the same run.
+    /// Whether this result duplicates `other`, as the same samples or as a copy of the same run.
     fn repeats(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (&self.benchmark, &other.benchmark) else { return false };
         let runs = self.run.as_ref().zip(other.run.as_ref());
@@ -97,7 +97,7 @@ impl Found {
             || runs.is_some_and(|(a, b)| a.config == b.config && a.evaluations == b.evaluations)
     }
 
-    /// The counts of a run's evaluation before its first step, if it has one.
+    /// Returns the counts of a run's evaluation before its first step, if there is such an evaluation.
     pub(super) fn start(&self) -> Option<Benchmark> {
         let first = self.run.as_ref()?.evaluations.first().filter(|e| e.step == 0)?;
         Some(counted(&self.benchmark.as_ref()?.name, &self.path, first))
@@ -106,7 +106,7 @@ impl Found {
 
 impl Results {
     /// Reads the results that `from` names. A result that is given twice counts once, under its last name.
-    /// Fails if a path has no results or a file can't be read.
+    /// Fails if a path doesn't contain results or a file can't be read.
     pub fn open(from: &[String]) -> anyhow::Result<Self> {
         let mut results = Self::default();
         for text in from {
@@ -183,7 +183,7 @@ impl Results {
         if has("eval.jsonl") && has("config.toml") {
             return self.gather_run(name, path);
         }
-        // Runs without an evaluation, and the cache of SFT stages beside runs, have no samples.
+        // Runs without an evaluation, and the cache of SFT stages next to runs, lack samples.
         if has("config.toml") || has("sft.jsonl") {
             return Ok(());
         }
@@ -217,7 +217,7 @@ impl Results {
         };
         let (evaluations, frequent) = (select(config.eval.deciding_set()), select(record::USUAL));
         let Some(last) = evaluations.last() else { return Ok(()) };
-        // Otherwise an earlier evaluation would be taken for the last one.
+        // Otherwise, an earlier evaluation would be mistaken for the final evaluation.
         if config.evaluates_at_the_end() && last.step < config.steps {
             let (path, at, steps) = (path.display(), last.step, config.steps);
             self.notes.push(format!(

@@ -1,4 +1,4 @@
-//! The results of an item, assigned to its rows, and the value of each quantity.
+//! Assigns the results of an item to its rows, and computes the value of each quantity.
 
 use super::config_text;
 use super::data::{Item, Measure, Quantity, Setting, paper};
@@ -74,12 +74,12 @@ impl Replacement {
         Ok((sizes != papers).then_some(Self { what, place: None }))
     }
 
-    /// The benchmark that replaces one of the paper's, if any.
+    /// Returns the benchmark that replaces one of the paper's benchmarks, if any.
     pub(super) fn place(&self, benchmark: &str) -> Option<&str> {
         self.place.as_ref().filter(|p| p.0 == benchmark).map(|p| p.1.as_str())
     }
 
-    /// Gives results on our tasks the names of the paper's benchmarks and models.
+    /// Gives results on this project's tasks the names of the paper's benchmarks and models.
     fn rename(&self, results: &mut Results, model: Option<&String>) {
         for result in &mut results.all {
             let benchmark = result.benchmark.iter_mut().map(|b| &mut b.name);
@@ -225,7 +225,7 @@ impl Rows {
         self.at(setting).map_or(&[], |at| &self.results[at])
     }
 
-    /// The shortest name that distinguishes a setting from the others.
+    /// Returns the shortest name that distinguishes a setting from the other settings.
     pub(super) fn name(&self, setting: &Setting) -> String {
         settings::name(setting, &self.settings)
     }
@@ -241,19 +241,20 @@ impl Rows {
         self.settings.iter().zip(&self.results).map(line).chain(self.notes.iter().cloned()).collect()
     }
 
-    /// The samples of a setting on a benchmark, one entry per seed.
+    /// Returns the samples of a setting on a benchmark, one entry per seed.
     pub(super) fn seeds(&self, setting: &Setting, benchmark: &str) -> Vec<&Benchmark> {
         let all = self.results(setting).iter().filter_map(|f| f.benchmark.as_ref());
         all.filter(|b| canonical(&b.name) == canonical(benchmark)).collect()
     }
 
-    /// The canonical names of an average's benchmarks. A benchmark, or an average for which `has` is true, returns itself.
+    /// Returns the canonical names of an average's benchmarks. For a benchmark, or an average for which `has` is true, returns
+    /// only its own name.
     fn members(&self, benchmark: &str, has: impl Fn(&str) -> bool) -> Vec<String> {
         let average = self.averages.iter().find(|a| a.name == benchmark).filter(|_| !has(benchmark));
         average.map_or_else(|| vec![canonical(benchmark)], |a| a.members.clone())
     }
 
-    /// pass@k, or the reason why it is missing.
+    /// Computes pass@k, or returns the reason why it is missing.
     pub(super) fn pass(&self, Quantity { setting, benchmark, k, .. }: &Quantity) -> Result<Estimate, String> {
         if self.results(setting).is_empty() {
             return Err("no results".to_owned());
@@ -267,7 +268,8 @@ impl Rows {
         Ok(Estimate::mean(&estimates.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// A value from a report, or the reason why it is missing. An average that isn't in a report is the mean over its benchmarks.
+    /// Returns a value from a report, or the reason why it is missing. An average that isn't in a report is the mean over its
+    /// benchmarks.
     pub(super) fn reported(&self, quantity: &Quantity) -> Result<f64, String> {
         let measure = quantity.measure;
         let all = |benchmark: &str| -> Vec<f64> {
@@ -294,7 +296,7 @@ impl Rows {
         Ok(sum / count)
     }
 
-    /// A value and, if it comes from samples, the estimate behind it, or the reason why the value is missing.
+    /// Returns a value and, if it comes from samples, its estimate, or the reason why the value is missing.
     pub(super) fn value(&self, quantity: &Quantity) -> Result<(f64, Option<Estimate>), String> {
         match quantity.measure {
             Measure::Pass => self.pass(quantity).map(|e| (e.value(), Some(e))),
@@ -302,8 +304,8 @@ impl Rows {
         }
     }
 
-    /// p-values of the paper's paired subsampling test between two settings, by benchmark or average and k. The test needs the
-    /// same problems, one model on each side, and twice as many samples as k; values that can't be computed are left out.
+    /// Computes p-values of the paper's paired subsampling test between two settings, by benchmark or average and k. The test
+    /// needs the same problems, one model on each side, and twice as many samples as k. Other values are left out.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
         let all = self.results(a).iter().filter_map(|f| Some(canonical(&f.benchmark.as_ref()?.name)));
         let pair = |name: String| match (self.seeds(a, &name).as_slice(), self.seeds(b, &name).as_slice()) {

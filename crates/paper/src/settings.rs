@@ -1,4 +1,4 @@
-//! The paper's settings: conversion to and from configurations, and recognition in the names of folders.
+//! Converts the paper's settings to and from configurations, and recognises them in the names of folders.
 
 use super::data::{Setting, paper};
 use fgrpo_core::advantage::Advantage;
@@ -58,7 +58,7 @@ fn is_spelling(name: &str, setting: &Setting) -> bool {
     methods.iter().any(|m| plain(m) == name || plain(&format!("{m} N {n}")) == name)
 }
 
-/// The paper's model in a result's name or, if there is none, in the folders above it. The innermost model counts.
+/// Finds the paper's model in a result's name or, failing that, in the folders above it. The innermost model counts.
 pub(super) fn model_of(name: &str, path: &Path) -> Option<&'static String> {
     let is_model = |part: &str| paper().models.iter().find(|m| m.name.eq_ignore_ascii_case(part));
     let folders = path.ancestors().filter_map(|p| p.file_name()?.to_str());

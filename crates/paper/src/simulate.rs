@@ -1,4 +1,4 @@
-//! The categorical simulation over group sizes, gammas and seeds, as `fgrpo simulate` runs it.
+//! Runs the categorical simulation over group sizes, gammas and seeds for `fgrpo simulate`.
 //!
 //! Runs are independent and distributed over threads, the longest first. Each run depends only on the configuration, so
 //! neither the number of threads nor an interruption changes a result.
@@ -47,12 +47,12 @@ impl Sweep {
         Ok(Self::of(config, lines))
     }
 
-    /// The policies of every group size and gamma after a step.
+    /// Returns the policies of every group size and gamma after a step.
     pub fn at(&self, step: u64) -> Vec<Point> {
         self.points.iter().filter(|point| point.step == step).copied().collect()
     }
 
-    /// The policies at the end.
+    /// Returns the policies at the end.
     pub fn finals(&self) -> Vec<Point> {
         self.at(self.config.steps)
     }
@@ -173,7 +173,7 @@ fn sweep(
 }
 
 /// Simulates a run and returns its recorded lines, or `None` if it was stopped. `stepped` is called with the number of steps
-/// taken since the last call; it returns false to stop the run.
+/// taken since the last call, and returns false to stop the run.
 fn simulate(config: &Config, run: Run, stepped: impl Fn(u64) -> bool) -> anyhow::Result<Option<Vec<Line>>> {
     let Run { n, gamma, seed } = run;
     let mut policy = Simulation::new(&config.setup, n, gamma, seed)?;

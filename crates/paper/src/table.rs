@@ -1,4 +1,4 @@
-//! A table of the paper: each measured value beside the paper's, and the effects of the focal weight.
+//! Makes a table of the paper, with each measured value next to the paper's, and a table of the effects of the focal weight.
 
 use super::data::{Item, Measure, Quantity, Row, Setting};
 use super::made::{Made, signed};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 struct Cell {
     quantity: Quantity,
     paper: String,
-    /// The measured value and, if it comes from samples, the estimate behind it.
+    /// The measured value and, if it comes from samples, its estimate.
     here: Option<(f64, Option<Estimate>)>,
     /// The p-value of the paired test against the row's baseline.
     p_value: Option<f64>,
@@ -82,7 +82,7 @@ pub(super) fn from_results(item: &'static Item, rows: &Rows) -> anyhow::Result<M
     let reasons: Vec<String> = rows.notes.iter().cloned().chain(details).collect();
     if cells(&mut lines).all(|c| c.here.is_none()) {
         let names: Vec<String> = item.settings().iter().map(|s| rows.name(s)).collect();
-        // A row without results explains nothing if there are other reasons.
+        // The reason of a row without results is omitted if there are other reasons.
         let explains = |why: &&String| reasons.len() < 2 || !why.starts_with("empty, because no results");
         let why: Vec<&str> = reasons.iter().filter(explains).take(6).map(String::as_str).collect();
         bad_input!(
@@ -153,8 +153,8 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
 }
 
 /// Returns the effects of the focal weight, in the averages of a large table and in all columns of a small one. Each focal
-/// setting is compared with its baseline, and its cells get the p-values. If the paper's table has no baseline, it is
-/// compared with every setting without focal weight. Rows on different problems are only noted.
+/// setting is compared with its baseline, and its cells get the p-values. If the paper's table lacks the baseline, the
+/// setting is compared with every setting without focal weight. Rows on different problems are only noted.
 fn effects(
     item: &Item,
     columns: &[usize],

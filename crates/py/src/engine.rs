@@ -38,8 +38,8 @@ type F32<'py> = Bound<'py, PyArray1<f32>>;
 type I64<'py> = Bound<'py, PyArray1<i64>>;
 /// Tokens, log-probabilities and entropies of all samples, their lengths, texts and ends, and the cached tokens of their prompts.
 type Sampled<'py> = (I64<'py>, F32<'py>, F32<'py>, Vec<usize>, Vec<String>, Vec<bool>, Vec<usize>);
-/// Loss, number of tokens, four means (such as ratio, KL to the sampler and clipped fractions), and two maxima (ratio and
-/// difference).
+/// Loss, number of tokens, the means of ratio, KL to the sampler, and tokens clipped below and above, and the largest ratio
+/// and log-probability difference.
 type Sums = (f64, u64, [f64; 4], [f64; 2]);
 
 /// A policy that Python's own loop samples and trains.

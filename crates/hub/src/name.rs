@@ -34,7 +34,7 @@ pub struct Name {
     pub subset: Option<String>,
     /// Split of a data set.
     pub split: Option<String>,
-    /// A file of the commit, or a pattern of files. For data, it comes from a path into a cache. For a model, it is a GGUF file.
+    /// A file of the commit, or a pattern of files: a data set's files in a path into a cache, or a model's GGUF file.
     pub(crate) files: Option<String>,
 }
 

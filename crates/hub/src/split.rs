@@ -98,8 +98,8 @@ pub(crate) fn matches(pattern: &str, file: &str) -> bool {
     }
 }
 
-/// Selects the files of `subset` and `split`, or of the defaults. `usual` is the split if `split` is `None`. With `or_only`,
-/// the split of a data set that has only one is used instead.
+/// Selects the files of `subset` and `split`, or of the defaults. `usual` is the split if `split` is `None`. With
+/// `or_only`, the split of a data set that has only one is used instead.
 pub(crate) fn choose<'a>(
     (subsets, default): &'a (Subsets, Option<String>),
     subset: Option<&str>,

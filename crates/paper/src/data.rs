@@ -352,7 +352,7 @@ impl Item {
         if self.is_maze() { "maze" } else { benchmark.or(all.first().copied()).unwrap_or_default() }
     }
 
-    /// Returns the table with the numbers that the item shows: another table for some figures, and otherwise the item itself.
+    /// Returns the table with the numbers that the item shows: another table for some figures, or else the item itself.
     pub(super) fn table(&self) -> &Self {
         self.settings_of.as_ref().map_or(self, |name| paper().item(name))
     }

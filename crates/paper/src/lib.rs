@@ -1,8 +1,8 @@
 //! The paper as data, and the comparison of measured values with it.
 //!
 //! [`data`] holds every table cell by cell and the statements about the figures. [`results`] reads existing results, and
-//! [`plan`] lists the trainings and evaluations that an item needs, which the caller runs. Both lead to a [`made::Made`], which
-//! the caller prints and draws. [`theory`] has the figures of the paper's theory, [`simulate`] its categorical simulation.
+//! [`plan`] lists the trainings and evaluations that an item needs, which the caller runs. Both lead to a [`made::Made`],
+//! which the caller prints and draws. [`theory`] has the figures of the paper's theory, [`simulate`] its categorical simulation.
 
 #[macro_use]
 extern crate fgrpo_eval;
@@ -31,8 +31,8 @@ fn config_text(file: &str) -> &'static str {
         .expect("the data names a configuration")
 }
 
-/// Makes a table or figure that doesn't need trained models. `simulated` is the folder of the finished simulation, which only
-/// the figure of the simulation reads.
+/// Makes a table or figure that doesn't need trained models. `simulated` is the folder of the finished simulation, which
+/// only the figure of the simulation reads.
 pub fn without_results(item: &'static data::Item, simulated: &Path) -> anyhow::Result<made::Made> {
     if item.is_table() { Ok(table::of_words(item)) } else { figures::from_theory(item, simulated) }
 }

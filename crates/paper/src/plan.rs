@@ -297,8 +297,8 @@ pub fn full_rows(item: &'static Item, options: &Options) -> anyhow::Result<Vec<F
     Ok(trainings(item, Scale::Full, options)?.into_iter().map(row).collect())
 }
 
-/// Finds the row with a name such as `table-1/Qwen2.5-7B/F-GRPO`. Models and data that aren't below the root are named as on the
-/// Hugging Face hub.
+/// Finds the row with a name such as `table-1/Qwen2.5-7B/F-GRPO`. Models and data that aren't below the root are named as
+/// on the Hugging Face hub.
 /// Fails unless the name fits one row.
 pub fn full_row(name: &str, options: &Options) -> anyhow::Result<FullRow> {
     let (item, row) = name.split_once('/').unwrap_or((name, ""));

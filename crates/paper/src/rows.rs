@@ -247,8 +247,8 @@ impl Rows {
         all.filter(|b| canonical(&b.name) == canonical(benchmark)).collect()
     }
 
-    /// Returns the canonical names of an average's benchmarks. For a benchmark, or an average for which `has` is true, returns
-    /// only its own name.
+    /// Returns the canonical names of an average's benchmarks. For a benchmark, or an average for which `has` is true,
+    /// returns only its own name.
     fn members(&self, benchmark: &str, has: impl Fn(&str) -> bool) -> Vec<String> {
         let average = self.averages.iter().find(|a| a.name == benchmark).filter(|_| !has(benchmark));
         average.map_or_else(|| vec![canonical(benchmark)], |a| a.members.clone())
@@ -268,8 +268,8 @@ impl Rows {
         Ok(Estimate::mean(&estimates.collect::<Result<Vec<_>, _>>()?))
     }
 
-    /// Returns a value from a report, or the reason why it is missing. An average that isn't in a report is the mean over its
-    /// benchmarks.
+    /// Returns a value from a report, or the reason why it is missing. An average that isn't in a report is the mean over
+    /// its benchmarks.
     pub(super) fn reported(&self, quantity: &Quantity) -> Result<f64, String> {
         let measure = quantity.measure;
         let all = |benchmark: &str| -> Vec<f64> {
@@ -304,8 +304,8 @@ impl Rows {
         }
     }
 
-    /// Computes p-values of the paper's paired subsampling test between two settings, by benchmark or average and k. The test
-    /// needs the same problems, one model on each side, and twice as many samples as k. Other values are left out.
+    /// Computes p-values of the paper's paired subsampling test between two settings, by benchmark or average and k. The
+    /// test needs the same problems, one model on each side, and twice as many samples as k. Other values are left out.
     pub(super) fn p_values(&self, a: &Setting, b: &Setting, ks: &[u64]) -> BTreeMap<(String, u64), f64> {
         let all = self.results(a).iter().filter_map(|f| Some(canonical(&f.benchmark.as_ref()?.name)));
         let pair = |name: String| match (self.seeds(a, &name).as_slice(), self.seeds(b, &name).as_slice()) {

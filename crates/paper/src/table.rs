@@ -1,4 +1,4 @@
-//! Makes a table of the paper, with each measured value next to the paper's, and a table of the effects of the focal weight.
+//! Makes a table of the paper, with each measured value next to the paper's, and a table of the focal weight's effects.
 
 use super::data::{Item, Measure, Quantity, Row, Setting};
 use super::made::{Made, signed};

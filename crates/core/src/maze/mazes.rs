@@ -1,10 +1,10 @@
-//! A distribution of mazes, from which each index makes one.
+//! Defines a distribution of mazes, which gives one maze for each index.
 
 use super::{Maze, Position, VALID_SIZES, generate, valid_size};
 use crate::error::{Error, require};
 use crate::rng::Key;
 
-/// How many shortest paths a maze has, and so how many correct completions.
+/// Number of shortest paths, and so of correct completions, of a maze.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub enum Solutions {
     /// One. The corridors form a tree, as in the paper.

@@ -1,4 +1,4 @@
-//! Mazes: generator, shortest paths, tokens, rewards.
+//! Generates mazes, finds their shortest paths, converts them to tokens and grades completions.
 //!
 //! A maze is a function of (size, seed, index), so a maze never depends on how many were made before. In the paper's maze,
 //! the corridors form a tree, so exactly one simple path leads from start to goal, and its moves are the only correct
@@ -91,12 +91,12 @@ impl Maze {
         (self.size - 2, self.size - 2)
     }
 
-    /// Whether a cell can be entered; cells outside the grid can't.
+    /// Whether a cell can be entered. Cells outside the grid can't be entered.
     pub fn is_open(&self, (row, column): Position) -> bool {
         row < self.size && column < self.size && self.open[row * self.size + column]
     }
 
-    /// The token of a cell: a wall, the start, the goal or a free cell.
+    /// Returns the token of a cell: a wall, the start, the goal or a free cell.
     fn cell(&self, at: Position) -> Token {
         match at {
             _ if !self.is_open(at) => Token::Wall,
@@ -106,7 +106,7 @@ impl Maze {
         }
     }
 
-    /// The cells that the moves visit, beginning with the start. The walk ends before the first move into a wall.
+    /// Returns the cells that the moves visit, beginning with the start. The walk ends before the first move into a wall.
     pub fn walk(&self, moves: &[Move]) -> Vec<Position> {
         let mut cells = vec![self.start()];
         for step in moves {

@@ -1,4 +1,4 @@
-//! Grading of completions: whether a completion solves its maze.
+//! Grades completions by whether they solve the maze.
 
 use super::{Maze, Token, tokens};
 

@@ -1,11 +1,11 @@
-//! Shortest paths, by breadth-first search from the goal.
+//! Finds shortest paths by breadth-first search from the goal.
 
 use super::{Maze, Move, Position};
 use std::collections::VecDeque;
 
 impl Maze {
-    /// Moves of a shortest path from start to goal; if there are several, the first in the order of [`Move::ALL`]. Returns
-    /// `None` if no path exists.
+    /// Returns the moves of the shortest path from start to goal that is first in the order of [`Move::ALL`], or `None` if
+    /// no path exists.
     pub fn solve(&self) -> Option<Vec<Move>> {
         let distances = self.distances();
         distances.distance(self.start())?;
@@ -23,7 +23,7 @@ impl Maze {
         self.distances().distance(self.start())
     }
 
-    /// Number of shortest paths from start to goal, or `u64::MAX` if there are more. 0 if no path exists.
+    /// Counts the shortest paths from start to goal, up to `u64::MAX`. The count is 0 if no path exists.
     pub fn solution_count(&self) -> u64 {
         let distances = self.distances();
         let Some(length) = distances.distance(self.start()) else { return 0 };
@@ -86,7 +86,7 @@ impl Maze {
 /// Distance of every cell from the goal.
 struct Distances<'a> {
     maze: &'a Maze,
-    /// Distance of a cell in moves, by row and column; `None` for walls and for cells without a path to the goal.
+    /// Distance of a cell in moves, by row and column, or `None` for walls and for cells without a path to the goal.
     moves: Vec<Option<usize>>,
 }
 

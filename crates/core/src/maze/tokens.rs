@@ -66,7 +66,7 @@ impl From<Move> for Token {
     }
 }
 
-/// The move that a token stands for, or `None` if the token isn't a move.
+/// Returns the move that a token denotes, or `None` if the token isn't a move.
 pub fn as_move(token: u32) -> Option<Move> {
     Move::ALL.into_iter().find(|&m| Token::from(m) as u32 == token)
 }

@@ -8,7 +8,7 @@
 pub(super) const BLOCK: usize = 64;
 const LANES: usize = 8;
 
-/// Returns `e^x` with an error of about one unit in the last place; 0 below -708, infinity above 709.
+/// Returns `e^x` with an error of about one unit in the last place. Returns 0 below -708 and infinity above 709.
 ///
 /// Range reduction by multiples of ln 2 in two parts, then Taylor's polynomial of degree 13 on
 /// `[-ln 2 / 2, ln 2 / 2]`, whose remainder is below 2^-57.
@@ -58,7 +58,8 @@ pub(super) const MAX_MOVE: f64 = 0.08;
 pub(super) struct Rates {
     /// Gradient per draw: focal weight * advantage / N.
     pub(super) per_draw: f64,
-    /// Subtracted from every action's gradient under the probability surrogate; 0 under the ratio surrogate.
+    /// Value that is subtracted from every action's gradient under the probability surrogate. It is 0 under the ratio
+    /// surrogate.
     pub(super) baseline: f64,
     /// 1 / total weight, which converts weights to probabilities.
     pub(super) per_weight: f64,
@@ -90,7 +91,7 @@ pub(super) struct State {
 }
 
 impl State {
-    /// One step after `count` draws.
+    /// Takes one step after `count` draws.
     #[inline(always)]
     pub(super) fn step<const PROBABILITY: bool, const ADAM: bool, const EXACT: bool>(
         self,
@@ -117,8 +118,8 @@ impl State {
         }
     }
 
-    /// One step without a draw under the ratio surrogate. The gradient is 0, so both moments only shrink and no square root is
-    /// needed.
+    /// Takes one step without a draw under the ratio surrogate. The gradient is 0, so both moments only shrink, which
+    /// doesn't need a square root.
     #[inline(always)]
     fn coast<const EXACT: bool>(self, r: &Rates) -> Self {
         let Self { z, m, s, w } = self;
@@ -141,7 +142,7 @@ pub(super) struct Arrays<'a> {
     pub(super) drawn: &'a [u64],
 }
 
-/// Maximum number of drawn slots in a block for which these are stepped one by one, and the other slots without a draw.
+/// Maximum number of drawn slots in a block at which the drawn slots are stepped one by one, apart from the other slots.
 const FEW: u32 = 6;
 
 /// Sums that the metrics need, over slots with weight `w = exp(logit - shift)`.
@@ -231,7 +232,7 @@ fn sum_blocks(z: &[f64], w: &[f64], shift: f64, start: f64) -> Sums {
     Sums { weight: sum(weight), energy: sum(energy), lost: sum(lost) }
 }
 
-/// Sum over slots of count * w.
+/// Returns the sum over slots of count * w.
 #[inline(always)]
 fn drawn_blocks(w: &[f64], count: &[u32]) -> f64 {
     let mut sum = [0.0; LANES];

@@ -1,4 +1,4 @@
-//! A class of exchangeable actions: the actions that were never drawn share one state, the others have slots.
+//! A class of exchangeable actions. The actions that were never drawn share one state, and each drawn action has a slot.
 
 use super::arithmetic::{self, Rates, State, Sums};
 use super::binomial::binomial;
@@ -29,7 +29,7 @@ pub(super) struct Class {
     gaps: usize,
 }
 
-/// The condition under which an action rests until it is drawn again: its future changes are negligible.
+/// Condition under which an action rests until it is drawn again, because its future changes are negligible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
     /// The action rests when `|m| <= limit * s`.
@@ -54,7 +54,7 @@ impl Class {
         }
     }
 
-    /// Total weights of the moving, the resting and the untouched actions, among which draws are divided.
+    /// Returns the total weights of the moving, the resting and the untouched actions, among which draws are divided.
     pub(super) fn weights(&self) -> [f64; 3] {
         [self.moving.total(), self.resting.total(), self.untouched as f64 * self.fresh.w]
     }
@@ -165,7 +165,7 @@ impl Class {
         }
     }
 
-    /// Sum over the draws of this step of the drawn action's weight.
+    /// Sums the drawn action's weight over the draws of this step.
     pub(super) fn drawn_weight(&self) -> f64 {
         arithmetic::drawn_weight(&self.moving.w, &self.moving.count)
     }
@@ -177,7 +177,7 @@ impl Class {
         }
     }
 
-    /// The largest logit, or the first that is not finite.
+    /// Returns the largest logit, or the first logit that isn't finite.
     pub(super) fn top_logit(&self) -> f64 {
         let slots =
             |s: &Slots| (0..s.len()).filter(|&i| s.member(i).is_some()).map(|i| s.z[i]).collect::<Vec<_>>();
@@ -193,8 +193,7 @@ impl Class {
         }
     }
 
-    /// The metrics' sums over all actions of the class; `start` is the weight below which an action has
-    /// lost mass.
+    /// Returns the metrics' sums over all actions of the class. `start` is the weight below which an action has lost mass.
     pub(super) fn sums(&self, shift: f64, start: f64) -> Sums {
         let State { z, w, .. } = self.fresh;
         let untouched = self.untouched as f64;

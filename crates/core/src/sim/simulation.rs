@@ -1,4 +1,4 @@
-//! One run of the simulation: a policy at one group size, gamma and seed, advanced step by step.
+//! Runs the simulation of a policy at one group size, gamma and seed, step by step.
 
 use super::arithmetic::{MAX_MOVE, Rates};
 use super::binomial::binomial;
@@ -87,7 +87,7 @@ impl Simulation {
     }
 
     /// Draws a group and updates the policy.
-    /// Fails with [`Error::Diverged`] if a logit is no longer finite.
+    /// Fails with [`Error::Diverged`] if a logit has become infinite or NaN.
     pub fn step(&mut self) -> Result<(), Error> {
         let rest = self.rest_rule();
         if let Some(rest) = rest.filter(|_| self.step.is_multiple_of(REST_EVERY)) {
@@ -181,8 +181,8 @@ impl Simulation {
         }
     }
 
-    /// The condition for rest after `self.step` steps. Returns `None` if actions can't rest: under the probability surrogate
-    /// or weight decay, or if an undrawn action's momentum doesn't shrink faster than its scale.
+    /// Returns the condition for rest after `self.step` steps, or `None` if actions can't rest: under the probability
+    /// surrogate or weight decay, or if an undrawn action's momentum doesn't shrink faster than its scale.
     fn rest_rule(&self) -> Option<Rest> {
         if self.setup.surrogate == Surrogate::Probability || self.setup.weight_decay != 0.0 {
             return None;
@@ -235,7 +235,7 @@ impl Simulation {
         }
     }
 
-    /// The actions drawn in the last step, with their numbers of draws.
+    /// Returns the actions drawn in the last step, with their numbers of draws.
     ///
     /// Anchors come first in the numbering, then the other correct actions, then the wrong ones. Within such a class, whose
     /// actions are exchangeable at the start, actions are numbered in the order of their first draw.
@@ -247,7 +247,7 @@ impl Simulation {
         draws
     }
 
-    /// The logits of all actions, numbered as in [`Simulation::draws`].
+    /// Returns the logits of all actions, numbered as in [`Simulation::draws`].
     pub fn logits(&self) -> Vec<f64> {
         let mut logits = vec![0.0; self.setup.actions];
         self.classes.iter().for_each(|c| c.write_logits(&mut logits));

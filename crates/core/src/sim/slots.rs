@@ -221,9 +221,9 @@ fn suffix_sums(x: &[f64], suffix: &mut Vec<f64>) {
     }
 }
 
-/// Draws `k` times within a block. For many draws, the weights are split at the smallest one: draws below it choose any
-/// slot with equal probability, with six random bits each; the others search the rest. Returns a bit mask of the
-/// slots that may have been drawn.
+/// Draws `k` times within a block. For many draws, the weights are split at the smallest weight. Draws below it choose any
+/// slot with equal probability, with six random bits each, and other draws search the remaining weights. Returns a bit mask
+/// of the slots that may have been drawn.
 fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) -> u64 {
     let floor = if k < DRAWS_TO_CUT { 0.0 } else { w.iter().copied().fold(f64::INFINITY, f64::min) };
     let above = Cumulative::of(&w.map(|w| w - floor));
@@ -292,7 +292,7 @@ impl Cumulative {
         Self { total: sums[BLOCK - 1], sums }
     }
 
-    /// The first slot in this order whose cumulative weight exceeds `x`, which must be below the total.
+    /// Returns the first slot in this order whose cumulative weight exceeds `x`, which must be below the total.
     #[inline(always)]
     fn slot(&self, x: f64) -> usize {
         let index = |rank: usize| (rank & 7) * 8 + (rank >> 3 & 7);

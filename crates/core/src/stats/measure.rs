@@ -19,7 +19,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Smallest number of samples from which the measure is computed.
+    /// Returns the smallest number of samples from which the measure can be computed.
     pub fn fewest_samples(self) -> u64 {
         match self {
             Self::PassAtK(k) => k,
@@ -27,8 +27,8 @@ impl Measure {
         }
     }
 
-    /// Smallest number of correct samples of `n` with which the measure is 1, if it is 0 with fewer. `None` if it has other
-    /// values as well.
+    /// Returns the smallest number of correct samples of `n` with which the measure is 1, if it is 0 with fewer. Returns
+    /// `None` if the measure also has other values.
     pub fn threshold(self, n: u64) -> Option<u64> {
         match self {
             Self::PassAtK(k) => (k == n).then_some(1),
@@ -36,7 +36,7 @@ impl Measure {
         }
     }
 
-    /// The measure with `c` of `n` samples correct.
+    /// Computes the measure with `c` of `n` samples correct.
     ///
     /// # Panics
     /// If pass@k has a `k` of 0 or above `n`, or `c` is above `n`.
@@ -47,7 +47,7 @@ impl Measure {
         }
     }
 
-    /// The measure for each number of correct samples of `n`, from 0 to `n`.
+    /// Computes the measure for each number of correct samples of `n`, from 0 to `n`.
     ///
     /// # Panics
     /// If pass@k has a `k` of 0 or above `n`.

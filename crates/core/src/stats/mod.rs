@@ -10,7 +10,7 @@ pub mod measure;
 pub mod paired;
 pub mod pass_at_k;
 
-/// Mean of the values, or 0 if there are none.
+/// Returns the mean of the values, or 0 for an empty sequence.
 pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
     sum / f64::max(count, 1.0)

@@ -136,7 +136,7 @@ fn values(pairs: &[Pair], m: u64, measure: Measure) -> Vec<f64> {
     measure.values(m)
 }
 
-/// The distribution of the difference, computed without simulation.
+/// Computes the distribution of the difference without simulation.
 ///
 /// With P problems, the lattice has the step 1/(m P) for pass@1 and 1/P for pass@m and cover@tau. These are exact except for
 /// removed tails of `1e-20`. For other k, a lattice of step 1/(C(m, k) P) is exact and used if it has at most a million points:
@@ -144,7 +144,7 @@ fn values(pairs: &[Pair], m: u64, measure: Measure) -> Vec<f64> {
 /// of about 130,000 points, which doesn't preserve such ties; [`Difference::p_bounds`] bounds the effect.
 ///
 /// # Panics
-/// If there are no pairs, k is 0 or above m, or m exceeds a problem's samples.
+/// If `pairs` is empty, k is 0 or above m, or m exceeds a problem's samples.
 pub fn exact(pairs: &[Pair], m: u64, measure: Measure) -> Difference {
     let value = values(pairs, m, measure);
     let problems = pairs.len() as f64;
@@ -246,7 +246,7 @@ impl Rounded {
     }
 }
 
-/// The distribution of the average of independent differences, such as those of several benchmarks.
+/// Computes the distribution of the average of independent differences, such as the differences of several benchmarks.
 ///
 /// Each difference is rounded to a common grid. The bounds include the rounding error of at most half a step each.
 ///
@@ -327,7 +327,7 @@ impl Subsampler {
     /// Prepares the tables from which subsamples are drawn.
     ///
     /// # Panics
-    /// As [`exact`].
+    /// Panics under the conditions of [`exact`].
     pub fn new(pairs: &[Pair], m: u64, measure: Measure) -> Self {
         let value = values(pairs, m, measure);
         let mut index: HashMap<Counts, usize> = HashMap::new();
@@ -344,7 +344,7 @@ impl Subsampler {
         Self { tables, pairs }
     }
 
-    /// The difference in one simulated subsample. It depends only on `key` and `iteration`.
+    /// Returns the difference in one simulated subsample. It depends only on `key` and `iteration`.
     pub fn draw(&self, key: Key, iteration: u64) -> f64 {
         let key = key.with(iteration);
         let mut total = 0.0;
@@ -442,8 +442,7 @@ mod tests {
         }
     }
 
-    /// Few problems have differences of exactly 0 with a probability to speak of, also where the values aren't the same
-    /// ones: at k = 2, 1/120 of pass@2 may stand against three others.
+    /// With few problems, a difference of exactly 0 isn't rare, even if the two sums consist of different values.
     #[test]
     fn ties_between_different_values_count_on_both_sides() {
         for (n, m, a, b, expected) in [

@@ -1,4 +1,4 @@
-//! The size of focal-weighted advantages by success rate, and the learning-rate multiplier with the same average
+//! Computes the size of focal-weighted advantages by success rate, and the learning-rate multiplier with the same average
 //! effect.
 
 use super::{Error, exponent, group_size, probability, require};
@@ -54,9 +54,8 @@ pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAd
     Ok(ScaledAdvantage { correct: scale * (1.0 - mean), wrong: -scale * mean, weight })
 }
 
-/// Learning-rate multiplier `m_gamma` of the low-LR control: the average, over success rates, of the
-/// factor by which the focal weight reduces the advantage magnitude `sqrt(mu (1-mu))`, `(4/sqrt(pi)) Gamma(gamma + 3/2)
-/// / Gamma(gamma + 3)`.
+/// Returns the learning-rate multiplier of the low-LR control, `m_gamma = (4/sqrt(pi)) Gamma(gamma + 3/2) / Gamma(gamma + 3)`.
+/// It is the factor by which the focal weight reduces the advantage magnitude `sqrt(mu (1-mu))`, averaged over success rates.
 ///
 /// `gamma = 0` gives 1, 0.5 gives 0.679, 1 gives 1/2.
 ///

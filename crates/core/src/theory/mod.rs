@@ -1,12 +1,12 @@
 //! The paper's theory of finite groups: how an update from N completions of one prompt changes the policy.
 //!
-//! - [`tail_miss`]: the probability that an update is active but samples nothing of a rare correct subset.
-//! - [`mass`]: one surrogate step on a categorical policy, its change of correct and of
-//!   unsampled-correct mass term by term, and the first-order subset-mass identity behind both.
+//! - [`tail_miss`]: the probability that an update is active but doesn't sample a rare correct subset.
+//! - [`mass`]: one surrogate step on a categorical policy, its change of correct and of unsampled-correct mass term by
+//!   term, and the first-order subset-mass identity from which both follow.
 //! - [`sampled`]: the distinct mass that a group samples, given its number of correct completions.
 //! - [`advantage`]: the size of focal-weighted advantages by success rate, and the learning-rate multiplier with the
 //!   same average effect.
-//! - [`solutions`]: the mass that a policy keeps on each correct completion, if all can be listed.
+//! - [`solutions`]: the mass that a policy keeps on each correct completion, if all correct completions can be listed.
 //!
 //! Every function takes plain numbers. If one is invalid, it returns an [`Error`] that names the argument, the value and the
 //! allowed values.

@@ -2,7 +2,7 @@
 //!
 //! A completion is correct with probability `mu`, and belongs to a target subset of the correct completions with
 //! probability `tau <= mu`. A group of `n` is active if it has both correct and wrong completions. It has a tail miss if it
-//! is active but has no completion of the target subset.
+//! is active but lacks completions of the target subset.
 //!
 //! The differences of powers in the paper cancel for small probabilities and lose all digits at `tau = 1e-12`. This
 //! module computes both probabilities without cancellation:

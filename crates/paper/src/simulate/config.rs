@@ -13,7 +13,7 @@ use std::path::Path;
 pub struct Config {
     /// Group sizes N: draws per step.
     pub group_sizes: Vec<u64>,
-    /// Focal exponents. 0 turns the focal weight off. The curve of the first exponent is solid, and other curves are dashed.
+    /// Focal exponents. 0 turns the focal weight off. The first exponent's curve is solid, and other curves are dashed.
     pub gammas: Vec<f64>,
     /// Seeds. A number k means the seeds 0 to k - 1.
     #[serde(deserialize_with = "seeds")]
@@ -91,8 +91,8 @@ impl Config {
     }
 }
 
-/// Returns the keys of which `unknown` may be a misspelling, or all keys if it resembles none of them. Serde doesn't list the
-/// keys of a flattened table.
+/// Returns the keys of which `unknown` may be a misspelling, or all keys if it doesn't resemble any. Serde doesn't list
+/// the keys of a flattened table.
 fn keys_like(unknown: &str) -> Vec<String> {
     let table: toml::Table = Config::default().to_toml().parse().expect("a configuration is TOML");
     let (near, other): (Vec<_>, Vec<_>) = table.into_iter().map(|(key, _)| key).partition(|key| {

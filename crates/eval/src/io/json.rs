@@ -56,7 +56,7 @@ pub fn parse_of_others<T: DeserializeOwned>(text: &[u8]) -> Result<T, Misfit> {
 }
 
 /// Converts JSON that other programs write to valid JSON: `NaN`, `Infinity` and `-Infinity`, as Python writes them, become
-/// `null`, and a number with more digits than its type can store becomes a string of the digits.
+/// `null`, and an integer that needs more than 64 bits or a decimal of more than 17 digits becomes a string of the digits.
 pub fn of_others(text: &[u8]) -> Cow<'_, [u8]> {
     with_tokens(text, |token| match token {
         b"NaN" | b"Infinity" | b"-Infinity" => Some(b"null".to_vec()),

@@ -185,11 +185,11 @@ pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
 
 /// Indices of Mistral's, Gemma 3's and Qwen3.5's configurations.
 #[cfg(feature = "cuda-emulator")]
-pub(crate) const MISTRAL: usize = 6;
+pub(crate) const MISTRAL: usize = 8;
 #[cfg(feature = "cuda-emulator")]
-pub(crate) const GEMMA: usize = 7;
+pub(crate) const GEMMA: usize = 9;
 #[cfg(feature = "cuda-emulator")]
-pub(crate) const QWEN3_5: usize = 8;
+pub(crate) const QWEN3_5: usize = 10;
 
 /// Seven query heads of width 64 per key head, for which tensor cores are used in bf16, in decoding too.
 #[cfg(feature = "cuda-emulator")]

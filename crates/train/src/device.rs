@@ -11,8 +11,8 @@ pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
     named(name, &config.compute)
 }
 
-/// Returns the device `name` with the settings `compute`. Settings of the optimizer only matter for training. Fails if the
-/// device doesn't exist, can't be used, or doesn't support a number format.
+/// Returns the device `name` with the settings `compute`. Settings of the optimizer only matter for training. Fails if
+/// the device doesn't exist, can't be used, or doesn't support a number format.
 pub fn named(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<Device> {
     check_formats(name, compute)?;
     if let Err(error) = name.check() {

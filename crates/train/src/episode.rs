@@ -31,8 +31,8 @@ pub struct Part {
 pub struct Episode {
     /// Sequences of the episode: one, unless the template rewrites earlier turns.
     pub parts: Vec<Part>,
-    /// The sampled tokens of all parts, in order. The completion counts as cut off if a turn, the number of turns or the model's
-    /// positions reached their limit.
+    /// The sampled tokens of all parts, in order. The completion counts as cut off if a turn, the number of turns or
+    /// the model's positions reached their limit.
     pub completion: Completion,
     /// Number of the policy's turns.
     pub turns: u64,
@@ -310,8 +310,8 @@ impl Game {
         Ok(())
     }
 
-    /// Returns the tokens before the policy's next turn, or `None` if the episode has ended, or ends because these tokens
-    /// fill the model's positions.
+    /// Returns the tokens before the policy's next turn, or `None` if the episode has ended, or ends because these
+    /// tokens fill the model's positions.
     pub fn prompt(&mut self, positions: usize) -> Option<&[u32]> {
         if self.playing && self.parts.last()?.tokens.len() >= positions {
             self.end(Finish::Length);
@@ -371,7 +371,8 @@ impl Game {
             calls.iter().enumerate().map(|(i, call)| call.field(&format!("{i:09}"))).collect();
         let call = json!({"role": "assistant", "content": "", "tool_calls": fields});
         let message = json!({"role": "user", "content": results.join("\n")});
-        // Forms of the turn: as sampled, with calls as fields (which some templates require), and without calls and tools.
+        // Forms of the turn: as sampled, with calls as fields (which some templates require), and without calls and
+        // tools.
         let forms = [
             [vec![turn.clone()], answers.clone()].concat(),
             [vec![call], answers].concat(),

@@ -1,8 +1,8 @@
 //! A training job for a distributed trainer, written from the configuration of a run on one machine.
 //!
-//! The job has the problems in the order in which `fgrpo train` uses them, the trainer's settings, a reward function, and
-//! a script that converts the result back. If the trainer lacks a setting, the export fails and names the setting, unless
-//! the caller allows the difference. The job's README lists all differences.
+//! The job has the problems in the order in which `fgrpo train` uses them, the trainer's settings, a reward function,
+//! and a script that converts the result back. If the trainer lacks a setting, the export fails and names the setting,
+//! unless the caller allows the difference. The job's README lists all differences.
 
 mod files;
 mod mapping;
@@ -181,8 +181,8 @@ impl Sizes {
 /// `written` has the paths and hub names that the user wrote; `local` has the files on this machine, where the problems
 /// are read and counted. `name` is the name of the experiment.
 ///
-/// Fails, with every cause in one message, if the trainer lacks a setting that `cluster.allow` doesn't name. Also fails if
-/// the task doesn't have a data set, or `out` exists.
+/// Fails, with every cause in one message, if the trainer lacks a setting that `cluster.allow` doesn't name. Also fails
+/// if the task doesn't have a data set, or `out` exists.
 pub fn write(
     trainer: Trainer,
     (written, local): (&Config, &Config),

@@ -249,7 +249,8 @@ impl Language {
         self.decoded(ids, true).unwrap_or_else(|e| format!("<not text: {e}>"))
     }
 
-    /// Returns the text of token ids, with all special tokens if `special`, or otherwise with only the tags of thoughts.
+    /// Returns the text of token ids, with all special tokens if `special`, or otherwise with only the tags of
+    /// thoughts.
     pub fn decoded(&self, ids: &[u32], special: bool) -> anyhow::Result<String> {
         match &self.vocabulary {
             Vocabulary::Tokenizer(tokenizer) => decode(tokenizer, ids, special),
@@ -526,7 +527,8 @@ fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Opt
     encode(tokenizer, rest, false).ok()?.into_iter().find(|id| ends.contains(id))
 }
 
-/// Returns the text of a completion up to the first stop string. Special tokens are left out, except for the tags of thoughts.
+/// Returns the text of a completion up to the first stop string. Special tokens are left out, except for the tags of
+/// thoughts.
 fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow::Result<String> {
     let plain = decode(tokenizer, completion, false)?;
     if stop.is_empty() {

@@ -107,7 +107,8 @@ impl Bounds {
 }
 
 impl Policy {
-    /// Makes a policy from an engine and its model's language. The seed is 0, and the path of the base model is unknown.
+    /// Makes a policy from an engine and its model's language. The seed is 0, and the path of the base model is
+    /// unknown.
     pub fn new(engine: Engine, language: Arc<Language>) -> Self {
         Self {
             engine,
@@ -196,8 +197,8 @@ impl Policy {
         self.language.answer(&completion.tokens)
     }
 
-    /// Returns the random key of the next call that samples without a seed. The key depends on the policy's seed and on the
-    /// number of such calls so far, which [`Policy::save_state`] stores.
+    /// Returns the random key of the next call that samples without a seed. The key depends on the policy's seed and on
+    /// the number of such calls so far, which [`Policy::save_state`] stores.
     pub fn next_key(&mut self) -> Key {
         self.state.sampled += 1;
         self.key.with(self.state.sampled)

@@ -74,8 +74,8 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     }
 }
 
-/// Reports on the rows of the configured files that exist. The reports don't include the filter by length, which needs a
-/// tokenizer.
+/// Reports on the rows of the configured files that exist. The reports don't include the filter by length, which needs
+/// a tokenizer.
 ///
 /// # Errors
 /// The data can't be read.
@@ -92,8 +92,8 @@ pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     Ok(reports)
 }
 
-/// Returns the held-out problems of a task, for evaluations outside a run. `language` measures the length of prompts and
-/// demonstrations; without it, the length isn't checked. If `train` is `false`, the task isn't trained on and all
+/// Returns the held-out problems of a task, for evaluations outside a run. `language` measures the length of prompts
+/// and demonstrations; without it, the length isn't checked. If `train` is `false`, the task isn't trained on and all
 /// problems of its data are held out. At most the first `limit` problems of each part are used.
 ///
 /// # Errors
@@ -119,9 +119,9 @@ pub fn held_out(
     Ok(sets)
 }
 
-/// Returns the graders and column names of a task with problems from files, indexed by the name of the part. A task that
-/// isn't a mix has one part, named like its kind. `language` has the tags of thoughts; if `None`, they are `<think>`
-/// and `</think>`.
+/// Returns the graders and column names of a task with problems from files, indexed by the name of the part. A task
+/// that isn't a mix has one part, named like its kind. `language` has the tags of thoughts; if `None`, they are
+/// `<think>` and `</think>`.
 ///
 /// Fails for mazes and generated problems, and if a program that grades can't be started.
 pub fn graders(
@@ -200,8 +200,8 @@ impl Task {
         panic!("problem {id} of {}", self.len(split));
     }
 
-    /// Returns the training problems at `positions` of the endless sequence of prompts. The problems depend only on `order`
-    /// and the positions. Each pass over the problems has a separate order.
+    /// Returns the training problems at `positions` of the endless sequence of prompts. The problems depend only on
+    /// `order` and the positions. Each pass over the problems has a separate order.
     ///
     /// In a mix, the part at every position is chosen by weight, so that the number of prompts from each part always
     /// differs from its exact share by less than one. Each part goes through its problems in epochs of its own.

@@ -65,8 +65,9 @@ pub struct Draws {
 /// Samples completions of each prompt, or plays episodes if the prompt's task has an environment.
 ///
 /// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
-/// doesn't depend on the other samples of its batch. If a problem occurs twice in a batch, as it may in a small part of a mix,
-/// the second occurrence gets different draws. A completion ends at the model's last position at the latest. Returns
+/// doesn't depend on the other samples of its batch. If a problem occurs twice in a batch, as it may in a small part of
+/// a mix, the second occurrence gets different draws. A completion ends at the model's last position at the latest.
+/// Returns
 /// `None` once `go_on` returns `false`, which is called after each token.
 ///
 /// # Errors

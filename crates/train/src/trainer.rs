@@ -251,8 +251,8 @@ impl Trainer<'_> {
         server.sample(&mut self.policy, self.task, prompts, &self.draws, (step, key))
     }
 
-    /// Returns `result`. If it is an error, first saves a checkpoint, so that earlier steps aren't lost. The part of the step
-    /// that failed must not have changed the policy.
+    /// Returns `result`. If it is an error, first saves a checkpoint, so that earlier steps aren't lost. The part of
+    /// the step that failed must not have changed the policy.
     fn saved_on_error<T>(&mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         if result.is_err() {
             self.save()?;

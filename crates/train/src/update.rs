@@ -165,8 +165,8 @@ fn data(groups: &[&Credited], loss: &LossSettings, daro: Option<&Daro>) -> Vec<D
     groups.iter().flat_map(group_data).collect()
 }
 
-/// Returns the advantages of a completion's tokens: the advantage from its reward, plus `g coef (logp_teacher - logp)` with a teacher, where `g` is
-/// the group's focal weight.
+/// Returns the advantages of a completion's tokens: the advantage from its reward, plus `g coef (logp_teacher - logp)`
+/// with a teacher, where `g` is the group's focal weight.
 fn advantages(group: &Credited, completion: usize, teacher_coef: f64) -> Vec<f64> {
     let advantage = group.assigned.advantages[completion];
     let Some(teacher) = &group.rollouts.teacher_logp else {

@@ -60,20 +60,22 @@ fn score(policy: &mut Policy, problems: &[(Vec<u32>, Vec<Vec<u32>>)]) -> anyhow:
     Ok(logp)
 }
 
-/// Change of the probability mass of correct completions by an update, and the predictions of the paper's theory for the
-/// step's groups. Changes are means over the active groups, which have both correct and wrong completions.
+/// Change of the probability mass of correct completions by an update, and the predictions of the paper's theory for
+/// the step's groups. Changes are means over the active groups, which have both correct and wrong completions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MassMetrics<N = f64> {
     /// Change of the mass on all correct completions.
     pub mass_change: N,
     /// Change of the mass on the correct completions that the group didn't sample.
     pub unsampled_mass_change: N,
-    /// Fraction of the groups in which the mass on all correct completions rose, but the mass on the unsampled ones fell.
+    /// Fraction of the groups in which the mass on all correct completions rose, but the mass on the unsampled ones
+    /// fell.
     pub unsampled_falls: N,
     /// Fraction of the groups for which the mass balance and proposition 1 predict that the first mass rises, but the
     /// second falls.
     pub unsampled_falls_predicted: N,
-    /// Fraction of the groups in which the mass on unsampled correct completions changed in the direction of proposition 1.
+    /// Fraction of the groups in which the mass on unsampled correct completions changed in the direction of
+    /// proposition 1.
     pub unsampled_sign_agrees: N,
     /// Like `unsampled_sign_agrees`, for proposition 1 with the group's mean reward subtracted, as in GRPO.
     pub unsampled_sign_agrees_centred: N,
@@ -81,7 +83,8 @@ pub struct MassMetrics<N = f64> {
     pub direct_drift: N,
     /// Normalization coupling of proposition 1, for the same learning rate.
     pub normalization_coupling: N,
-    /// Probability of lemma 1 that a group is active and misses a correct completion, averaged over completions and groups.
+    /// Probability of lemma 1 that a group is active and misses a correct completion, averaged over completions and
+    /// groups.
     pub tail_miss_predicted: N,
     /// Fraction of the correct completions of all groups that an active group has missed.
     pub tail_miss_observed: N,
@@ -121,8 +124,8 @@ impl Group {
         Ok((Solutions::new(self.correct.iter().map(|(p, _)| p.ln()))?.tail_miss(n), observed))
     }
 
-    /// Returns the updates of the policy that the paper's theory predicts for this group: with the rewards 1 and 0, and with the
-    /// group's mean subtracted from them.
+    /// Returns the updates of the policy that the paper's theory predicts for this group: with the rewards 1 and 0, and
+    /// with the group's mean subtracted from them.
     fn steps(&self) -> anyhow::Result<[Step; 2]> {
         let draws = |side: &[(f64, u64)]| side.iter().map(|&(_, draws)| draws).sum::<u64>() as f64;
         let (correct, n) = (draws(&self.correct), draws(&self.correct) + draws(&self.wrong));

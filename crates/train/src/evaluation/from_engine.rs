@@ -21,7 +21,8 @@ const EPISODES: usize = 512;
 const BATCH: usize = 64;
 
 /// Generates the plan's samples that are missing in `store`. `max_cached_tokens` limits the policy's cache. Returns a
-/// reason if some samples are still missing. Fails if a problem doesn't fit the model, or with an error from the engine.
+/// reason if some samples are still missing. Fails if a problem doesn't fit the model, or with an error from the
+/// engine.
 pub fn generate(
     policy: &mut Policy,
     max_cached_tokens: Option<usize>,

@@ -85,14 +85,15 @@ impl Series {
         series.collect()
     }
 
-    /// Returns whether a logged evaluation belongs to this series and can be compared with later ones. A resume may have
-    /// changed problems, samples or graders.
+    /// Returns whether a logged evaluation belongs to this series and can be compared with later ones. A resume may
+    /// have changed problems, samples or graders.
     pub fn measures(&self, logged: &Evaluation) -> bool {
         logged.set == self.set && logged.is_comparable(&self.planned)
     }
 
     /// Computes the exact measures of the policy of a step. `earlier` are the run's evaluations so far. Retained mass
-    /// is relative to the mass at step 0, and isn't computed if step 0 was evaluated on other problems, before a resume.
+    /// is relative to the mass at step 0, and isn't computed if step 0 was evaluated on other problems, before a
+    /// resume.
     ///
     /// # Errors
     /// Log-probabilities that aren't finite, and errors from the engine.

@@ -1,9 +1,9 @@
 //! Chooses which checkpoints to compare, by the paper's rule. For the base run, this is the checkpoint with the best
 //! held-out metric. For each other run, it is the best checkpoint that took at most as much compute.
 //!
-//! Candidates are the checkpoints of `save.every`. With `"epoch"`, as in the paper, these are the checkpoints at the end
-//! of epochs. `best-N` and other evaluations aren't candidates, because they are maxima of many noisy values. The metric
-//! was recorded during training, or comes from folders of `fgrpo eval`.
+//! Candidates are the checkpoints of `save.every`. With `"epoch"`, as in the paper, these are the checkpoints at the
+//! end of epochs. `best-N` and other evaluations aren't candidates, because they are maxima of many noisy values. The
+//! metric was recorded during training, or comes from folders of `fgrpo eval`.
 
 mod folders;
 mod recorded;
@@ -116,7 +116,8 @@ pub struct Selection {
     pub chosen: Vec<Chosen>,
 }
 
-/// Chooses a checkpoint from each run. Fails if a folder isn't a run, evaluations can't be compared, or a run has no candidates.
+/// Chooses a checkpoint from each run. Fails if a folder isn't a run, evaluations can't be compared, or a run has no
+/// candidates.
 pub fn select(settings: &Settings) -> anyhow::Result<Selection> {
     let folders = Folders::read(settings)?;
     let Settings { k, part, compute, .. } = settings;
@@ -298,7 +299,8 @@ mod tests {
         let a = write(folder.path(), "a", "seed=1", &base, &ALL);
         let b = write(folder.path(), "b", "seed=1", &focal, &ALL);
         let steps = |args: &Settings| select(args).unwrap().chosen.iter().map(|c| c.step).collect::<Vec<_>>();
-        // Steps 30 and 40 are equal, so the earlier one is chosen. The other run's best, at 40, takes more compute than that.
+        // Steps 30 and 40 are equal, so the earlier one is chosen. The other run's best, at 40, takes more compute than
+        // that.
         assert_eq!(steps(&args(&[&a, &b])), [30, 10]);
         let chosen = select(&args(&[&a, &b])).unwrap().chosen;
         assert_eq!(chosen[1].checkpoint, Some(b.join("checkpoints/step-000010")));
@@ -317,7 +319,8 @@ mod tests {
     #[test]
     fn only_checkpoints_of_save_every_are_chosen_unless_asked_otherwise() {
         let folder = tempfile::tempdir().unwrap();
-        // Step 25 was saved by a stop, only the best policy of step 30 remains, and steps 15 and 20 have only an evaluation.
+        // Step 25 was saved by a stop, only the best policy of step 30 remains, and steps 15 and 20 have only an
+        // evaluation.
         let evals =
             [(10, 0.3, 0.0), (15, 0.95, 0.0), (20, 0.9, 0.0), (25, 0.8, 0.0), (30, 0.7, 0.0), (40, 0.2, 0.0)];
         let checkpoints = ["step-000010", "step-000025", "best-000015", "best-000030", "step-000040"];
@@ -413,7 +416,8 @@ mod tests {
             let error = changed(30, from, to).unwrap_err();
             assert!(error.contains("eval.jsonl, step 30: ") && error.contains("step 10"), "{error}");
         }
-        // An evaluation between checkpoints isn't chosen. The evaluation before the first step doesn't count if it used other problems.
+        // An evaluation between checkpoints isn't chosen. The evaluation before the first step doesn't count if it used
+        // other problems.
         let chosen = changed(15, "\"problems\":4", "\"problems\":40").unwrap();
         assert_eq!((chosen[0].step, chosen[0].start), (30, Some(0.5)));
         let chosen = changed(0, "\"problems\":4", "\"problems\":40").unwrap();

@@ -92,8 +92,8 @@ impl Mapping {
         self.settings.push(Setting { key, value: value.into(), origin });
     }
 
-    /// Records the difference in the row `name` of the table. If the row refuses the difference, it is accepted only if the
-    /// caller allows its key.
+    /// Records the difference in the row `name` of the table. If the row refuses the difference, it is accepted only if
+    /// the caller allows its key.
     ///
     /// # Panics
     /// If the table lacks the row, or the row lacks a reason.

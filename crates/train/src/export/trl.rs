@@ -168,8 +168,8 @@ fn optimizer(m: &mut Mapping, update: &UpdateConfig, updates: u64) {
     m.schedule(update, updates, ["lr_scheduler_type", "warmup_steps"]);
 }
 
-/// Writes the arguments of `owner` (`config`, `trainer` or `lora`) in Python. Each line has up to three arguments of one
-/// section, with their origins as a comment.
+/// Writes the arguments of `owner` (`config`, `trainer` or `lora`) in Python. Each line has up to three arguments of
+/// one section, with their origins as a comment.
 pub(super) fn lines(settings: &[Setting], owner: &str) -> Vec<String> {
     let key = |setting: &Setting| match setting.key.split_once('.') {
         Some((prefix, key)) => (prefix == owner).then(|| key.to_owned()),

@@ -71,8 +71,8 @@ pub struct ChatTemplate {
 }
 
 impl ChatTemplate {
-    /// Reads `chat_template.jinja`, or the template in `tokenizer_config.json`. Fails, naming the folder, if the template
-    /// is missing, or if there are several but none is called `default`.
+    /// Reads `chat_template.jinja`, or the template in `tokenizer_config.json`. Fails, naming the folder, if the
+    /// template is missing, or if there are several but none is called `default`.
     pub fn open(folder: &Path) -> anyhow::Result<Self> {
         Self::in_folder(folder)?.ok_or_else(|| missing(folder))
     }
@@ -82,7 +82,8 @@ impl ChatTemplate {
         Self::of_files(model, &files_of(model)?)
     }
 
-    /// Returns the template in a model's files, or `None` if the files don't have one. `model` is the path of the model, for messages.
+    /// Returns the template in a model's files, or `None` if the files don't have one. `model` is the path of the
+    /// model, for messages.
     pub(super) fn of_files(model: &Path, files: &[(String, Vec<u8>)]) -> anyhow::Result<Option<Self>> {
         let path = |name: &str| model.join(name).display().to_string();
         let contents = |name: &str| files.iter().find(|(other, _)| other == name).map(|(_, bytes)| bytes);
@@ -444,7 +445,8 @@ fn without_generation_tags(source: &str) -> String {
     out
 }
 
-/// Writes JSON like Python's `json.dumps(value, ensure_ascii=False)` with the keyword arguments that transformers passes.
+/// Writes JSON like Python's `json.dumps(value, ensure_ascii=False)` with the keyword arguments that transformers
+/// passes.
 fn tojson(value: &Value, options: Kwargs) -> Result<Value, Error> {
     let indent: Option<usize> = options.get("indent")?;
     let ascii: Option<bool> = options.get("ensure_ascii")?;

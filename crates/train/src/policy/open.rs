@@ -111,8 +111,8 @@ pub fn sizes(config: &Config, task: &Task) -> anyhow::Result<ModelConfig> {
     }
 }
 
-/// Returns the sizes of a new model for a task. The model has positions for the longest prompt and a completion of `max_new_tokens`,
-/// which is by default the task's limit.
+/// Returns the sizes of a new model for a task. The model has positions for the longest prompt and a completion of
+/// `max_new_tokens`, which is by default the task's limit.
 pub fn model_config(init: &InitConfig, task: &Task, max_new_tokens: Option<usize>) -> ModelConfig {
     let sampled = task.longest_prompt() + max_new_tokens.unwrap_or(task.max_new_tokens());
     ModelConfig {

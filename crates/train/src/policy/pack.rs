@@ -96,8 +96,8 @@ pub(super) fn pack(
     Ok(packed)
 }
 
-/// Groups the members with targets by the tree that they belong to. Groups are ordered by their first member, and members
-/// are ascending in each group.
+/// Groups the members with targets by the tree that they belong to. Groups are ordered by their first member, and
+/// members are ascending in each group.
 fn related(members: &[&[Sequence]]) -> Vec<Vec<usize>> {
     let has_targets = |&m: &usize| members[m].iter().any(|sequence| !sequence.targets.is_empty());
     let mut order: Vec<usize> = (0..members.len()).filter(has_targets).collect();

@@ -154,7 +154,8 @@ impl Policy {
         Ok(self.sample_while(requests, sampling, &|| true)?.expect("sampling isn't stopped"))
     }
 
-    /// Samples like [`Policy::sample`] and calls `go_on` after each token. Stops and returns `None` once `go_on` returns
+    /// Samples like [`Policy::sample`] and calls `go_on` after each token. Stops and returns `None` once `go_on`
+    /// returns
     /// `false`.
     ///
     /// # Errors
@@ -219,7 +220,8 @@ impl Policy {
             let prompt =
                 |&i: &usize| Prompt { tokens: &requests[i].prompt, samples: requests[i].samples.clone() };
             let prompts: Vec<Prompt<'_>> = members.iter().map(prompt).collect();
-            // The callback of the engine doesn't get the request's index. For `go_on`, the index of any member is right.
+            // The callback of the engine doesn't get the request's index. For `go_on`, the index of any member is
+            // right.
             let ended = |tokens: &[u32]| ends(&stopped, drawn(members[0], tokens), language, stop, tokens);
             engine
                 .generate(

@@ -11,8 +11,8 @@ use fgrpo_eval::io::json;
 use std::path::{Path, PathBuf};
 
 impl Policy {
-    /// Writes the policy as a Hugging Face folder. With LoRA, writes both the merged weights and the adapter. Fails if the
-    /// folder has other files, or with an I/O error that names the file.
+    /// Writes the policy as a Hugging Face folder. With LoRA, writes both the merged weights and the adapter. Fails if
+    /// the folder has other files, or with an I/O error that names the file.
     pub fn save(&self, folder: &Path) -> anyhow::Result<()> {
         self.publish(folder, &|dir| {
             write_policy(dir, &self.engine, &self.base, true)?;
@@ -35,8 +35,8 @@ impl Policy {
         })
     }
 
-    /// Restores a state written by [`Policy::save_state`]. Fails if the folder isn't a state, or is the state of another
-    /// model. If reading the weights or the optimizer fails, the engine's weights are undefined.
+    /// Restores a state written by [`Policy::save_state`]. Fails if the folder isn't a state, or is the state of
+    /// another model. If reading the weights or the optimizer fails, the engine's weights are undefined.
     pub fn load_state(&mut self, folder: &Path) -> anyhow::Result<()> {
         let path = folder.join(STATE);
         let state: State = json::read(&path).or_bad_input()?;

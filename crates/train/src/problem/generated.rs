@@ -133,8 +133,8 @@ pub fn problems(generator: &dyn Generator) -> anyhow::Result<(Vec<Problem>, Vec<
     Ok((train, held_out))
 }
 
-/// Returns the first acceptable problem from the draws of (split, index). Split 0 has the training problems, and split 1
-/// the held-out problems.
+/// Returns the first acceptable problem from the draws of (split, index). Split 0 has the training problems, and split
+/// 1 the held-out problems.
 fn draw(
     generator: &dyn Generator,
     split: u64,

@@ -234,7 +234,8 @@ impl Part {
         }
     }
 
-    /// Returns problem `id` of a split with the tokens of its prompt, and the maze's index if it is generated on demand.
+    /// Returns problem `id` of a split with the tokens of its prompt, and the maze's index if it is generated on
+    /// demand.
     pub(super) fn problem(
         &self,
         split: Split,

@@ -101,7 +101,8 @@ pub(super) fn open(
     Ok((held_out, short_enough(train, config, language, &prompt)?))
 }
 
-/// Returns the name of a configuration's held-out problems: the name of the `held_out` file, or of `data`, with `-held-out` added if
+/// Returns the name of a configuration's held-out problems: the name of the `held_out` file, or of `data`, with
+/// `-held-out` added if
 /// `train`.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
@@ -159,8 +160,8 @@ fn is_held_out(problem: &Problem, share: f64) -> bool {
     ((hash >> 11) as f64 / (1u64 << 53) as f64) < share
 }
 
-/// Tokenizes prompts, and rejects and reports the problems whose prompts are above the length limit. Without a language, the length isn't
-/// checked.
+/// Tokenizes prompts, and rejects and reports the problems whose prompts are above the length limit. Without a
+/// language, the length isn't checked.
 fn short_enough(
     (problems, mut report): Read,
     config: &TextConfig,

@@ -62,8 +62,8 @@ impl ServerRollouts {
         })
     }
 
-    /// Samples completions of each prompt and scores them with `policy`. Returns `None` if interrupted, after storing the
-    /// answers received so far.
+    /// Samples completions of each prompt and scores them with `policy`. Returns `None` if interrupted, after storing
+    /// the answers received so far.
     ///
     /// # Errors
     /// The server can't be reached, rejects the request, or answers in an unsupported format.

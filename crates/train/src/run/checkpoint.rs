@@ -1,8 +1,8 @@
 //! Checkpoints of a run: a Hugging Face folder, plus the state for an exact resume.
 //!
 //! A checkpoint is written under a temporary name, synced and then renamed. Before it is deleted, it is renamed
-//! again. Therefore, a folder with a checkpoint's name is always complete, and a run killed at any moment leaves a valid
-//! checkpoint.
+//! again. Therefore, a folder with a checkpoint's name is always complete, and a run killed at any moment leaves a
+//! valid checkpoint.
 
 use crate::config::{Config, Keep};
 use crate::problem::Task;

@@ -16,8 +16,8 @@ pub struct Estimator {
 
 impl Estimator {
     /// Estimates the seconds of a run: its steps, its evaluations if its held-out problems are known, and its
-    /// supervised stage. A supervised stage that several runs share counts only once: `starts` has the stages counted so
-    /// far.
+    /// supervised stage. A supervised stage that several runs share counts only once: `starts` has the stages counted
+    /// so far.
     pub fn seconds(&mut self, config: &Config, starts: &mut HashSet<String>) -> anyhow::Result<f64> {
         let seed = config.sft.as_ref().and_then(|sft| sft.seed).unwrap_or(config.seed);
         let start = format!("{:?} {:?} {:?} {seed}", config.task, config.model, config.sft);

@@ -307,8 +307,8 @@ pub fn changed_keys(path: &Path, text: &str, config: &Config) -> anyhow::Result<
     }
 }
 
-/// Returns whether a change affects the policy from which a run of `stage` starts. In a resumed run, such a change would
-/// be ignored, or would change the reference of the KL penalty.
+/// Returns whether a change affects the policy from which a run of `stage` starts. In a resumed run, such a change
+/// would be ignored, or would change the reference of the KL penalty.
 fn changes_start(change: &Change, config: &Config, stage: Stage) -> bool {
     let uses_seed = config.sft.is_some() || config.model.init.is_some();
     let reference = config.algorithm.penalises_kl() && uses_seed && config.start_seed() == config.seed;

@@ -293,7 +293,8 @@ impl Metrics {
         by_name.into_iter().map(|(name, all)| (name.to_owned(), mean(all.into_iter()))).collect()
     }
 
-    /// Returns the mean reward of the scored completions by source of problems, or an empty map if there is only one source.
+    /// Returns the mean reward of the scored completions by source of problems, or an empty map if there is only one
+    /// source.
     pub fn reward_by_part(task: &Task, groups: &[Credited]) -> BTreeMap<String, f64> {
         let mut rewards: BTreeMap<String, Vec<f64>> = BTreeMap::new();
         for group in groups {

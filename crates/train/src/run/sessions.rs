@@ -61,8 +61,8 @@ pub struct Inputs {
     /// Identifier of the training problems and the held-out problems.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problems: String,
-    /// Identifier of the weights in `model.path` if they are still read after the start: as an adapter's base, or as the
-    /// reference of the KL penalty. Otherwise empty.
+    /// Identifier of the weights in `model.path` if they are still read after the start: as an adapter's base, or as
+    /// the reference of the KL penalty. Otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
     /// Identifier of the teacher's weights. Empty without a teacher.
@@ -129,8 +129,8 @@ fn differs(before: &[Session], field: impl Fn(&Inputs) -> &String, now: &str) ->
 }
 
 /// Adds a session to the run. Fails if the problems, the graders, the estimator or the teacher have changed since the last
-/// session, unless changes are accepted. A change of the adapter's base or of the reference is never accepted. Also fails
-/// with an I/O error if the file can't be read or written.
+/// session, unless changes are accepted. A change of the adapter's base or of the reference is never accepted. Also
+/// fails with an I/O error if the file can't be read or written.
 pub fn begin(
     folder: &Path,
     device: DeviceName,

@@ -26,8 +26,8 @@ fn resolved(config: &Config) -> anyhow::Result<Config> {
     config.resolved(problems)
 }
 
-/// Returns the state of the run of `config` in a folder. Fails if the folder has a run with another configuration, naming the
-/// keys that differ, or with another custom estimator.
+/// Returns the state of the run of `config` in a folder. Fails if the folder has a run with another configuration,
+/// naming the keys that differ, or with another custom estimator.
 pub fn state(config: &Config, folder: &Path) -> anyhow::Result<State> {
     let file = folder.join("config.toml");
     let text = match std::fs::read_to_string(&file) {

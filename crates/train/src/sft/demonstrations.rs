@@ -54,7 +54,8 @@ impl Demonstrations {
         self.problem(order.with(position / n).permute(position % n, n))
     }
 
-    /// Returns the prompts and demonstrations of problems as sequences whose targets are the tokens of the demonstrations.
+    /// Returns the prompts and demonstrations of problems as sequences whose targets are the tokens of the
+    /// demonstrations.
     /// Fails if a demonstration is empty or can't be tokenized.
     pub fn sequences(
         &self,

@@ -59,7 +59,8 @@ impl Trainer<'_> {
 /// Returns the best policy evaluated up to the step of `state` that still exists; of equal ones, the earliest. Logged
 /// evaluations count too, because a checkpoint may have been saved before the evaluation of its step.
 ///
-/// Only evaluations with the settings of `series` are compared. Evaluations before a resume with other settings don't count.
+/// Only evaluations with the settings of `series` are compared. Evaluations before a resume with other settings don't
+/// count.
 pub(super) fn best(
     evaluations: &[Evaluation],
     series: Option<&Series>,

@@ -99,7 +99,8 @@ impl Scorer {
         Ok(starting()?.map(|engine| Self::separate(engine, task)))
     }
 
-    /// Returns the teacher, or `None` if the configuration doesn't have one. `trained` is the trained engine, whose factors don't change.
+    /// Returns the teacher, or `None` if the configuration doesn't have one. `trained` is the trained engine, whose
+    /// factors don't change.
     pub(super) fn teacher(
         config: &Config,
         task: &Task,
@@ -126,8 +127,8 @@ impl Scorer {
         Self::Policy(Box::new(Policy::new(engine, Arc::clone(&task.language))))
     }
 
-    /// Returns the log-probability of each sampled token, indexed by group and completion. `prompts` replace the prompts of the
-    /// groups.
+    /// Returns the log-probability of each sampled token, indexed by group and completion. `prompts` replace the
+    /// prompts of the groups.
     pub(super) fn logp(
         &mut self,
         trained: &mut Policy,

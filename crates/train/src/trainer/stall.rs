@@ -1,4 +1,5 @@
-//! Detects a stalled run: consecutive steps in which all completions were wrong, all were correct, or all were ungraded.
+//! Detects a stalled run: consecutive steps in which all completions were wrong, all were correct, or all were
+//! ungraded.
 //!
 //! The state is computed from the run's metrics, so a resumed run continues the count.
 

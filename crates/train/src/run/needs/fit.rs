@@ -168,8 +168,8 @@ impl Fit<'_> {
     }
 }
 
-/// Returns a message if an evaluation with the defaults of `[eval]` samples more than a fifth of what training samples, with
-/// a setting that reduces it to a fifth.
+/// Returns a message if an evaluation with the defaults of `[eval]` samples more than a fifth of what training samples,
+/// with a setting that reduces it to a fifth.
 pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
     const SHARE: u64 = 5;
     let (eval, default) = (config.eval.usual()?, EvalConfig::default());

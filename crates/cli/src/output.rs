@@ -1,6 +1,6 @@
 //! Output for people: streams, progress, tables and number formats.
 
-// First, for its macros.
+// This module comes first, because later modules use its macros.
 #[macro_use]
 pub mod streams;
 
@@ -25,5 +25,5 @@ pub(crate) fn last_words(error: &anyhow::Error) -> String {
     if error.chain().any(|c| c.is::<Stopped>()) { line } else { format!("error: {line}") }
 }
 
-/// Version of the program; a release build from a Git checkout adds the commit and its date.
+/// Version of the program. A release build from a Git checkout adds the commit and its date.
 pub const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), env!("FGRPO_COMMIT"));

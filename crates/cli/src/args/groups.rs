@@ -1,4 +1,4 @@
-//! `fgrpo --help`: the commands in groups, because clap has no groups of subcommands.
+//! Lists the commands in groups for `fgrpo --help`, because clap doesn't support groups of subcommands.
 
 use super::Command;
 use clap::Subcommand;

@@ -27,7 +27,7 @@ pub(crate) enum Has {
     Maze,
 }
 
-/// Override of a task key by a flag. A flag whose key depends on the task has several of these.
+/// Override of a task key by a flag. A flag whose key depends on the task has several overrides.
 pub(crate) struct OfTask {
     /// The override, with a key without `task.`, or `None` if the flag isn't given.
     pub(crate) change: Option<Override>,

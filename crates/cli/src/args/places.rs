@@ -14,7 +14,7 @@ use fgrpo_train::run::checkpoint;
 use fgrpo_train::run::folder::CONFIGURATION;
 use std::path::{Path, PathBuf};
 
-/// Default split of a data set, if the user names none.
+/// Default split of a data set, used if the user doesn't name one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
     /// `train`.
@@ -129,13 +129,13 @@ fn place(
     Ok(Some(snapshot.path))
 }
 
-/// Returns the local path of a model. For a run folder, this is its newest checkpoint; for a hub name, the cached folder.
+/// Returns the local path of a model: for a run folder, its newest checkpoint, and for a hub name, the cached folder.
 pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     in_place(key, &mut written, Kind::Model, Use::Training, None, true)?;
     Ok(written)
 }
 
-/// Like [`model`], but installs no signal handlers during a download.
+/// Like [`model`], but doesn't install signal handlers during a download.
 pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     of_run(key, &mut written, "a checkpoint", "", &["checkpoints"])?;
     Ok(place(key, &written, Kind::Model, Use::Training, None, true)?.unwrap_or(written))
@@ -151,7 +151,7 @@ pub fn samples(mut path: PathBuf) -> anyhow::Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the GGUF file of a folder that holds exactly one, and no other model.
+/// Returns the GGUF file of a folder, if the folder has exactly one and no other model.
 fn only_gguf(folder: &Path) -> Option<PathBuf> {
     let files = folder.read_dir().ok().filter(|_| !folder.join("config.json").exists())?;
     let mut files = files.filter_map(|entry| Some(entry.ok()?.path())).filter(|file| Gguf::is(file));
@@ -193,14 +193,14 @@ pub fn data(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the value of `key` in the configuration `text` if it is a checkpoint inside the run folder `run`. A resumed run
-/// keeps it.
+/// continues to use this checkpoint.
 fn checkpoint_in(text: &str, key: &str, run: &Path) -> Option<PathBuf> {
     let table = toml::Value::Table(text.parse().ok()?);
     let value = key.split('.').try_fold(&table, |value, part| value.get(part))?;
     Some(PathBuf::from(value.as_str()?)).filter(|path| path != run && path.starts_with(run))
 }
 
-/// Replaces `path` by a local path: see [`of_run`] and [`place`]. Returns whether its files are on this machine.
+/// Replaces `path` by a local path, as [`of_run`] and [`place`] describe. Returns whether its files are on this machine.
 fn in_place(
     key: &str,
     path: &mut PathBuf,

@@ -20,7 +20,7 @@ const STYLE: &str = "text{fill:#40464f;font-family:sans-serif;font-size:12px}.ti
 .whisker{stroke:currentColor;stroke-width:1.4}.cell,.dot{fill:currentColor}.star{fill:currentColor;stroke:#282828;stroke-width:.6}\
 .box{fill:#fff;fill-opacity:.85;stroke:#cdcdcd}";
 
-/// Colours that colour-blind readers can distinguish, by Okabe and Ito, and an additional one.
+/// Colours that colour-blind readers can distinguish: the palette of Okabe and Ito, and an additional colour.
 const SERIES: [(u8, u8, u8); 8] = [
     (0, 114, 178),
     (213, 94, 0),
@@ -148,7 +148,7 @@ fn write_ends(drawing: &Drawing<'_>, keys: &[Key]) -> String {
     ends.iter().map(text).collect()
 }
 
-/// Possible position of a name beside its point.
+/// Possible position of a name next to its point.
 #[derive(Clone, Copy)]
 struct Place {
     from: f64,
@@ -172,7 +172,8 @@ impl Place {
     }
 }
 
-/// Labels single points at positions that cover the least. A line connects a point with a name in another row.
+/// Labels single points, at positions where names cover as little as possible. A line connects a point with a name in
+/// another row.
 fn write_points(drawing: &Drawing<'_>) -> String {
     let mut ink = ink(drawing);
     let Frame { left, right, top, bottom } = drawing.frame;
@@ -333,7 +334,7 @@ mod tests {
         text_at(&svg, "curve")
     }
 
-    /// Where a text begins.
+    /// Returns the position at which a text begins.
     fn text_at(svg: &str, text: &str) -> (f64, f64) {
         let text = svg.split("<text").find(|t| t.contains(&format!(">{text}<"))).unwrap();
         let number = |key: &str| -> f64 {
@@ -364,7 +365,7 @@ mod tests {
 
     #[test]
     fn a_line_to_a_name_crosses_no_other_name() {
-        // Of the arena's mazes: `grpo-kl` has no room beside it.
+        // Points from the arena's mazes. The name `grpo-kl` doesn't fit next to its point.
         let xs = [
             286, 290, 278, 288, 281, 315, 300, 285, 305, 318, 288, 305, 308, 307, 307, 292, 302, 323, 282,
             284, 311, 320,
@@ -387,7 +388,7 @@ mod tests {
             let line = line.split_once('"').unwrap().0.split(['L', ' ']).map(|n| n.parse::<f64>().unwrap());
             <[f64; 4]>::try_from(line.collect::<Vec<_>>()).unwrap()
         });
-        // Its own line ends beside it.
+        // The line of a name ends next to it.
         let crossed =
             |[x, y, to_x, to_y]: [f64; 4]| along((x, y), (to_x, to_y)).any(|point| grpo.covers(point));
         let lines: Vec<[f64; 4]> = lines.filter(|line| line[3] != grpo.y).collect();

@@ -51,7 +51,7 @@ fn values(axis: &Axis, count: usize) -> Vec<f64> {
         Scale::Linear => linear(from, to, count),
         Scale::Log2 => powers(2.0, from, to, 2 * count),
         Scale::Log10 => {
-            // Powers of ten if there are two, or else 1, 2 and 5 times them, or else even steps.
+            // Powers of ten if at least two fit, or else 1, 2 and 5 times powers of ten, or else evenly spaced values.
             let candidates = [powers(10.0, from, to, count), decades(from, to)];
             candidates.into_iter().find(|ticks| ticks.len() > 1).unwrap_or_else(|| linear(from, to, count))
         }

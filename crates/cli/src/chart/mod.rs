@@ -131,7 +131,7 @@ impl Drawing<'_> {
         svg + &format!("<text class=\"axis\" x=\"2\" y=\"{:.1}\">{above}</text>", top - 11.0)
     }
 
-    /// Whether a point can be drawn; 0 can't on a logarithmic axis.
+    /// Returns whether a point can be drawn. 0 can't be drawn on a logarithmic axis.
     fn drawable(&self, (x, y): (f64, f64)) -> bool {
         self.panel.x.place(x).is_finite() && self.panel.y.place(y).is_finite()
     }

@@ -101,7 +101,7 @@ pub(crate) struct Lines {
 }
 
 impl Lines {
-    /// Returns the plot, or `None` if there is no point to draw.
+    /// Returns the plot, or `None` if no point can be drawn.
     pub(crate) fn draw(self) -> Option<Plot> {
         let has_place = |scale: Scale, v: f64| v.is_finite() && (scale == Scale::Linear || v > 0.0);
         let drawable = |p: &(f64, f64)| has_place(self.x, p.0) && has_place(self.y, p.1);
@@ -151,8 +151,8 @@ fn identical(curves: &[Curve]) -> Vec<Vec<&str>> {
 /// Names of the bins of a success rate in percent.
 const BINS: [&str; 6] = ["0", "\u{2264} 25", "\u{2264} 50", "\u{2264} 75", "< 100", "100"];
 
-/// Plots the fractions of problems by success rate, with bars side by side for each set: a name, a colour and the success rates
-/// of its problems. Sets without problems are left out. Returns `None` if all are empty.
+/// Plots the fractions of problems by success rate, with bars side by side for the sets. Each set has a name, a colour and the
+/// success rates of its problems. Sets without problems are left out. Returns `None` if all sets are empty.
 pub(crate) fn success_rates(labels: Labels, sets: &[(String, Colour, Vec<f64>)]) -> Option<Plot> {
     let shares = |rates: &[f64]| {
         let mut shares = [0.0; BINS.len()];
@@ -189,7 +189,7 @@ pub(crate) fn success_rates(labels: Labels, sets: &[(String, Colour, Vec<f64>)])
     Some(Plot::new(labels, x, percentages(0.0, (top * 1.06).min(1.0)), Vec::new(), tiles.collect()))
 }
 
-/// Maximum number of columns in a distribution over steps; more steps are averaged.
+/// Maximum number of columns in a distribution over steps. If there are more steps, neighbouring steps are averaged.
 const COLUMNS: usize = 100;
 
 /// Draws a heat map of `rows`, each a step and the counts of the bins from 0 to 1. Returns `None` if there are no rows.
@@ -250,7 +250,7 @@ pub(crate) struct Part {
     pub(crate) values: Vec<f64>,
 }
 
-/// Draws stacked bars of the parts' mean values over stretches of steps. If `shares`, each bar is divided by its height. Returns
+/// Draws stacked bars of the parts' mean values over ranges of steps. If `shares`, each bar is divided by its height. Returns
 /// `None` if no value is above 0.
 pub(crate) fn stack(labels: Labels, steps: &[f64], parts: &[Part], shares: bool) -> Option<Plot> {
     if steps.is_empty() || parts.iter().all(|p| p.values.iter().all(|v| *v <= 0.0)) {
@@ -289,7 +289,7 @@ fn percentages(from: f64, to: f64) -> Axis {
     Axis { format: Notation::Percent, ..Axis::new("", Scale::Linear, from, to) }
 }
 
-/// Returns the range of the finite values, or `None` if there are none.
+/// Returns the range of the finite values, or `None` if no value is finite.
 fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     values.filter(|v| v.is_finite()).fold(None, |range, v| match range {
         None => Some((v, v)),
@@ -297,7 +297,7 @@ fn range(values: impl Iterator<Item = f64>) -> Option<(f64, f64)> {
     })
 }
 
-/// Adds a margin to a range, also if it contains a single value.
+/// Adds a margin to a range, even if the range contains a single value.
 fn padded((low, high): (f64, f64)) -> (f64, f64) {
     if high > low {
         let air = 0.06 * (high - low);

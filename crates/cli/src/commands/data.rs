@@ -1,7 +1,7 @@
 //! `fgrpo data`: generates training data (SynLogic, arithmetic, word problems), and shows any data set as a model sees it.
 //!
 //! A SynLogic problem depends only on seed, task, difficulty and index, so a longer file begins with the problems of a shorter
-//! one, and the number of threads has no effect.
+//! one, and the number of threads doesn't change the problems.
 
 use anyhow::Context;
 use fgrpo_core::rng::Key;
@@ -89,7 +89,7 @@ fn lines<'a>(problems: impl IntoIterator<Item = &'a Problem>) -> String {
     rows.collect()
 }
 
-/// Problems generated between two writes.
+/// Number of problems generated between two writes.
 const CHUNK: u64 = 512;
 /// Maximum number of redraws of a duplicate problem.
 const REDRAWS: u64 = 20;

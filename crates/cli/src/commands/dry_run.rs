@@ -129,7 +129,7 @@ pub(crate) fn run(
         // The requirements are printed even if GPUs don't support the model.
         model.check_on_gpus().or_bad_input()?;
         say!("time                  not estimated; the first steps of a run show it");
-        // A GPU's memory is fixed, while the free memory of a machine varies; so only the former is an error.
+        // A shortage of memory is an error only on a GPU, because the free memory of a machine varies.
         if shortage.is_some() {
             anyhow::bail!("the run doesn't fit into the GPU's memory; see the warning above");
         }

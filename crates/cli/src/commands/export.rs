@@ -1,4 +1,4 @@
-//! `fgrpo export`: the job of a configuration for a distributed trainer.
+//! `fgrpo export`: writes the job of a configuration for a distributed trainer.
 
 use crate::args::named::named;
 use crate::args::places::{self, Loading};
@@ -61,7 +61,7 @@ pub(crate) struct Args {
     allow: Vec<String>,
 }
 
-/// Runs the command; the folder's path goes to stdout.
+/// Runs the command, and prints the folder's path to stdout.
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (written, name, row) = match (&args.paper, &args.config) {
         (Some(row), _) => {

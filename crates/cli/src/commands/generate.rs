@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 enum Question {
     Text(String),
     Rows(Vec<Problem>),
-    /// A conversation, with its first message if one was given.
+    /// A conversation, with its first message if it was given.
     Conversation(Option<String>),
 }
 
@@ -233,7 +233,7 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Answers a file of prompts: one JSON line each, in their order.
+    /// Answers a file of prompts with one JSON line for each prompt, in the same order.
     fn rows(&mut self, problems: &[Problem]) -> anyhow::Result<()> {
         let language = Arc::clone(self.policy.language());
         let request = |(i, problem): (usize, &Problem)| {
@@ -275,7 +275,7 @@ impl<'a> Generator<'a> {
             })?;
             match failure {
                 Some(error) => return Err(error),
-                // Standard output was closed, or failed; a failure is reported at the end.
+                // Standard output was closed, or failed. A failure is reported at the end.
                 None if !read_on => return Ok(()),
                 None => {}
             }

@@ -47,7 +47,7 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Returns the prompts of the folder's problems, or of those that the flags select. Flags that change the prompt are allowed
+/// Returns the prompts of the folder's problems, or of the problems that the flags select. Flags that change the prompt are allowed
 /// only for samples of other programs, because the folder doesn't know their prompts.
 fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     let prompts = nll::prompts(&args.folder)?;

@@ -1,4 +1,4 @@
-//! `fgrpo paper`: reproduces any table or figure of the paper, beside the paper's numbers.
+//! `fgrpo paper`: reproduces any table or figure of the paper, and shows the paper's numbers next to the results.
 
 use super::runs::{Jobs, stopped, train_unfinished};
 use super::simulate;
@@ -92,7 +92,7 @@ fn print_list(args: &Args, options: &Options) -> anyhow::Result<()> {
         out!("{}", list::markdown(options)?);
         return Ok(());
     }
-    // Skips the header, because the columns need none.
+    // Skips the header, because the columns are clear without it.
     let text = list::table(options)?.render(Format::Text);
     out!("{}", text.splitn(3, '\n').nth(2).unwrap_or_default());
     Ok(())

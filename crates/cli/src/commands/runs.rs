@@ -46,7 +46,7 @@ struct Queue<'a> {
 }
 
 /// Trains the unfinished runs and writes their reports. A started run resumes from its last checkpoint. Returns `false` if a
-/// request to stop left some unfinished. After an error no other run starts.
+/// request to stop left some runs unfinished. After an error, no other run starts.
 pub(crate) fn train_unfinished<'a>(
     runs: impl ExactSizeIterator<Item = (&'a Config, &'a Path, State)>,
     device: DeviceName,
@@ -122,7 +122,7 @@ impl Queue<'_> {
         together.progress(self.finished, String::new());
     }
 
-    /// Lets no other run start. The first error stays.
+    /// Prevents other runs from starting. If several runs fail, the first error is retained.
     fn stop(&mut self, because: anyhow::Result<bool>) {
         if self.done.is_ok() {
             self.done = because;

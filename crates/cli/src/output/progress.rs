@@ -54,12 +54,12 @@ impl Console {
         }
     }
 
-    /// Writes only to the log. For one of several runs that train at the same time.
+    /// Writes only to the log, for one of several runs that train at the same time.
     pub fn quiet() -> Self {
         Self { terminal: false, quiet: true, ..Self::new() }
     }
 
-    /// Whether a run has opened this folder.
+    /// Returns whether a run has opened this folder.
     pub fn opened_folder(&self, folder: &Path) -> bool {
         self.folder.as_deref() == Some(folder)
     }
@@ -155,7 +155,7 @@ pub fn bar(length: Option<u64>, template: &str) -> ProgressBar {
     }
     let style = ProgressStyle::with_template(template).expect("the template is constant");
     let bar = length.map_or_else(ProgressBar::no_length, ProgressBar::new);
-    // Before the first step there is no estimate.
+    // Before the first step, the remaining time is unknown.
     let remaining = |state: &ProgressState, to: &mut dyn std::fmt::Write| {
         let _ = match state.pos() {
             0 => to.write_str("?"),

@@ -2,7 +2,7 @@
 //! would.
 //!
 //! `say!` writes a line to stderr. `out!` and `outln!` write a command's data to stdout. A reader of stdout may stop early
-//! (`| head`). If data is lost for another reason, the command fails at its end: see [`check`].
+//! (`| head`). If data is lost for another reason, [`check`] makes the command fail at its end.
 
 use fgrpo_eval::io::harmless::harmless;
 use std::fmt::Arguments;

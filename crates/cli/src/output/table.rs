@@ -46,7 +46,7 @@ pub trait Render {
     /// callers that need numbers make the JSON themselves.
     fn render(&self, format: Format) -> String;
 
-    /// Returns a line that explains bold and underlined cells, or an empty string if the table has none.
+    /// Returns a line that explains bold and underlined cells, or an empty string if the table doesn't have such cells.
     fn legend(&self, format: Format, bold: &str, underline: &str) -> String;
 }
 

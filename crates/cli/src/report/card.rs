@@ -14,9 +14,9 @@ pub(crate) struct Card {
     verdict: &'static str,
     facts: Vec<Fact>,
     text: String,
-    /// Collapsed texts, by name.
+    /// Collapsed texts, each with its name.
     folded: Vec<(&'static str, String)>,
-    /// Drawing beside the text, with the colour of its group.
+    /// Drawing next to the text, with the colour of its group.
     maze: Option<(usize, Markup)>,
 }
 
@@ -61,7 +61,7 @@ impl Card {
         self
     }
 
-    /// Puts the drawing of a maze beside the text.
+    /// Puts the drawing of a maze next to the text.
     pub(super) fn maze(self, group: &Group, drawing: Option<Markup>) -> Self {
         Self { maze: drawing.map(|d| (group.colour, d)), ..self }
     }

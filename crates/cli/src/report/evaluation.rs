@@ -69,7 +69,7 @@ impl Moved {
     }
 }
 
-/// Returns the section, or `None` if there are no evaluations.
+/// Returns the section, or `None` if no run was evaluated.
 pub(super) fn section(runs: &Runs) -> Option<Evaluations<'_>> {
     let sets: Vec<Set<'_>> = runs.sets().into_iter().filter_map(|set| of_set(runs, set)).collect();
     (!sets.is_empty()).then_some(Evaluations { sets })
@@ -96,8 +96,8 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     })
 }
 
-/// Returns the problems that each group gained and lost since its first evaluation, and compared with the first group. Samples
-/// of several seeds are added up.
+/// Returns the problems that each group gained and lost since its first evaluation, and in comparison with the first group.
+/// Samples of several seeds are added up.
 fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
     let counts = |group: &Group, which: fn(&Run, &str) -> Option<Vec<Option<usize>>>| {
         let mut seeds = runs.of(group).map(|run| which(run, set));
@@ -169,7 +169,7 @@ fn exact(runs: &Runs, set: &str, title: &str, note: &str, value: fn(&Exact) -> O
     drawable.then(|| Lines { labels, curves, format: Notation::Percent, ..Lines::default() }.draw())?
 }
 
-/// Returns the ks of a curve: all powers of two if there are counts per problem, otherwise the recorded ones.
+/// Returns the ks of a curve: all powers of two if there are counts per problem, otherwise the recorded ks.
 fn curve_ks(eval: &Evaluation, recorded: &[usize]) -> Vec<usize> {
     if eval.by_problem(1).is_empty() { recorded.to_vec() } else { powers_of_two_up_to(eval.samples) }
 }
@@ -184,7 +184,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
     for curve in curves.iter_mut().filter(|c| !c.faint) {
         curve.dots = true;
     }
-    // The curve at the start: one if all runs share it, otherwise one for each group.
+    // Draws a single curve for the start if all runs share it, otherwise one for each group.
     let start = |run: &Run| run.start_of(set).map(read);
     let starts: Vec<(Colour, Vec<(f64, f64)>)> =
         runs.groups.iter().filter_map(|g| Some((g.colour(), start(runs.first(g))?))).collect();

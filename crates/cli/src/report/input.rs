@@ -18,7 +18,7 @@ use std::path::Path;
 /// A line of `sft.jsonl`.
 pub(super) type Sft = SftLine<Number>;
 
-/// Maximum number of completions; only the latest are kept.
+/// Maximum number of completions of a run. Only the latest completions are retained.
 const LATEST: usize = 4_000;
 
 /// Maximum number of characters shown of a prompt or completion.
@@ -167,7 +167,7 @@ impl Run {
         self.settings.get(key).map(String::as_str)
     }
 
-    /// Returns the exponent of the focal weight, or 0 if there is no configuration.
+    /// Returns the exponent of the focal weight, or 0 without a configuration.
     pub(super) fn focal_gamma(&self) -> f64 {
         self.files.config().map_or(0.0, |config| config.algorithm.focal_gamma())
     }
@@ -189,7 +189,7 @@ pub(super) fn distinct<T: PartialEq>(items: impl Iterator<Item = T>) -> Vec<T> {
     all
 }
 
-/// Sorts records by key and keeps the last one of each key: a resumed run may have written a step twice.
+/// Sorts records by key and keeps the last record of each key, because a resumed run may have written a step twice.
 fn last_of_each<T, K: Ord>(records: &mut Vec<T>, notes: &mut Vec<String>, name: &str, key: impl Fn(&T) -> K) {
     let before = records.len();
     records.sort_by_key(&key);

@@ -60,7 +60,7 @@ fn is_held_out(rollout: &RolloutLine) -> bool {
     Split::of(rollout.prompt_id) == Split::HeldOut
 }
 
-/// Returns the latest completion of each maze, latest first. If there are held-out mazes, only those.
+/// Returns the latest completion of each maze, latest first. If there are held-out mazes, training mazes are left out.
 fn latest_of_each(run: &Run) -> Vec<&RolloutLine> {
     let only_held_out = run.rollouts.iter().chain(&run.examples).any(is_held_out);
     let mut seen = HashSet::new();
@@ -96,7 +96,7 @@ fn drawn(run: &Run, rollout: &RolloutLine) -> Option<Drawn> {
     })
 }
 
-/// Returns the name of a maze: its split and its index there.
+/// Returns the name of a maze: its split and its index in the split.
 pub(super) fn name(rollout: &RolloutLine) -> String {
     match (rollout.prompt_id, Split::of(rollout.prompt_id)) {
         (index, Split::HeldOut) => format!("held-out {}", index - Split::LEN),

@@ -89,7 +89,7 @@ fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<V
     for named in runs {
         let mut members =
             run_folders(named)?.iter().map(|f| Run::read(f)).collect::<anyhow::Result<Vec<_>>>()?;
-        // In a sweep, the baseline comes first, because the others are compared with it.
+        // In a sweep, the baseline comes first, because the other runs are compared with it.
         members.sort_by(|a, b| a.focal_gamma().total_cmp(&b.focal_gamma()));
         all.append(&mut members);
     }
@@ -138,7 +138,7 @@ fn html(runs: &Runs, refresh: Option<u64>) -> anyhow::Result<String> {
     page(&templates, &title, &runs.groups, &sections, &sources, refresh)
 }
 
-/// Renders a section with the template and the anchor of its name, or returns `None` if there is no content.
+/// Renders a section with the template and the anchor of its name, or returns `None` without content.
 fn section(
     templates: &Templates,
     title: &str,

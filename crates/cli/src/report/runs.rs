@@ -40,7 +40,7 @@ impl Runs {
         Self { groups: groups(&all), all, caveats }
     }
 
-    /// Whether there is more than one group.
+    /// Returns whether there is more than one group.
     pub(super) fn several(&self) -> bool {
         self.groups.len() > 1
     }
@@ -69,8 +69,8 @@ impl Runs {
         last.fold(first, |all, ks| all.into_iter().filter(|k| ks.contains(k)).collect())
     }
 
-    /// Returns a curve for each group, of the points that `points` reads from a run. With several seeds it is their mean at the
-    /// xs that all have, and the single runs are faint curves behind it.
+    /// Returns a curve for each group, through the points that `points` reads from a run. With several seeds, the curve is their
+    /// mean at the xs that all seeds have, and the single runs are faint curves in the background.
     pub(super) fn curves(&self, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<Curve> {
         let mut curves = Vec::new();
         for group in &self.groups {
@@ -185,7 +185,7 @@ pub(super) fn differing(runs: &[&Run]) -> Vec<String> {
     keys.into_iter().filter(differs).cloned().collect()
 }
 
-/// Whether a key is a setting of the method or task, not a seed or the output folder.
+/// Returns whether a key is a setting of the method or task, not a seed or the output folder.
 pub(super) fn is_setting(key: &str) -> bool {
     // The seed of a task decides its problems.
     let seed = key == "seed" || (key.ends_with(".seed") && !key.starts_with("task."));
@@ -246,7 +246,7 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
     sentences
 }
 
-/// Describes the settings of problems that differ from the others.
+/// Describes the settings in which the problems at index `i` differ from other problems.
 fn label(settings: &[BTreeMap<&str, &str>], i: usize) -> String {
     let kinds: Vec<&str> = settings.iter().filter_map(|s| s.get("task.kind").copied()).collect();
     let alone = |value: &str| kinds.iter().filter(|k| **k == value).count() == 1;

@@ -98,7 +98,7 @@ fn pass_at_k(models: &[OfModel<'_>]) -> Option<Plot> {
     Lines { labels, curves, x: Scale::Log2, format: Notation::Percent, ..Lines::default() }.draw()
 }
 
-/// Plots the distribution of success rates. The pass@k plot beside it has the legend.
+/// Plots the distribution of success rates, without a legend, because the pass@k plot next to it has one.
 fn by_success_rate(models: &[OfModel<'_>]) -> Option<Plot> {
     let labels = Labels::new(
         "Problems by success rate",

@@ -15,7 +15,7 @@ use serde::Serialize;
 pub(super) struct Summary<'a> {
     /// Opening sentences.
     lead: Vec<String>,
-    /// Method of the run, if there is only one. Likewise `origin` and `tiles`.
+    /// Method of the run. `method`, `origin` and `tiles` are only set if there is a single run.
     method: Option<String>,
     origin: Option<String>,
     tiles: Vec<(String, String)>,

@@ -8,7 +8,7 @@ use fgrpo_eval::figure::{Colour, Curve, Notation, Scale};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
-/// Maximum number of groups of runs that get a heat map and a stacked chart of their own.
+/// Maximum number of groups of runs that get a separate heat map and stacked chart.
 const SINGLE: usize = 6;
 
 /// Data of `training.html`.
@@ -40,7 +40,7 @@ struct Plot {
     format: Notation,
     /// Values that the vertical axis always includes.
     show: &'static [f64],
-    /// Maximum magnitude of rounding errors; smaller quantities are mentioned in a sentence instead of a plot.
+    /// Maximum magnitude of rounding errors. Smaller quantities are mentioned in a sentence instead of a plot.
     rounding: f64,
     field: Field,
 }
@@ -115,7 +115,7 @@ const PLOTS: [Plot; 13] = [
     plot("Learning rate", "", "lr", |m| m.lr.0),
 ];
 
-/// Returns the section, or `None` if there are no RL steps and no demonstrations.
+/// Returns the section, or `None` if no run has RL steps or supervised steps.
 pub(super) fn section(runs: &Runs) -> Option<Training> {
     let mut plots: Vec<Chart> = reward(runs).into_iter().collect();
     let (mut rounding, mut constant): (Vec<String>, Vec<String>) = Default::default();
@@ -130,7 +130,7 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
             constant.push(format!("{} ({value})", plot.title));
             continue;
         }
-        // A quantity that is always zero needs no plot.
+        // A quantity that is always zero isn't plotted.
         if largest > plot.rounding || matches!(plot.title, "Active groups" | "Entropy") {
             plots.extend(line(runs, plot));
         } else if largest > 0.0 {
@@ -145,7 +145,7 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
     ] {
         let chart = |g: &Group| draw(runs.first(g), g, if runs.several() { &g.name } else { title });
         let charts: Vec<Chart> = runs.groups.iter().take(SINGLE).filter_map(chart).collect();
-        // The distributions of a single group are among its other plots; those of several groups have separate rows.
+        // The distributions of a single group are shown with its other plots. Those of several groups have separate rows.
         if !runs.several() {
             plots.extend(charts);
         } else if !charts.is_empty() {
@@ -167,7 +167,7 @@ fn line(runs: &Runs, plot: &Plot) -> Option<Chart> {
     let values = || curves.iter().flat_map(|c| &c.points).map(|p| p.1).filter(|v| v.is_finite());
     let smallest = values().fold(f64::INFINITY, f64::min);
     let widest = values().fold(0.0, f64::max) / smallest;
-    // Spikes of a norm or a KL flatten everything else on a linear axis.
+    // Spikes of a norm or a KL flatten all other values on a linear axis.
     let log = plot.show.is_empty() && smallest > 0.0 && widest > 50.0;
     let labels = Labels::new(plot.title, plot.note, "step", plot.y);
     let y = if log { Scale::Log10 } else { Scale::Linear };
@@ -300,7 +300,7 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
         .map(|(i, name)| Part {
             name: match *name {
                 "correct" => "correct".to_owned(),
-                // "exact" alone would look like a correct one.
+                // The name "exact" alone would suggest a correct completion.
                 other => format!("not correct: {}", other.replace('_', " ")),
             },
             colour: match *name {

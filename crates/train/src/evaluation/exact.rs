@@ -71,8 +71,8 @@ pub struct MassMetrics<N = f64> {
     /// Fraction of the groups in which the mass on all correct completions rose, but the mass on the unsampled ones
     /// fell.
     pub unsampled_falls: N,
-    /// Fraction of the groups for which the mass balance and proposition 1 predict that the first mass rises, but the
-    /// second falls.
+    /// Fraction of the groups for which the mass balance and proposition 1 predict that the mass on all correct
+    /// completions rises, but the mass on the unsampled ones falls.
     pub unsampled_falls_predicted: N,
     /// Fraction of the groups in which the mass on unsampled correct completions changed in the direction of
     /// proposition 1.

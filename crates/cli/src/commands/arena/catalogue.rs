@@ -29,7 +29,7 @@ pub(super) struct Own {
 }
 
 impl Method {
-    /// Returns the configuration `task` with the changes in `set` and then this method's.
+    /// Returns the configuration `task` with the changes in `set`, followed by this method's changes.
     pub(super) fn config(&self, task: &str, set: &[String], seed: u64) -> anyhow::Result<Config> {
         let mut all = set.to_vec();
         all.extend(self.set.iter().cloned());
@@ -47,7 +47,7 @@ struct File {
 
 const BUILT_IN: &str = include_str!("methods.toml");
 
-/// Path of the user's methods file.
+/// Returns the path of the user's methods file.
 fn own_file() -> anyhow::Result<PathBuf> {
     let set = |name| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     let folder = set("XDG_CONFIG_HOME").or_else(|| set("HOME").map(|home| home.join(".config")));
@@ -75,15 +75,15 @@ fn built_in() -> Vec<Method> {
     read(BUILT_IN).expect("the built-in methods are a file of methods")
 }
 
-/// All methods: the built-in ones, then the user's own.
+/// Returns all methods: first the built-in ones, then the user's.
 pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
     let mut all = built_in();
     all.extend(own()?);
     Ok(all)
 }
 
-/// Returns the methods with these names, in this order, preceded by the baseline if it isn't among them. Without names,
-/// returns all methods.
+/// Returns the methods with these names, in this order, preceded by the baseline if `names` lacks it. Without names, returns
+/// all methods.
 pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Method>> {
     let all = catalogue()?;
     let find = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {

@@ -71,7 +71,7 @@ fn plan(
     Ok(Planned { config, folder, state, trial })
 }
 
-/// Returns the changes that tuning chose for a method on a task, or an empty slice if it chose none.
+/// Returns the changes that tuning chose for a method on a task, or an empty slice if tuning didn't choose any.
 fn chosen_for<'a>(all: &'a [Choice], task: &str, method: &Method) -> &'a [String] {
     all.iter().find(|c| c.task == task && c.method == method.name).map_or(&[], |c| &c.set)
 }

@@ -195,7 +195,7 @@ pub fn write(
     let thinking = thinking(&local.task)?;
     let mixed = matches!(local.task, TaskConfig::Mix(_));
     if mixed && !listed {
-        bad_input!("task.kind: a mix by weight needs the order listed, since {trainer} has no weights");
+        bad_input!("task.kind: {trainer} doesn't support a mix by weight; set the order to listed");
     }
     let task = Task::open(local)?;
     let config = local.resolved(task.len(Split::Train))?;
@@ -331,7 +331,7 @@ fn model(config: &Config, cluster: &Cluster) -> anyhow::Result<String> {
     };
     if model.ends_with(".gguf") {
         bad_input!(
-            "model.path: {model}: the trainer reads checkpoint folders alone; `fgrpo merge` writes the model as a folder"
+            "model.path: {model}: the trainer only reads checkpoint folders; convert the model with `fgrpo merge`"
         );
     }
     Ok(model)
@@ -355,11 +355,11 @@ fn texts(task: &TaskConfig) -> anyhow::Result<Vec<(String, &TextConfig)>> {
     for (name, task) in parts {
         match task.text() {
             None => bad_input!(
-                "task.kind: {} has generated problems, which the job can't make; use a task with a data set",
+                "task.kind: {} generates its problems, which the job can't do; use a task with a data set",
                 task.kind()
             ),
             Some(text) if text.environment.is_some() => bad_input!(
-                "task.environment: the trainer would need an agent loop of its own; TRL plays the same class (docs/environments.md)"
+                "task.environment: the trainer would need a separate agent loop; use TRL with the same class (docs/environments.md)"
             ),
             Some(text) => texts.push((name, text)),
         }

@@ -12,10 +12,10 @@ use fgrpo_eval::events::Events;
 use fgrpo_nn::{Device, DeviceName};
 use std::path::Path;
 
-/// How a run ended.
+/// End of a session: done or interrupted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending<T> {
-    /// All steps are done; has the results.
+    /// All steps are done. Contains the results.
     Done(T),
     /// The run was interrupted and saved its state.
     Interrupted,
@@ -37,7 +37,7 @@ impl Session {
         (name, device): (DeviceName, Device),
         events: &mut dyn Events,
     ) -> anyhow::Result<Self> {
-        // Checked before an old run is deleted. A resumed run has its policy in a checkpoint.
+        // The policy is checked before an old run is deleted. A resumed run has its policy in a checkpoint.
         if !matches!(if_exists, IfExists::Resume { .. }) {
             policy::check(config, task)?;
         }

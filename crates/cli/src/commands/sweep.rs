@@ -189,7 +189,7 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     Ok(groups.into_iter().map(|(method, setting, seeds)| row(method, setting, &curves(seeds))).collect())
 }
 
-/// Averages pass@k over runs, for each k that all of them have.
+/// Averages pass@k over runs, for each k that all runs have.
 fn row(method: String, setting: BTreeMap<String, String>, runs: &[BTreeMap<usize, f64>]) -> Row {
     let mut pass_at_k = BTreeMap::new();
     let mut deviation = BTreeMap::new();
@@ -213,7 +213,7 @@ fn markdown(rows: &[Row]) -> String {
         Table::new(header.chain(["runs".to_owned()]).chain(ks.iter().map(|k| format!("pass@{k}"))));
     for row in rows {
         let cell = |k: &usize| match (row.pass_at_k.get(k), row.runs) {
-            // A verifier failed on too many samples of some run.
+            // A value is missing if a verifier failed on too many samples of a run.
             (None, _) => "\u{2013}".to_owned(),
             (Some(p), 1) => format!("{:.1}", 100.0 * p),
             (Some(p), _) => format!("{:.1} ± {:.1}", 100.0 * p, 100.0 * row.deviation[k]),

@@ -229,7 +229,7 @@ fn plot(path: Option<&Path>, figure: impl FnOnce() -> anyhow::Result<Figure>) ->
 }
 
 /// Prints rows with these columns, of which the first `keys` identify a row. As JSON, a single row is an object without the
-/// identifying columns, and several rows are a list of objects with them. Prints nothing if there are no rows.
+/// identifying columns, and several rows are a list of objects with them. Without rows, prints nothing.
 fn say(as_json: bool, keys: usize, columns: &[&str], rows: &[Vec<Value>]) -> anyhow::Result<()> {
     let object = |row: &Vec<Value>, from: usize| -> Value {
         let cells = columns.iter().zip(row).skip(from);

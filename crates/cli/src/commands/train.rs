@@ -89,7 +89,7 @@ pub fn run_and_report(
     console: &mut Console,
 ) -> anyhow::Result<Ending<Trained>> {
     let result = train(config, out, if_exists, device, console);
-    // If the run folder was never opened, there is nothing new to report.
+    // If the run folder was never opened, the report wouldn't change.
     if !console.opened_folder(out) {
         return result;
     }
@@ -132,8 +132,8 @@ impl Args {
         places::configuration(config, self.resume.then_some(out), loading)
     }
 
-    /// Prints a note if there is nothing to resume, because the folder may be misspelt. (The trainer reports logged steps without
-    /// a checkpoint.)
+    /// Prints a note if the folder doesn't have a run to resume, because the folder may be misspelt. (The trainer reports logged
+    /// steps without a checkpoint.)
     pub(crate) fn say_if_new(&self, out: &Path) {
         let logged = std::fs::metadata(out.join("metrics.jsonl")).is_ok_and(|file| file.len() > 0);
         if self.resume && !has_state(out) && !logged {
@@ -141,7 +141,7 @@ impl Args {
         }
     }
 
-    /// For a dry run: prints what `--restart` would delete, or fails if `--resume` would.
+    /// For a dry run: prints what `--restart` would delete, or fails if `--resume` would fail.
     pub(crate) fn check_folder(&self, out: &Path, config: &Config, stage: Stage) -> anyhow::Result<()> {
         self.say_if_new(out);
         let file = out.join(CONFIGURATION);
@@ -181,7 +181,7 @@ pub(crate) fn conclude<T: Display>(ending: Ending<T>, runs: &[&Path]) -> anyhow:
     }
 }
 
-/// Whether a run has a checkpoint of RL or of its supervised stage.
+/// Returns whether a run has a checkpoint of RL or of its supervised stage.
 fn has_state(run: &Path) -> bool {
     let holds =
         |folder: &str| checkpoint::list(&run.join(folder)).is_ok_and(|checkpoints| !checkpoints.is_empty());

@@ -139,7 +139,7 @@ fn progress(bytes: Option<u64>) -> ProgressBar {
 
 struct Input {
     lines: Lines<Box<dyn BufRead + Send>>,
-    /// Number of the next line.
+    /// Line number of the next line.
     next: u64,
     /// Maximum number of lines in a batch.
     limit: usize,
@@ -173,7 +173,7 @@ fn grade_all(
     progress: &ProgressBar,
     total: &mut Total,
 ) -> anyhow::Result<bool> {
-    // Verifiers are recursive; a deeply nested answer must not overflow a small stack.
+    // Verifiers are recursive, and a deeply nested answer must not overflow a small stack.
     let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).stack_size(64 << 20).build()?;
     let mut batch = Vec::new();
     let mut read = input.read(&mut batch);

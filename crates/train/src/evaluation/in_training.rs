@@ -32,7 +32,7 @@ pub const REMEDIES: Remedies = Remedies {
 pub fn check_held_out(config: &Config, task: &Task) -> anyhow::Result<()> {
     if config.eval.is_enabled() && task.is_empty(Split::HeldOut) {
         bad_input!(
-            "task.held_out: there are no held-out problems beside {} training problems; set a larger task.held_out_share, a file in task.held_out, or eval.every = 0, or add rows",
+            "task.held_out: there are {} training problems, but no held-out problems; set a larger task.held_out_share, a file in task.held_out, or eval.every = 0, or add rows",
             task.len(Split::Train)
         );
     }

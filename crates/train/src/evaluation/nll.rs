@@ -49,7 +49,7 @@ impl Settings {
     }
 }
 
-/// How likely the rare correct samples are under each model.
+/// Likelihood of the rare correct samples under each model.
 #[derive(Debug, Clone, Serialize)]
 pub struct Nll {
     /// Number of distinct correct samples.
@@ -132,7 +132,7 @@ fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>
     Ok(all)
 }
 
-/// The fraction `share` of all completions with the highest mean NLL, but at least one, as (pool, index).
+/// Returns the fraction `share` of all completions with the highest mean NLL, but at least one, as (pool, index).
 fn rare_set(nll: &[Vec<f64>], share: f64) -> Vec<(usize, usize)> {
     let mut all: Vec<(usize, usize)> =
         nll.iter().enumerate().flat_map(|(p, n)| (0..n.len()).map(move |i| (p, i))).collect();
@@ -152,7 +152,7 @@ pub fn prompts(folder: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     prompts::read(&folder.join(PROMPTS))
 }
 
-/// Reads the identity of an evaluation, which describes its samples; null if the folder has none.
+/// Reads the identity of an evaluation, which describes its samples. Returns null if the folder doesn't have one.
 pub fn identity(folder: &Path) -> anyhow::Result<Value> {
     let path = folder.join(IDENTITY);
     if path.exists() { json::read(&path) } else { Ok(Value::Null) }

@@ -166,7 +166,7 @@ impl Mapping {
             self.allowed.iter().filter(|key| *key != "all" && !differs(key)).map(String::as_str).collect();
         if self.refused.is_empty() && !idle.is_empty() {
             bad_input!(
-                "allow: {} needs no permission, because the job has the same setting; leave it out",
+                "allow: {} doesn't need permission, because the job has the same setting; leave it out",
                 idle.join(", ")
             );
         }

@@ -73,7 +73,7 @@ impl<'a> Source<'a> {
         let name =
             self.mix_part.as_ref().map_or_else(|| self.task.kind().to_owned(), |(name, _)| name.clone());
         let Some(text) = self.task.text() else {
-            bad_input!("task.kind: {} has no problems from files", self.task.kind())
+            bad_input!("task.kind: {} doesn't read problems from files", self.task.kind())
         };
         let settings = with_tags(text.grading(), text.kind(), &text.prompting(), template)?;
         Ok((name, (Grader::new(text.kind(), settings)?, text.columns.clone())))

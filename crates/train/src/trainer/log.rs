@@ -171,7 +171,7 @@ impl Trainer<'_> {
     }
 }
 
-/// Counts why answers of a step's completions can't be read.
+/// Counts the reasons why answers of a step's completions can't be read.
 fn unreadable(groups: &[Credited]) -> Unreadable {
     Unreadable::of(groups.iter().flat_map(|group| {
         let completions = group.grades.iter().zip(&group.rollouts.completions);

@@ -54,7 +54,7 @@ pub(crate) fn plan(flags: &Flags, config: &Config, source: &Source) -> anyhow::R
     }
     let max_tokens = config.rollout.max_new_tokens.unwrap_or_else(|| {
         let longest = parts.iter().map(|p| p.max_tokens).max().unwrap_or(1);
-        // The paper's limit for this family.
+        // 4096 is the paper's limit for this family.
         if whole && flags.preset == Some(Family::Qwen3) { longest.min(4096) } else { longest }
     });
     let sampling = eval.sampling(max_tokens);

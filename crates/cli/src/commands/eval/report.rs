@@ -18,7 +18,7 @@ use fgrpo_eval::table::{Table, percent};
 use serde_json::{Value, json};
 
 /// Prints the tables of the plan's data sets and writes the summary of the whole folder. If there are several parts, the last
-/// table is their average: over all problems, or over the parts if `average` says so.
+/// table is the average over all problems, or over the parts if `average` selects this.
 pub(crate) fn write(
     flags: &Flags,
     folder: &Folder,
@@ -146,7 +146,7 @@ fn page(
     plan: &Plan,
 ) -> anyhow::Result<String> {
     let identity = folder.identity()?.unwrap_or_default();
-    // The format version is of no interest to readers.
+    // The format version doesn't interest readers.
     let fields =
         json::leaves(&identity, ".").into_iter().filter(|(name, value)| name != "format" && !value.is_null());
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
@@ -168,7 +168,7 @@ fn page(
                 let rate = p.correct as f64 / (p.samples as f64).max(1.0);
                 by_problem.push([p.id.clone(), p.samples.to_string(), p.correct.to_string(), percent(rate)]);
             }
-            // The curve has every power of two, whatever -k is.
+            // The curve has every power of two, regardless of -k.
             let mut every = powers_of_two(b.fewest());
             every.extend(report.all.points.keys());
             every.sort_unstable();
@@ -206,7 +206,7 @@ fn lead(report: &Report, samples: u64) -> String {
     )
 }
 
-/// Notes on mean reward, instructions, truncation, tokens and unscorable samples.
+/// Returns notes on mean reward, instructions, truncation, tokens and unscorable samples.
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if let Some(reward) = report.mean_reward {

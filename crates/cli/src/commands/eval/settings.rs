@@ -21,7 +21,7 @@ use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::problem::generated;
 use std::path::{Path, PathBuf};
 
-/// Configuration if the user gives none. The task is replaced later.
+/// Configuration that is used if the user doesn't give one. The task is replaced later.
 const ALONE: &str = "steps = 1\n[task]\nkind = \"maze\"\n[model]\npath = \"model\"\n";
 
 #[derive(Debug, Clone, Default, clap::Args)]

@@ -66,7 +66,7 @@ pub(super) fn recorded(
         let (step, expected) = first.get_or_insert_with(|| (e.step, setting(e)));
         if setting(e) != *expected {
             bad_input!(
-                "eval.jsonl, step {}: this evaluation is on {}, but that of step {step} on {expected}; evaluate all checkpoints in the same way with fgrpo eval, and choose by these evaluations",
+                "eval.jsonl, step {}: this evaluation is on {}, but the evaluation of step {step} is on {expected}; evaluate all checkpoints in the same way with fgrpo eval, and choose by these evaluations",
                 e.step,
                 setting(e)
             );

@@ -40,7 +40,7 @@ pub struct Time {
     pub full_evaluation: f64,
 }
 
-/// Number of tokens of completions, and of pairs of a token with one that it attends to.
+/// Number of tokens of completions, and number of pairs of a token and a token to which it attends.
 #[derive(Clone, Copy)]
 struct Size {
     tokens: f64,
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn samples_that_separate_slowly_are_counted_as_measured_and_long_ones_are_all_computed() {
-        // Tokens of N samples for each different one, over 256 mazes and 128 problems of arithmetic.
+        // Number of tokens of N samples per distinct token, over 256 mazes and 128 arithmetic problems.
         let measured = [
             (94.0, 13.0, [(2, 1.34), (8, 2.68), (32, 5.43), (256, 13.19)]),
             (50.0, 38.0, [(2, 1.26), (8, 2.0), (32, 3.15), (256, 6.36)]),

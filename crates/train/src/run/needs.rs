@@ -25,7 +25,7 @@ use std::path::PathBuf;
 /// Number of problems sampled to estimate typical lengths.
 const SAMPLE: u64 = 256;
 
-/// Sizes of the policy, or `None` if they are unknown.
+/// Returns the sizes of the policy, or `None` if they are unknown.
 pub fn model(config: &Config, task: Option<&Task>) -> anyhow::Result<Option<ModelConfig>> {
     match (&config.model.path, &config.model.init) {
         (_, Some(init)) => Ok(task.map(|task| model_config(init, task, config.rollout.max_new_tokens))),
@@ -38,7 +38,7 @@ pub fn model(config: &Config, task: Option<&Task>) -> anyhow::Result<Option<Mode
     }
 }
 
-/// Sizes of a teacher that is a separate model, or `None` if there is none or it doesn't exist yet.
+/// Returns the sizes of a teacher that is a separate model. Returns `None` without such a teacher, or if it doesn't exist yet.
 pub fn teacher(config: &Config) -> anyhow::Result<Option<ModelConfig>> {
     let Some(teacher) = config.teacher.as_ref().filter(|teacher| !teacher.shares_base(config)) else {
         return Ok(None);
@@ -48,7 +48,7 @@ pub fn teacher(config: &Config) -> anyhow::Result<Option<ModelConfig>> {
     Ok(Some(Checkpoint::open(path).or_bad_input()?.config().clone()))
 }
 
-/// Files and folders that the configuration names, but that don't exist.
+/// Returns the files and folders that the configuration names, but that don't exist.
 pub fn missing(config: &Config) -> Vec<PathBuf> {
     let mut paths: Vec<&PathBuf> = config.model.path.iter().collect();
     paths.extend(config.teacher.iter().filter_map(|teacher| teacher.path.as_ref()));
@@ -80,7 +80,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Measures the lengths of a task; without a task, uses the configured limits.
+    /// Measures the lengths of a task. Without a task, uses the configured limits.
     pub fn of(config: &Config, task: Option<&Task>) -> Self {
         let limit = config.rollout.max_new_tokens;
         let prompt_longest = match task {
@@ -124,7 +124,7 @@ impl Lengths {
         }
     }
 
-    /// Replaces the mean lengths of prompts and completions, in tokens, up to the longest ones.
+    /// Replaces the mean lengths of prompts and completions, in tokens. Means are at most the longest lengths.
     pub fn with_means(self, [prompt, completion]: [f64; 2]) -> Self {
         Self {
             prompt_mean: prompt.min(self.prompt_longest as f64),
@@ -134,7 +134,7 @@ impl Lengths {
         }
     }
 
-    /// The evaluations of a configuration, each with its number of problems.
+    /// Returns the evaluations of a configuration, each with its number of problems.
     fn evaluations(&self, config: &Config) -> Vec<(EvalConfig, usize)> {
         let usual = config.eval.usual().map(|e| (e, self.held_out.unwrap_or(0)));
         let full = config.eval.full().map(|e| (e, self.held_out_in_full.unwrap_or(0)));
@@ -142,13 +142,13 @@ impl Lengths {
     }
 }
 
-/// Maximum number of tokens in a rollout batch.
+/// Returns the maximum number of tokens in a rollout batch.
 pub fn tokens_per_step(config: &Config, lengths: &Lengths) -> u64 {
     let r = &config.rollout;
     (r.prompts * (lengths.prompt_longest + r.group_size * lengths.completion_longest)) as u64
 }
 
-/// Bytes of a token's keys and values in all layers.
+/// Returns the bytes of a token's keys and values in all layers.
 pub fn token_bytes(c: &ModelConfig, precision: Precision) -> u64 {
     (numbers_per_token(c) * precision.bytes()) as u64
 }
@@ -262,7 +262,7 @@ mod tests {
         let set = text.split("--set ").nth(1).unwrap().split(' ').next().unwrap();
         assert_eq!(set, "eval.every=6595");
         assert_eq!(warning(&["rollout.prompts=8", set]), None);
-        // A configured evaluation gets no warning.
+        // A configured evaluation doesn't cause a warning.
         assert_eq!(warning(&["eval.samples=256"]), None);
     }
 
@@ -295,7 +295,7 @@ mod tests {
     #[test]
     fn memory_decides_the_settings_that_are_neither_configured_nor_recorded() {
         let (config, model, lengths) = small(&["compute.threads=2"]);
-        // Without the memory of this process, which changes while other tests run.
+        // Leave out the memory of this process, because it changes while other tests run.
         let lengths = Lengths { measured: false, ..lengths };
         let decided = |config: &Config, memory: u64| {
             let room = Room { memory, name: "a test".to_owned() };
@@ -322,7 +322,7 @@ mod tests {
         };
         let minimum = lengths.prompt_longest + lengths.completion_longest;
         assert_eq!(decided(&config, needed(minimum, true)), (true, minimum, true));
-        // If nothing fits, the defaults stay and the shortage is reported.
+        // If no settings fit, the defaults stay and the shortage is reported.
         assert_eq!(decided(&config, 1), (false, 1 << 16, false));
         let (configured, ..) = small(&["compute.threads=2", "compute.checkpoint_activations=false"]);
         assert!(!decided(&configured, needed(minimum, true)).2);
@@ -343,7 +343,7 @@ mod tests {
         };
         let (_, model, _) = small(&[]);
         let policy = 4 * model.parameters();
-        // 4 checkpoints and the best; an optimizer state is twice the size of the policy.
+        // 4 checkpoints and the best policy. An optimizer state is twice the size of the policy.
         assert_eq!(disk(&["steps=100", "save.every=30"]), (4, policy, (4 + 1 + 3 * 2) * policy));
         assert_eq!(
             disk(&["steps=100", "save.every=30", "save.keep=1"]),

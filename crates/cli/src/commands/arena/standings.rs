@@ -197,7 +197,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
             None => all.push(Standings { task, tuned, k, rows: vec![row], start: None }),
         }
     }
-    // Rows contain differences from the baseline, which itself has none.
+    // Rows contain differences from the baseline, except for the baseline's row.
     let compared = |s: &Standings| {
         s.rows.iter().any(|row| row.name() == baseline && row.0["pass_at_1_difference"].is_null())
     };
@@ -394,7 +394,7 @@ fn figure(all: &[Standings], baseline: &str) -> Figure {
         };
         let mut curves =
             vec![Curve { name: None, dashed: true, faint: true, ..Curve::new("", Colour::Muted, front) }];
-        // Thirty names would cover the points, so only the methods on the front and the baseline are named.
+        // Many names would cover the points, so only the methods on the front and the baseline are named.
         let (named, others): (Vec<&Row>, Vec<&Row>) =
             s.rows.iter().partition(|row| row.dominated_by().is_none() || row.name() == baseline);
         let dot =

@@ -59,7 +59,7 @@ pub(super) fn run(threads: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Largest difference of two lists of the same length; NaN if a value is.
+/// Returns the largest difference of two lists of the same length, or NaN if a value is NaN.
 fn off(found: &[f32], wanted: &[f32]) -> f32 {
     assert_eq!(found.len(), wanted.len(), "numbers of values");
     found.iter().zip(wanted).fold(0.0, |most, (f, w)| match (f - w).abs() {
@@ -68,7 +68,7 @@ fn off(found: &[f32], wanted: &[f32]) -> f32 {
     })
 }
 
-/// Differences from PyTorch's scores, and from its gradients relative to the largest value of a tensor.
+/// Returns the differences from PyTorch's scores, and from its gradients, relative to the largest value of a tensor.
 fn golden(device: &Device) -> anyhow::Result<[f32; 2]> {
     let folder = tempfile::tempdir()?;
     for (name, bytes) in FILES {
@@ -76,7 +76,7 @@ fn golden(device: &Device) -> anyhow::Result<[f32; 2]> {
     }
     let expected = TensorFile::open(&folder.path().join("expected.safetensors"))?;
     let mut engine = Engine::open(&Checkpoint::open(folder.path())?, device)?;
-    // Of each sequence, its group and the lengths of prompt and completion; then the tokens of all.
+    // The group and the lengths of prompt and completion of each sequence, followed by the tokens of all sequences.
     let tokens: Vec<u32> = expected.integers("tokens")?.iter().map(|&token| token as u32).collect();
     let (mut rest, mut batch) = (&tokens[..], Batch::default());
     for &[_, prompt, completion] in expected.integers("shape")?.as_chunks().0 {
@@ -113,7 +113,8 @@ fn golden(device: &Device) -> anyhow::Result<[f32; 2]> {
     ])
 }
 
-/// Largest difference between the log-probability of a token when it is sampled and when it is scored, and the sampled tokens per second.
+/// Returns the largest difference between the log-probability of a token when it is sampled and when it is scored, and the
+/// number of tokens sampled per second.
 fn sampled(device: &Device) -> anyhow::Result<(f32, f64)> {
     let key = Key::new(1);
     let mut engine = Engine::init(&small_decoder(1024), 0.05, &|i| key.normal(i), device)?;

@@ -1,7 +1,7 @@
 //! Evaluates the paper's nine benchmarks with one command (`fgrpo eval --suite paper`).
 //!
 //! Each model and benchmark has an evaluation folder `OUT/MODEL/BENCHMARK`, which the same command resumes. All files are
-//! checked before sampling starts, and all problems with them are reported together.
+//! checked before sampling starts, and all errors in them are reported together.
 
 mod files;
 

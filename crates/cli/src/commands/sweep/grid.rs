@@ -30,7 +30,7 @@ fn split(text: &str, separator: char) -> Vec<&str> {
     let (mut parts, mut start) = (Vec::new(), 0);
     let (mut depth, mut quote) = (0usize, None);
     for (i, c) in text.char_indices() {
-        // An apostrophe inside a word quotes nothing.
+        // An apostrophe inside a word doesn't begin a quotation.
         let begins =
             || text[start..i].trim_end().is_empty() || text[..i].trim_end().ends_with(['[', '{', ',', '=']);
         match (quote, c) {
@@ -52,8 +52,8 @@ fn split(text: &str, separator: char) -> Vec<&str> {
 
 /// Parses the values of one `--grid` or `--alternative`.
 ///
-/// `seed=1,2,3` has three values. `rollout.group_size,rollout.prompts=2:256,4:128` has two, and each sets both keys.
-/// `eval.k=[1,8],[1,64]` has two, which are lists.
+/// `seed=1,2,3` has three values. `rollout.group_size,rollout.prompts=2:256,4:128` has two values, each of which sets both
+/// keys. `eval.k=[1,8],[1,64]` has two values, which are lists.
 fn values(flag: &str, text: &str) -> anyhow::Result<Vec<Change>> {
     let Some((keys, values)) = text.split_once('=') else {
         bad_input!("{flag} {text}: `=` is missing; {SYNTAX}")
@@ -118,8 +118,8 @@ fn refuse_too_many(runs: usize, by: usize, flag: &str, text: &str) -> anyhow::Re
     Ok(())
 }
 
-/// Returns an error if a key of `axis`, or a key inside it, is also `set` by another flag: one of the two values would have no
-/// effect. `set` contains keys with their flags.
+/// Returns an error if a key of `axis`, or a key inside it, is also `set` by another flag, because one of the two values would
+/// be ignored. `set` contains keys with their flags.
 fn refuse_twice(set: &[(String, &str)], axis: &[Change], flag: &str, text: &str) -> anyhow::Result<()> {
     let replaces = |key: &str, other: &str| {
         other.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
@@ -133,7 +133,7 @@ fn refuse_twice(set: &[(String, &str)], axis: &[Change], flag: &str, text: &str)
     Ok(())
 }
 
-/// Returns all runs: the product of the grid's axes, each without an alternative and once with every alternative.
+/// Returns all runs: each combination of the grid's axes, once without an alternative and once with each alternative.
 pub(super) fn combinations(
     fixed: &[String],
     grid: &[String],

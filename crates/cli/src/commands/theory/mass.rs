@@ -104,7 +104,7 @@ pub(super) fn mass(
     Ok(())
 }
 
-/// JSON key, title, and the keys of the rows with their meaning.
+/// Section of the output: JSON key, title, and the keys of the rows with their meaning.
 type Section = (&'static str, &'static str, &'static [(&'static str, &'static str)]);
 
 /// Sections of the output of `theory mass`.

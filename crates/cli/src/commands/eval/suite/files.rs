@@ -28,7 +28,7 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// `found`: the file, its number of problems and its report, or the reason why it can't be used.
+    /// `found` is the file, its number of problems and its report, or the reason why the file can't be used.
     fn of(
         name: &str,
         expected: Option<u64>,

@@ -51,7 +51,7 @@ impl Credited {
 }
 
 /// Computes rewards and advantages of every group. Returns `None` if interrupted while the custom `estimator` ran.
-/// Fails if a reward isn't finite, or graded rewards have no threshold for the focal weight. If the estimator reads
+/// Fails if a reward isn't finite, or graded rewards lack the threshold for the focal weight. If the estimator reads
 /// several rewards, also fails if completions have different rewards, or a weight names a missing reward.
 pub fn credit(
     how: &Credit,

@@ -85,8 +85,8 @@ impl Has {
     }
 }
 
-/// Returns the overrides that the flags make at these places. Fails for a flag whose key doesn't exist at any place, nor in
-/// a task of one of the kinds `beside`, which are the tasks of other evaluations with the same flags.
+/// Returns the overrides that the flags make at these places. Fails for a flag whose key doesn't exist at any place,
+/// nor in a task of one of the kinds `beside`, which are the tasks of other evaluations with the same flags.
 pub(crate) fn of_task(
     flags: &[OfTask],
     places: &[Place],

@@ -151,8 +151,8 @@ fn identical(curves: &[Curve]) -> Vec<Vec<&str>> {
 /// Names of the bins of a success rate in percent.
 const BINS: [&str; 6] = ["0", "\u{2264} 25", "\u{2264} 50", "\u{2264} 75", "< 100", "100"];
 
-/// Plots the fractions of problems by success rate, with bars side by side for the sets. Each set has a name, a colour and the
-/// success rates of its problems. Sets without problems are left out. Returns `None` if all sets are empty.
+/// Plots the fractions of problems by success rate, with bars side by side for the sets. Each set has a name, a colour
+/// and the success rates of its problems. Sets without problems are left out. Returns `None` if all sets are empty.
 pub(crate) fn success_rates(labels: Labels, sets: &[(String, Colour, Vec<f64>)]) -> Option<Plot> {
     let shares = |rates: &[f64]| {
         let mut shares = [0.0; BINS.len()];
@@ -250,7 +250,8 @@ pub(crate) struct Part {
     pub(crate) values: Vec<f64>,
 }
 
-/// Draws stacked bars of the parts' mean values over ranges of steps. If `shares`, each bar is divided by its height. Returns
+/// Draws stacked bars of the parts' mean values over ranges of steps. If `shares`, each bar is divided by its height.
+/// Returns
 /// `None` if no value is above 0.
 pub(crate) fn stack(labels: Labels, steps: &[f64], parts: &[Part], shares: bool) -> Option<Plot> {
     if steps.is_empty() || parts.iter().all(|p| p.values.iter().all(|v| *v <= 0.0)) {

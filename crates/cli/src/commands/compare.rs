@@ -209,8 +209,8 @@ fn page<'a>(
     samples_page(&format!("{a} and {b}"), &[], &sets, &sources.each_ref().map(String::as_str))
 }
 
-/// Makes the table of the comparisons, with plain numbers if it is printed as CSV. If `several`, there are several benchmarks,
-/// and p-values are corrected for their number.
+/// Makes the table of the comparisons, with plain numbers if it is printed as CSV. If `several`, there are several
+/// benchmarks, and p-values are corrected for their number.
 fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item = &'a Comparison>) -> Table {
     let csv = format == Format::Csv;
     let header = "benchmark,measure,k,a,b,difference,p_value,holm_p_value,low,high,bootstrap_p_value,bootstrap_low,bootstrap_high,problems,gained,lost";

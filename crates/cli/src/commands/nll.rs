@@ -47,8 +47,8 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// Returns the prompts of the folder's problems, or of the problems that the flags select. Flags that change the prompt are allowed
-/// only for samples of other programs, because the folder doesn't know their prompts.
+/// Returns the prompts of the folder's problems, or of the problems that the flags select. Flags that change the prompt
+/// are allowed only for samples of other programs, because the folder doesn't know their prompts.
 fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     let prompts = nll::prompts(&args.folder)?;
     if args.rest.is_empty() {

@@ -132,8 +132,8 @@ impl Args {
         places::configuration(config, self.resume.then_some(out), loading)
     }
 
-    /// Prints a note if the folder doesn't have a run to resume, because the folder may be misspelt. (The trainer reports logged
-    /// steps without a checkpoint.)
+    /// Prints a note if the folder doesn't have a run to resume, because the folder may be misspelt. (The trainer
+    /// reports logged steps without a checkpoint.)
     pub(crate) fn say_if_new(&self, out: &Path) {
         let logged = std::fs::metadata(out.join("metrics.jsonl")).is_ok_and(|file| file.len() > 0);
         if self.resume && !has_state(out) && !logged {

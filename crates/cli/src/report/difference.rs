@@ -32,8 +32,9 @@ impl Difference {
     }
 }
 
-/// Returns the mean of `b - a`, paired by problem, over the problems with a value on both sides. Returns `None` if no problem
-/// has both values, or the numbers of problems differ. Both must be evaluations of one set, which have the same problems (see [`Runs::new`]).
+/// Returns the mean of `b - a`, paired by problem, over the problems with a value on both sides. Returns `None` if no
+/// problem has both values, or the numbers of problems differ. Both must be evaluations of one set, which have the same
+/// problems (see [`Runs::new`]).
 pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference> {
     let difference: Vec<f64> = b.iter().zip(a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
     let Measured { value: mean, interval: [low, high], .. } =

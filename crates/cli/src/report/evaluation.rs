@@ -96,8 +96,8 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     })
 }
 
-/// Returns the problems that each group gained and lost since its first evaluation, and in comparison with the first group.
-/// Samples of several seeds are added up.
+/// Returns the problems that each group gained and lost since its first evaluation, and in comparison with the first
+/// group. Samples of several seeds are added up.
 fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
     let counts = |group: &Group, which: fn(&Run, &str) -> Option<Vec<Option<usize>>>| {
         let mut seeds = runs.of(group).map(|run| which(run, set));

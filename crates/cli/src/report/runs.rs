@@ -69,8 +69,8 @@ impl Runs {
         last.fold(first, |all, ks| all.into_iter().filter(|k| ks.contains(k)).collect())
     }
 
-    /// Returns a curve for each group, through the points that `points` reads from a run. With several seeds, the curve is their
-    /// mean at the xs that all seeds have, and the single runs are faint curves in the background.
+    /// Returns a curve for each group, through the points that `points` reads from a run. With several seeds, the curve
+    /// is their mean at the xs that all seeds have, and the single runs are faint curves in the background.
     pub(super) fn curves(&self, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<Curve> {
         let mut curves = Vec::new();
         for group in &self.groups {

@@ -145,7 +145,8 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
     ] {
         let chart = |g: &Group| draw(runs.first(g), g, if runs.several() { &g.name } else { title });
         let charts: Vec<Chart> = runs.groups.iter().take(SINGLE).filter_map(chart).collect();
-        // The distributions of a single group are shown with its other plots. Those of several groups have separate rows.
+        // The distributions of a single group are shown with its other plots. Those of several groups have separate
+        // rows.
         if !runs.several() {
             plots.extend(charts);
         } else if !charts.is_empty() {

@@ -116,7 +116,7 @@ pub struct Selection {
     pub chosen: Vec<Chosen>,
 }
 
-/// Chooses a checkpoint from each run. Fails if a folder isn't a run, evaluations can't be compared, or a run has no
+/// Chooses a checkpoint from each run. Fails if a folder isn't a run, evaluations can't be compared, or a run lacks
 /// candidates.
 pub fn select(settings: &Settings) -> anyhow::Result<Selection> {
     let folders = Folders::read(settings)?;
@@ -299,8 +299,8 @@ mod tests {
         let a = write(folder.path(), "a", "seed=1", &base, &ALL);
         let b = write(folder.path(), "b", "seed=1", &focal, &ALL);
         let steps = |args: &Settings| select(args).unwrap().chosen.iter().map(|c| c.step).collect::<Vec<_>>();
-        // Steps 30 and 40 are equal, so the earlier one is chosen. The other run's best step, 40, takes more compute than
-        // step 30 of the base run.
+        // Steps 30 and 40 are equal, so the earlier one is chosen. The other run's best step, 40, takes more compute
+        // than step 30 of the base run.
         assert_eq!(steps(&args(&[&a, &b])), [30, 10]);
         let chosen = select(&args(&[&a, &b])).unwrap().chosen;
         assert_eq!(chosen[1].checkpoint, Some(b.join("checkpoints/step-000010")));

@@ -317,9 +317,9 @@ fn changes_start(change: &Change, config: &Config, stage: Stage) -> bool {
         || (stage == Stage::Rl && (change.is_in("sft") || (change.is_in("seed") && reference)))
 }
 
-/// Compares the configuration `text` of the run of `stage` in `folder` with the `config` to resume it with. Fails if they
-/// differ, unless changes are accepted. If the run has a checkpoint, a change of the policy from which it started is never
-/// accepted. The error names the keys that differ. Also fails if the text isn't TOML.
+/// Compares the configuration `text` of the run of `stage` in `folder` with the `config` to resume it with. Fails if
+/// they differ, unless changes are accepted. If the run has a checkpoint, a change of the policy from which it started
+/// is never accepted. The error names the keys that differ. Also fails if the text isn't TOML.
 pub fn refuse_changes(
     folder: &Path,
     text: &str,

@@ -38,7 +38,8 @@ pub fn model(config: &Config, task: Option<&Task>) -> anyhow::Result<Option<Mode
     }
 }
 
-/// Returns the sizes of a teacher that is a separate model. Returns `None` without such a teacher, or if it doesn't exist yet.
+/// Returns the sizes of a teacher that is a separate model. Returns `None` without such a teacher, or if it doesn't
+/// exist yet.
 pub fn teacher(config: &Config) -> anyhow::Result<Option<ModelConfig>> {
     let Some(teacher) = config.teacher.as_ref().filter(|teacher| !teacher.shares_base(config)) else {
         return Ok(None);
@@ -65,7 +66,7 @@ pub struct Lengths {
     pub prompt_mean: f64,
     /// Length of the longest completion.
     pub completion_longest: usize,
-    /// Length of completions in the estimate of the time.
+    /// Length of completions that is assumed to estimate the time.
     pub completion_likely: f64,
     /// Source of `completion_likely`, as a phrase.
     pub likely_source: &'static str,

@@ -82,8 +82,8 @@ pub(super) fn catalogue() -> anyhow::Result<Vec<Method>> {
     Ok(all)
 }
 
-/// Returns the methods with these names, in this order, preceded by the baseline if `names` lacks it. Without names, returns
-/// all methods.
+/// Returns the methods with these names, in this order, preceded by the baseline if `names` lacks it. Without names,
+/// returns all methods.
 pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Method>> {
     let all = catalogue()?;
     let find = |flag: &str, name: &str| match all.iter().find(|m| m.name == name) {

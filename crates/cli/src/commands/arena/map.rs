@@ -33,7 +33,8 @@ impl Grid<'_> {
         self.a.iter().flat_map(|&a| self.b.iter().map(move |&b| (a, b)))
     }
 
-    /// Returns the name of the pair with which the other pairs are compared: GRPO's if the grid has it, otherwise the first.
+    /// Returns the name of the pair with which the other pairs are compared: GRPO's if the grid has it, otherwise the
+    /// first.
     pub(super) fn baseline(&self) -> Option<String> {
         let grpo = self.pairs().find(|&pair| pair == (0.5, 0.5));
         grpo.or_else(|| self.pairs().next()).map(|(a, b)| name(a, b))

@@ -68,7 +68,7 @@ fn off(found: &[f32], wanted: &[f32]) -> f32 {
     })
 }
 
-/// Returns the differences from PyTorch's scores, and from its gradients, relative to the largest value of a tensor.
+/// Returns the differences from PyTorch's scores, and from its gradients relative to the largest value of a tensor.
 fn golden(device: &Device) -> anyhow::Result<[f32; 2]> {
     let folder = tempfile::tempdir()?;
     for (name, bytes) in FILES {
@@ -113,8 +113,8 @@ fn golden(device: &Device) -> anyhow::Result<[f32; 2]> {
     ])
 }
 
-/// Returns the largest difference between the log-probability of a token when it is sampled and when it is scored, and the
-/// number of tokens sampled per second.
+/// Returns the largest difference between the log-probability of a token when it is sampled and when it is scored, and
+/// the number of tokens sampled per second.
 fn sampled(device: &Device) -> anyhow::Result<(f32, f64)> {
     let key = Key::new(1);
     let mut engine = Engine::init(&small_decoder(1024), 0.05, &|i| key.normal(i), device)?;

@@ -9,8 +9,9 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 const EACH: usize = 4;
 
-/// Returns a few responses of `benchmark`: wrong responses to problems that the model usually solves, correct responses to
-/// problems that it rarely solves, and responses whose answer can't be read or scored. `problems` provides the prompts.
+/// Returns a few responses of `benchmark`: wrong responses to problems that the model usually solves, correct responses
+/// to problems that it rarely solves, and responses whose answer can't be read or scored. `problems` provides the
+/// prompts.
 pub(super) fn of(
     evaluated: &Evaluated,
     benchmark: &Benchmark,

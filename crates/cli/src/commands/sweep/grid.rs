@@ -52,8 +52,8 @@ fn split(text: &str, separator: char) -> Vec<&str> {
 
 /// Parses the values of one `--grid` or `--alternative`.
 ///
-/// `seed=1,2,3` has three values. `rollout.group_size,rollout.prompts=2:256,4:128` has two values, each of which sets both
-/// keys. `eval.k=[1,8],[1,64]` has two values, which are lists.
+/// `seed=1,2,3` has three values. `rollout.group_size,rollout.prompts=2:256,4:128` has two values, each of which sets
+/// both keys. `eval.k=[1,8],[1,64]` has two values, which are lists.
 fn values(flag: &str, text: &str) -> anyhow::Result<Vec<Change>> {
     let Some((keys, values)) = text.split_once('=') else {
         bad_input!("{flag} {text}: `=` is missing; {SYNTAX}")
@@ -118,8 +118,8 @@ fn refuse_too_many(runs: usize, by: usize, flag: &str, text: &str) -> anyhow::Re
     Ok(())
 }
 
-/// Returns an error if a key of `axis`, or a key inside it, is also `set` by another flag, because one of the two values would
-/// be ignored. `set` contains keys with their flags.
+/// Returns an error if a key of `axis`, or a key inside it, is also `set` by another flag, because one of the two
+/// values would be ignored. `set` contains keys with their flags.
 fn refuse_twice(set: &[(String, &str)], axis: &[Change], flag: &str, text: &str) -> anyhow::Result<()> {
     let replaces = |key: &str, other: &str| {
         other.strip_prefix(key).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))

@@ -251,8 +251,7 @@ pub(crate) struct Part {
 }
 
 /// Draws stacked bars of the parts' mean values over ranges of steps. If `shares`, each bar is divided by its height.
-/// Returns
-/// `None` if no value is above 0.
+/// Returns `None` if no value is above 0.
 pub(crate) fn stack(labels: Labels, steps: &[f64], parts: &[Part], shares: bool) -> Option<Plot> {
     if steps.is_empty() || parts.iter().all(|p| p.values.iter().all(|v| *v <= 0.0)) {
         return None;

@@ -67,8 +67,7 @@ pub struct Draws {
 /// The random draw at `position` of sample `i` of a prompt comes from `key.with(prompt id).with(i)`, so a sample
 /// doesn't depend on the other samples of its batch. If a problem occurs twice in a batch, as it may in a small part of
 /// a mix, the second occurrence gets different draws. A completion ends at the model's last position at the latest.
-/// Returns
-/// `None` once `go_on` returns `false`, which is called after each token.
+/// Returns `None` once `go_on` returns `false`, which is called after each token.
 ///
 /// # Errors
 /// A prompt that leaves no position for a completion; errors from the engine, such as logits that aren't finite.

@@ -155,8 +155,7 @@ impl Policy {
     }
 
     /// Samples like [`Policy::sample`] and calls `go_on` after each token. Stops and returns `None` once `go_on`
-    /// returns
-    /// `false`.
+    /// returns `false`.
     ///
     /// # Errors
     /// As [`Policy::sample`].

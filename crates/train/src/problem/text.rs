@@ -102,8 +102,7 @@ pub(super) fn open(
 }
 
 /// Returns the name of a configuration's held-out problems: the name of the `held_out` file, or of `data`, with
-/// `-held-out` added if
-/// `train`.
+/// `-held-out` added if `train`.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
         Some(path) => dataset::name(path),

@@ -1,8 +1,8 @@
-//! Whether an answer is worked out.
+//! Decides whether an answer is worked out.
 //!
-//! A problem that is only written down again is no answer: strictly, an operation that a reader would still have to
-//! carry out counts only if the gold is written with it. Fractions, powers, roots, multiples of them and of constants,
-//! and factored polynomials are finished.
+//! A problem that is only repeated isn't an answer. So in strict mode, an operation that a reader would still have to carry
+//! out is accepted only if the gold is written with it. Fractions, powers, roots, multiples of these and of constants, and
+//! factored polynomials are finished.
 
 use dashu_base::Sign;
 use dashu_ratio::RBig;
@@ -38,15 +38,15 @@ impl Open {
         Self(self.0 | other.0)
     }
 
-    /// Whether the other has all of these.
+    /// Whether `other` has all of these operations.
     pub(super) fn within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
 
-    /// The operations in an expression. Of a rational value, sums and products are operations whatever they are of,
-    /// because their terms and factors are there to be joined.
+    /// Returns the operations in an expression. If its value is rational, all sums and products are operations, because
+    /// their terms and factors can be joined.
     pub(super) fn of(expr: &Expr, rational: bool) -> Self {
-        // The first equation of a chain says what it is about; the others go on with its value.
+        // The first equation of a chain names its subject, and the other equations continue with the value.
         if let Expr::Chain(links) = expr
             && let Some((first, rest)) = links.split_first()
             && links.iter().all(|link| matches!(link, Expr::Relation(Relation::Equal, _)))
@@ -59,7 +59,7 @@ impl Open {
         inside.with(Self::at(expr, rational))
     }
 
-    /// The operation of a node itself.
+    /// Returns the operation of a node, without its children.
     fn at(expr: &Expr, rational: bool) -> Self {
         match expr {
             Expr::Add(terms) if terms.iter().any(is_matrix) => Self::MATRIX,
@@ -85,7 +85,7 @@ impl Open {
             Expr::Call(function, _) => match function {
                 Function::Gcd | Function::Lcm | Function::Mod => Self::DIVISIBILITY,
                 Function::Max | Function::Min => Self::EXTREME,
-                // Of an unknown they are functions, not work.
+                // Applied to an unknown, these are functions and not open operations.
                 _ if has_variables(expr) => Self::default(),
                 Function::Floor | Function::Ceiling => Self::ROUNDING,
                 Function::Abs => Self::ABSOLUTE,
@@ -98,7 +98,7 @@ impl Open {
     }
 }
 
-/// Whether the answer leaves no operation open that the gold is not written with.
+/// Whether the answer leaves only operations open with which the gold is written.
 pub(super) fn is_finished(answer: Open, gold: Open) -> bool {
     // A value of one transcendental function may be written with another.
     let functions = Open::TRIGONOMETRY.with(Open::LOGARITHM);
@@ -106,7 +106,7 @@ pub(super) fn is_finished(answer: Open, gold: Open) -> bool {
     answer.within(allowed)
 }
 
-/// The factors of a product, each with its exponent; powers, roots and quotients of products are opened.
+/// The factors of a product, each with its exponent. Powers, roots and quotients of products are expanded.
 struct Factors<'a>(Vec<Factor<'a>>);
 
 type Factor<'a> = (&'a Expr, RBig);
@@ -129,7 +129,7 @@ impl<'a> Factors<'a> {
             Expr::Pow(pair) if pair[0] == Expr::integer(10) && pair[1].as_integer().is_some() => {}
             Expr::Pow(pair) => match exact::rational(&pair[1], &mut Fuel::new()) {
                 Ok(Some(power)) => self.add(&pair[0], exponent * power, rational),
-                // An exponent that has no rational form is one that says nothing, as `\pi/\pi`.
+                // An exponent without a rational form, such as `\pi/\pi`.
                 _ if rational => self.add(&pair[0], exponent, rational),
                 _ => self.0.push((expr, exponent)),
             },
@@ -152,7 +152,7 @@ impl<'a> Factors<'a> {
         numerals > 1 || sums > 1 || rational && numerals > 0 && quotients == 0 && over_factorials
     }
 
-    /// The numerals, each once: `123^2/123` is 123.
+    /// Returns the numerals, each once, so that `123^2/123` is 123.
     fn joined(&self) -> Vec<Factor<'a>> {
         let mut joined: Vec<Factor<'a>> = Vec::new();
         for (factor, exponent) in self.0.iter().filter(|(factor, _)| is_numeral(factor)) {
@@ -164,7 +164,7 @@ impl<'a> Factors<'a> {
         joined
     }
 
-    /// The number of quotients of factorials that are a number by themselves: `123!/122!`.
+    /// Counts the quotients of factorials that are a number by themselves, such as `123!/122!`.
     fn quotients_of_factorials(&self) -> usize {
         let of = |sign: Sign| {
             let of_sign = self.0.iter().filter(move |(_, exponent)| exponent.sign() == sign);
@@ -180,8 +180,8 @@ impl<'a> Factors<'a> {
     }
 }
 
-/// Whether a factor and its exponent are a numeral in another dress: `123^1`, `\sqrt{123^2}`, `1/\frac{1}{123}`; of a
-/// rational value, also a root that comes out even.
+/// Whether a factor and its exponent are a disguised numeral: `123^1`, `\sqrt{123^2}`, `1/\frac{1}{123}`. For a rational
+/// value, a root that is exact counts too.
 fn is_numeral_power((factor, exponent): &Factor<'_>, rational: bool) -> bool {
     if !is_numeral(factor) {
         return false;
@@ -214,8 +214,8 @@ fn is_matrix(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a relation in one unknown says what it is, except for a factor of an inequality. Those in several unknowns
-/// have no such form.
+/// Whether a relation in one unknown is solved for it, except for a factor of an inequality. Relations in several unknowns
+/// don't have a solved form.
 fn is_solved(kind: Relation, pair: &[Expr; 2]) -> bool {
     let names = |side: &Expr| {
         side.symbols().into_iter().filter(|name| *name != "i").map(str::to_owned).collect::<Vec<_>>()
@@ -242,7 +242,7 @@ fn is_applied(side: &Expr) -> bool {
         || matches!(side, Expr::Call(function, _) if !matches!(function, Function::Abs))
 }
 
-/// Whether something occurs that is not a number or a named constant. Strictly, `i` is the imaginary unit.
+/// Whether an expression contains anything except numbers and named constants. In strict mode, `i` is the imaginary unit.
 pub(super) fn has_variables(expr: &Expr) -> bool {
     expr.symbols().iter().any(|name| *name != "i") || expr.any(&|node| matches!(node, Expr::Apply(..)))
 }
@@ -260,7 +260,7 @@ pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
         && value.symbols().iter().any(|name| *name != "i" && !of_unit(name))
 }
 
-/// A number as it is written: digits, a decimal, a percentage, a fraction. A sign is none.
+/// Whether an expression is a written number: digits, a decimal, a percentage or a fraction, without a sign.
 fn is_numeral(expr: &Expr) -> bool {
     match expr {
         Expr::Number(value) => *value != RBig::from(-1),
@@ -270,7 +270,7 @@ fn is_numeral(expr: &Expr) -> bool {
     }
 }
 
-/// A rational value that can be computed in the head or on paper: numerals, and small powers and factorials of them.
+/// Whether an expression is a rational value that a person can compute: numerals, and small powers and factorials of these.
 fn is_short_rational(term: &Expr) -> bool {
     const BITS: usize = 50;
     if term.any(&|node| {
@@ -296,7 +296,7 @@ fn is_short_rational(term: &Expr) -> bool {
     }
 }
 
-/// A multiple of the imaginary unit.
+/// Whether a term is a multiple of the imaginary unit.
 fn is_imaginary(term: &Expr) -> bool {
     let unit = |expr: &Expr| {
         matches!(expr, Expr::Constant(Constant::ImaginaryUnit))
@@ -310,12 +310,12 @@ fn is_imaginary(term: &Expr) -> bool {
     }
 }
 
-/// Nothing, as the imaginary part of `5+0i`.
+/// Whether a term is zero, as the imaginary part of `5+0i` is.
 fn is_zero(term: &Expr) -> bool {
     matches!(term, Expr::Mul(factors) if factors.contains(&Expr::integer(0)))
 }
 
-/// A sum without unknowns, as a factor.
+/// Whether a factor is a sum without unknowns.
 fn is_constant_sum(factor: &Expr) -> bool {
     match factor {
         Expr::Add(_) => !has_variables(factor),

@@ -1,9 +1,9 @@
-//! Strict mode: decides whether the sentences behind an answer leave it as it is.
+//! Strict mode: decides whether the sentences after an answer leave it unchanged.
 //!
-//! A sentence about the answer (`This is ..`, `The answer is ..`) must say something that is known to agree with it. Any other
+//! A sentence about the answer (`This is ..`, `The answer is ..`) must have a form that is known to agree with it. Any other
 //! sentence may follow, for example an explanation, unless it begins as a correction, orders another step or states another
-//! value. The sentence right behind the answer must also have a known form if it is short, and may not name a fault or another
-//! result.
+//! value. The sentence right after the answer must also have a known form if it is short, and may not name a fault or
+//! another result.
 
 use super::same_value;
 use super::statement::{is_neutral, praises};
@@ -13,18 +13,18 @@ use crate::python_text::regex;
 /// Maximum number of sentences after an answer that are searched for a retraction.
 const SENTENCES: usize = 4;
 
-/// Beginning of a string, up to 300 characters, in which the next sentences are read.
+/// Returns the beginning of a string, up to 300 characters, in which the next sentences are read.
 pub(super) fn clip(text: &str) -> &str {
     &text[..text.char_indices().nth(300).map_or(text.len(), |(at, _)| at)]
 }
 
-/// Whether a sentence behind an answer takes it back or offers another one. `value` is the answer as it is written.
+/// Whether a sentence after an answer retracts it or offers another answer. `value` is the answer as it is written.
 pub(super) fn is_withdrawn(behind: &str, value: &str) -> bool {
     let behind = clip(behind);
     if behind.trim_end().len() < 2 {
         return false;
     }
-    // The rest of the answer's own sentence is read elsewhere.
+    // `statement` reads the rest of the answer's sentence.
     let rest =
         behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
     let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
@@ -45,7 +45,7 @@ pub(super) fn is_withdrawn(behind: &str, value: &str) -> bool {
     })
 }
 
-/// A sentence in small letters, without the marks of formulas and boxes and without what stands before its first word.
+/// Returns a sentence in lower case, without the marks of formulas and boxes and without the marks before its first word.
 fn plain(sentence: &str) -> String {
     const MARKS: &str = concat!(
         r##"\\(?:boxed|text|mathbf|textbf|displaystyle|(?:begin|end)\{[a-z]+\*?\}|blacksquare|square|qed|checkmark|q?quad|[()\[\],;:!])|"##,
@@ -57,7 +57,7 @@ fn plain(sentence: &str) -> String {
     plain.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '−' | '±')).to_owned()
 }
 
-/// Whether a sentence of words without content states a number other than the value: `So 10.`, `10 works too`.
+/// Whether a sentence of neutral words states a number other than the value: `So 10.`, `10 works too`.
 fn states_another(words: &str, value: &str) -> bool {
     const ALSO: [&str; 14] = [
         "no", "or", "and", "also", "too", "works", "possible", "together", "final", "result", "times",
@@ -81,10 +81,10 @@ fn states_another(words: &str, value: &str) -> bool {
     matches!(&numbers[..], [number] if *number != value) && !rewritten && !aside
 }
 
-/// Whether a sentence disputes the answer, or is short and neither closes a solution, nor opens an explanation, nor has
-/// another subject than the answer.
+/// Whether a sentence disputes the answer, or is short without closing a solution, beginning an explanation or having a
+/// different subject than the answer.
 fn is_unclear(sentence: &str, value: &str) -> bool {
-    /// Number of words from which a sentence is taken for an explanation.
+    /// Minimum number of words of a sentence that counts as an explanation.
     const LONG: usize = 7;
     const OPENS: &str = concat!(
         r"^(?:(?:but|however),? )?(?:done|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
@@ -105,7 +105,7 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     disputes(sentence, value) || is_short && !opens
 }
 
-/// Whether a sentence speaks against the answer: it names a fault of the solution, or another number as the result.
+/// Whether a sentence disputes the answer: it names a fault of the solution, or another number as the result.
 fn disputes(sentence: &str, value: &str) -> bool {
     const FAULTS: &str = concat!(
         r"\bbetter$|\b(?:disagree[sd]?|insist(?:s|ed)?|shout(?:s|ed)?|claims|in the box|my (?:response|answer)|placeholder|",
@@ -128,7 +128,7 @@ fn disputes(sentence: &str, value: &str) -> bool {
     regex!(FAULTS).is_match(words) || another().unwrap_or(false)
 }
 
-/// Whether a sentence is about a person or thing of the problem and says nothing about the answer.
+/// Whether a sentence is about a person or thing of the problem and not about the answer.
 fn is_aside(sentence: &str) -> bool {
     const SUBJECT: &str = concat!(
         r"^(?:(?:also|meanwhile|now|then|so|and|both|all|each|every|no) )*(?:he|she|they|the|his|her|their|an?|other|",
@@ -142,14 +142,14 @@ fn is_aside(sentence: &str) -> bool {
     regex!(SUBJECT).is_match(sentence) && !regex!(ANSWER).is_match(sentence)
 }
 
-/// Whether a sentence reckons another way and ends with the same value: `Alternatively, 27/3 = 9`.
+/// Whether a sentence computes in another way and ends with the same value: `Alternatively, 27/3 = 9`.
 fn checks(words: &str, value: &str) -> bool {
     let end =
         regex!(r"^(?:also|alternatively|equivalently|indeed|again)\b,? ?.*=\s*([^=]+)$").captures(words);
     end.is_some_and(|end| same_value(&end[1], value))
 }
 
-/// Whether one sentence takes back the answer before it.
+/// Whether one sentence retracts the answer before it.
 fn takes_back(sentence: &str, value: &str) -> bool {
     const CORRECTS: &str = concat!(
         r"^(?:(?:or|and|oh|well|so|ok|okay) )*(?:(?:actually|wait|hmm+|oops|sorry|correction|edit|update|scratch that|psych|",
@@ -173,7 +173,7 @@ fn takes_back(sentence: &str, value: &str) -> bool {
         r"(?:the|my|our) (?:\w+ )?(?:answer|value|result|box|number|sign|line|sentence)(?: above| in the box)?|the above|",
         r"(?:everything|all)(?: of (?:this|that|it))?(?: above)?)(?:'s|'ll)?(?: |$)",
     );
-    // What a sentence with such a subject may say.
+    // Predicates that a sentence with such a subject may have.
     const AGREES: &str = concat!(
         r"^(?:(?:also|indeed|then|thus|therefore|clearly|now|in fact) )*(?:(?:completes|concludes|ends|finishes|matches|satisfies|means|",
         r"follows|works|agrees|shows|proves|confirms|checks|fits|verifies|corresponds|represents|comes|happens|occurs|was (?:obtained|found|computed|problem|question))\b|",

@@ -1,4 +1,4 @@
-//! Words after a value: units, and counted things.
+//! Reads the words after a value: units, and counted things.
 //!
 //! Units of a quantity are compared by their canonical names, so that `m/s` is `meters per second`. They are not
 //! converted: 10 cm and 0.1 m differ. A value without a unit agrees with any unit, because golds often leave it out.
@@ -17,17 +17,17 @@ const UNITS: &str = "\
     a amp ampere | ohm | hz hertz | pa pascal | mol mole | acre | hectare ha | dollar usd bucks | \
     cent cents | euro eur | sterling gbp | yen jpy | rupee rs inr | am | pm";
 
-/// Units whose spelling is two units: per hour and so on.
+/// Units whose spelling denotes two units, such as a unit per hour.
 const SPEEDS: &[(&str, [&str; 2])] =
     &[("mph", ["mile", "hour"]), ("kmh", ["km", "hour"]), ("kmph", ["km", "hour"]), ("kph", ["km", "hour"])];
 
-/// Words that say nothing about the unit.
+/// Words that don't affect the unit.
 const EMPTY: &[&str] = &[
     "unit", "total", "in", "of", "the", "a", "an", "altogether", "long", "each", "exactly", "only", "and",
     "is", "about", "there", "are", "different", "possible", "as", "required", "away", "old",
 ];
 
-/// Words that change what is said about the value before them.
+/// Words that change the meaning of the value before them.
 const CHANGING: &[&str] = &[
     "not", "never", "isn", "wrong", "incorrect", "false", "or", "more", "less", "greater", "fewer",
     "smaller", "larger", "least", "most", "than", "maybe", "perhaps", "possibly", "probably",
@@ -46,7 +46,7 @@ const PARTS: &[&str] = &[
     "thousandth", "millionth",
 ];
 
-/// A unit, or what is counted.
+/// A unit, or the counted things.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(super) struct Unit {
     /// Canonical names with their exponents, sorted.
@@ -57,7 +57,7 @@ pub(super) struct Unit {
     changing: Vec<Box<str>>,
 }
 
-/// The canonical name of a unit as it is written: the case of a symbol says what it is, as in `mA` and `MA`.
+/// Returns the canonical name of a unit as written. The case of a symbol matters, as in `mA` and `MA`.
 fn written(word: &str) -> Option<&'static str> {
     let symbol = word.len() <= 3 && word.contains(|c: char| c.is_ascii_uppercase());
     let mega = word.starts_with('M') && word[1..].contains(|c: char| c.is_ascii_lowercase());
@@ -65,7 +65,7 @@ fn written(word: &str) -> Option<&'static str> {
     canonical(&word.to_lowercase()).filter(|_| !symbol || !other)
 }
 
-/// The canonical name of a unit in lower case.
+/// Returns the canonical name of a unit in lower case.
 pub(super) fn canonical(word: &str) -> Option<&'static str> {
     static NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
         let units = UNITS.split(" | ").map(|unit| unit.split_whitespace());
@@ -78,18 +78,18 @@ pub(super) fn canonical(word: &str) -> Option<&'static str> {
     [Some(word), plural].into_iter().flatten().find_map(|word| NAMES.get(word).copied())
 }
 
-/// The currency that an abbreviation before an amount names: `USD 5`.
+/// Returns the currency that an abbreviation before an amount names, as in `USD 5`.
 pub(super) fn currency(word: &str) -> Option<&'static str> {
     let short = matches!(&*word.to_ascii_lowercase(), "usd" | "eur" | "gbp" | "jpy" | "inr" | "rs");
     short.then(|| canonical(&word.to_ascii_lowercase())).flatten()
 }
 
-/// Whether a word changes what is said about the value beside it.
+/// Whether a word changes the meaning of the value next to it.
 pub(super) fn changes(word: &str) -> bool {
     CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
 }
 
-/// The denominator that a word says, as `fifths` does.
+/// Returns the denominator that a word such as `fifths` denotes.
 pub(super) fn denominator(word: &str) -> Option<u32> {
     const DENOMINATORS: [u32; 12] = [3, 4, 4, 5, 6, 7, 8, 9, 10, 100, 1_000, 1_000_000];
     let stem = word.strip_suffix('s').unwrap_or(word);
@@ -189,23 +189,23 @@ impl Unit {
         unit
     }
 
-    /// Whether it is a currency that has cents.
+    /// Whether the unit is a currency with cents.
     pub(super) fn is_money(&self) -> bool {
         self.known.iter().any(|(name, _)| matches!(&**name, "dollar" | "euro" | "sterling"))
     }
 
-    /// The modulus of a remainder, `5` in `\pmod{5}`.
+    /// Returns the modulus of a remainder, `5` in `\pmod{5}`.
     pub(super) fn modulus(&self) -> Option<&str> {
         self.words.iter().find_map(|word| word.strip_prefix("mod "))
     }
 
-    /// The letters that could as well be variables, with their exponents, if the unit is made of such letters: `m/s`.
+    /// Returns the letters of a unit with their exponents, if the unit consists of letters that could be variables, as `m/s`.
     pub(super) fn letters(&self) -> &[(Box<str>, i32)] {
         let letters = self.words.is_empty() && self.known.iter().all(|(name, _)| name.len() == 1);
         if letters { &self.known } else { &[] }
     }
 
-    /// Degrees of an angle or of any temperature.
+    /// Whether the unit is degrees of an angle or of any temperature.
     fn is_degree(&self) -> bool {
         matches!(&self.known[..], [(name, 1)] if &**name == "degree")
     }
@@ -215,7 +215,7 @@ impl Unit {
         !self.changing.is_empty()
     }
 
-    /// Whether a value in this unit may be one in the other.
+    /// Whether a value in this unit may equal a value in the other.
     pub(super) fn agrees(&self, other: &Self) -> bool {
         if self.changing != other.changing {
             return false;
@@ -230,7 +230,7 @@ impl Unit {
             }
             (false, false) => self.known == other.known,
             (true, true) => {
-                // More words may describe what is counted; all of the fewer ones are in their order among them.
+                // One side may describe the counted things with more words. The other side's words must occur in it, in order.
                 let [few, many] =
                     if self.words.len() < other.words.len() { [self, other] } else { [other, self] };
                 let mut words = many.words.iter();

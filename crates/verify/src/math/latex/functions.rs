@@ -1,4 +1,4 @@
-//! Fractions, roots, functions and logarithms with their arguments, sums, integrals, limits.
+//! Parses fractions, roots, functions and logarithms with their arguments, sums, integrals and limits.
 
 use dashu_int::IBig;
 use dashu_ratio::RBig;
@@ -20,7 +20,7 @@ impl Parser<'_> {
         Ok(self.divided(numerator, denominator))
     }
 
-    /// The quotient; that of fractions is carried out here.
+    /// Builds a quotient. A quotient of fractions is carried out here.
     pub(super) fn divided(&mut self, numerator: Expr, denominator: Expr) -> Expr {
         if let (Expr::Number(a), Expr::Number(b)) = (&numerator, &denominator)
             && !(a.is_int() && b.is_int() || *b == RBig::ONE)
@@ -30,7 +30,7 @@ impl Parser<'_> {
         quotient(numerator, denominator)
     }
 
-    /// The binomial coefficient; operations inside are carried out with it.
+    /// Builds a binomial coefficient. Operations inside it are carried out too.
     pub(super) fn choose(&mut self, upper: Expr, lower: Expr) -> Expr {
         let inside = Open::of(&upper, true).with(Open::of(&lower, true));
         let value = binomial(upper, lower);
@@ -40,7 +40,7 @@ impl Parser<'_> {
         value
     }
 
-    /// `\frac{d}{dx} f` and `\frac{dy}{dx}`.
+    /// Parses `\frac{d}{dx} f` and `\frac{dy}{dx}`.
     pub(super) fn derivative(&mut self) -> Parsed<Option<Expr>> {
         if self.integrals > 0 {
             return Ok(None);
@@ -90,12 +90,12 @@ impl Parser<'_> {
         self.accept(&Token::CloseBrace).then_some((function, variable))
     }
 
-    /// The exponent written between a function's name and its argument.
+    /// Parses the exponent between a function's name and its argument.
     pub(super) fn function_power(&mut self) -> Parsed<Option<Expr>> {
         if self.accept(&Token::Caret) { Ok(Some(self.script()?)) } else { Ok(None) }
     }
 
-    /// A function's argument: a parenthesised one, or the product that follows.
+    /// Parses a function's argument, which is in parentheses or is the product that follows.
     pub(super) fn argument(&mut self) -> Parsed<Expr> {
         if self.peek() == Some(&Token::OpenParen) {
             return self.parenthesized();
@@ -172,7 +172,7 @@ impl Parser<'_> {
             if power.is_none() && self.peek() == Some(&Token::Caret) {
                 power = self.function_power()?;
             } else if base.is_none() && self.accept(&Token::Underscore) {
-                // The reference's grammar has no `e` there, except in braces.
+                // The reference's grammar allows `e` here only in braces.
                 if self.parity && self.peek() == Some(&Token::Letter('e')) {
                     return Err(ParseError::Syntax);
                 }
@@ -277,7 +277,7 @@ impl Parser<'_> {
     }
 }
 
-/// The quotient, as a number where both are exact numbers.
+/// Builds the quotient, which is a number if both parts are exact numbers.
 fn quotient(numerator: Expr, denominator: Expr) -> Expr {
     match (numerator, denominator) {
         (Expr::Number(_), Expr::Number(b)) if b.is_zero() => Expr::Constant(Constant::ComplexInfinity),

@@ -1,4 +1,4 @@
-//! Bracketed values: groups, tuples, intervals, sets and matrices.
+//! Parses bracketed values: groups, tuples, intervals, sets and matrices.
 
 use super::super::budget::ParseError;
 use super::super::exact;
@@ -10,7 +10,7 @@ use super::statements::{push_values, set_of, ungrouped};
 use super::{Items, Operand, Parsed, Parser, arithmetic};
 
 impl Parser<'_> {
-    /// Values between brackets, up to the closing one. In strict mode a plus-minus is two values only in a set.
+    /// Parses the values up to the closing bracket. In strict mode, a plus-minus is two values only in a set.
     pub(super) fn items(&mut self, set: bool) -> Parsed<Items> {
         self.enclosed(|parser| {
             let mut items = Items { values: Vec::new(), semicolons: 0 };
@@ -35,7 +35,7 @@ impl Parser<'_> {
         })
     }
 
-    /// A group, a tuple or an interval.
+    /// Parses a group, a tuple or an interval.
     pub(super) fn parentheses(&mut self, round: bool) -> Parsed<Expr> {
         let mut items = self.items(false)?;
         let closed_round = match self.next()? {
@@ -62,7 +62,7 @@ impl Parser<'_> {
             let order = interval_order(low, high);
             let is_infinite =
                 |end: &Expr| matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity));
-            // Infinity belongs to no interval. The reference opens the interval there.
+            // An interval never contains infinity. The reference reads a closed infinite end as open.
             if !self.parity && (!round && is_infinite(low) || !closed_round && is_infinite(high)) {
                 return Err(ParseError::Syntax);
             }
@@ -85,7 +85,7 @@ impl Parser<'_> {
         Ok(Expr::Tuple(items.values))
     }
 
-    /// `{..}` or `\{..\}`: a set, a group, or a binomial.
+    /// Parses `{..}` or `\{..\}`, which is a set, a group, or a binomial coefficient.
     pub(super) fn braces(&mut self, escaped: bool) -> Parsed<Operand> {
         let close = if escaped { Token::CloseSet } else { Token::CloseBrace };
         if escaped && self.accept(&close) {
@@ -98,7 +98,7 @@ impl Parser<'_> {
             self.expect(&Token::CloseBrace)?;
             return Ok(self.choose(upper, lower).into());
         }
-        // A set may be closed by the other spelling of the brace.
+        // A set may be closed by the other spelling of the brace, `}` or `\}`.
         let closed = self.next()?;
         if closed != close {
             return Err(ParseError::Syntax);
@@ -106,7 +106,7 @@ impl Parser<'_> {
         let mut values = items.values;
         if values.len() == 1 {
             let expr = values.swap_remove(0);
-            // Strictly, braces without a backslash only group.
+            // In strict mode, braces without a backslash only group.
             return Ok(Operand { expr, braced: escaped || self.parity });
         }
         Ok(set_of(values).into())
@@ -161,7 +161,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether two ends can be those of an interval. Ends that cannot be compared can.
+/// Compares two values that may be the ends of an interval.
 fn interval_order(low: &Expr, high: &Expr) -> Order {
     if low == high {
         return Order::Equal;
@@ -177,7 +177,7 @@ fn interval_order(low: &Expr, high: &Expr) -> Order {
     }
     match (numeric::approximate(low), numeric::approximate(high)) {
         (Some(low), Some(high)) if low < high => Order::Increasing,
-        // Beyond the range of doubles all are alike.
+        // Values beyond the range of doubles can't be distinguished.
         (Some(low), Some(high)) if low == high && low.is_finite() => Order::Equal,
         (Some(low), Some(high)) if low > high => Order::Decreasing,
         _ => Order::Increasing,

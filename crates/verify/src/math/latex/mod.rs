@@ -24,7 +24,7 @@ use functions::{raised, root};
 
 type Parsed<T> = Result<T, ParseError>;
 
-/// Parses a normalised LaTeX answer as the reference does; with the operations that the parser has carried out itself.
+/// Parses a normalised LaTeX answer as the reference does. Also returns the operations that the parser has carried out.
 pub(super) fn parse(text: &str) -> Parsed<(Expr, Open)> {
     match separated_number(text) {
         Some(number) => Ok((number, Open::default())),
@@ -32,7 +32,7 @@ pub(super) fn parse(text: &str) -> Parsed<(Expr, Open)> {
     }
 }
 
-/// Parses the tokens of an answer strictly.
+/// Parses the tokens of an answer in strict mode. Also returns the operations that the parser has carried out.
 pub(super) fn parse_strictly(tokens: &[Token]) -> Parsed<(Expr, Open)> {
     let read = |tokens: &[Token]| {
         let spanned = tokens.iter().map(|token| Spanned { token: token.clone(), start: 0, end: 0 });
@@ -43,7 +43,7 @@ pub(super) fn parse_strictly(tokens: &[Token]) -> Parsed<(Expr, Open)> {
         Err(ParseError::Syntax) if both => {}
         result => return result,
     }
-    // Inside of a value, a plus-minus stands for two values: with the upper signs, and with the lower ones.
+    // A plus-minus inside a value gives two values: one with the upper signs, and one with the lower signs.
     let mut values: Vec<Expr> = Vec::new();
     let mut open = Open::default();
     for [upper, lower] in [[Token::Plus, Token::Minus], [Token::Minus, Token::Plus]] {
@@ -58,7 +58,7 @@ pub(super) fn parse_strictly(tokens: &[Token]) -> Parsed<(Expr, Open)> {
         let (value, done) = read(&signed)?;
         open = open.with(done);
         let list = if let Expr::Set(list) = value { list } else { vec![value] };
-        // What has no plus-minus is the same value.
+        // A value without a plus-minus is the same with both signs.
         values.extend(list.into_iter().filter(|value| !values.contains(value)).collect::<Vec<_>>());
     }
     Ok((if values.len() == 1 { values.swap_remove(0) } else { Expr::Set(values) }, open))
@@ -97,7 +97,7 @@ fn parse_tokens(text: &str, tokens: Vec<Spanned>, mode: Mode) -> Parsed<(Expr, O
     Ok((expr, parser.done))
 }
 
-/// A whole answer that is one number with thousands separators.
+/// Parses a whole answer that is one number with thousands separators.
 fn separated_number(text: &str) -> Option<Expr> {
     let found = regex!(r"^(-?)([0-9]{1,3}(?:,[0-9]{3})+)(?:\.([0-9]*))?$").captures(text)?;
     let (whole, fraction) = (&found[2], found.get(3).map(|fraction| fraction.as_str()));
@@ -105,7 +105,7 @@ fn separated_number(text: &str) -> Option<Expr> {
         return None;
     }
     let decimals = match fraction {
-        // `0,500` has a decimal comma; no thousands begin with a zero.
+        // `0,500` has a decimal comma, because thousands never begin with a zero.
         None if whole.starts_with('0') && whole.matches(',').count() == 1 => Some(3),
         _ if whole.starts_with('0') => return None,
         fraction => fraction.map(|fraction| fraction.len() as i64),
@@ -119,9 +119,9 @@ fn separated_number(text: &str) -> Option<Expr> {
 }
 
 struct Parser<'a> {
-    /// The text of the tokens, which only parity mode looks at.
+    /// The text of the tokens, which only parity mode reads.
     text: &'a str,
-    /// Whether to read as the reference does.
+    /// Whether to parse as the reference does.
     parity: bool,
     mode: Mode,
     /// Whether degrees are an angle: in the argument of a trigonometric function, strictly.
@@ -133,13 +133,13 @@ struct Parser<'a> {
     depth: usize,
     open_bars: usize,
     integrals: usize,
-    /// Number of remainders; each is a level of the tree.
+    /// Number of remainders. Each adds a level to the tree.
     modulos: usize,
     /// Number of argument lists tried after names. Each may be parsed twice.
     lists_tried: usize,
     /// Whether the last value came from a plus-minus.
     plus_minus: bool,
-    /// Whether a statement said that something is an element.
+    /// Whether a statement declares something to be an element of a set.
     membership: bool,
     /// The variable of integration found inside the integrand.
     differential: Option<Box<str>>,
@@ -200,7 +200,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Calls `inside` one level deeper; bars that are open outside don't count in it.
+    /// Calls `inside` one level deeper. Bars that are open outside don't count inside.
     fn enclosed<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let bars = std::mem::take(&mut self.open_bars);
         let result = self.nested(inside);
@@ -211,7 +211,7 @@ impl Parser<'_> {
     fn additive(&mut self) -> Parsed<Operand> {
         self.nested(|parser| {
             let sum = parser.sum()?;
-            // Plain TeX's fraction takes all that stands on either side.
+            // Plain TeX's `\over` takes everything on either side.
             if !parser.accept(&Token::Over) {
                 return Ok(sum);
             }
@@ -241,13 +241,13 @@ impl Parser<'_> {
         Ok(with_unit(terms, Expr::Add).into())
     }
 
-    /// Explicit products, quotients and remainders. `argument` is set inside a function's bare argument.
+    /// Parses explicit products, quotients and remainders. `argument` is set inside a function's bare argument.
     fn product(&mut self, argument: bool) -> Parsed<Operand> {
         let first = self.unary(argument)?;
         if !matches!(self.peek(), Some(Token::Times | Token::Divide | Token::Modulo)) {
             return Ok(first);
         }
-        // Kept flat, so that a long product is not a deep tree.
+        // Keeps the factors flat, so that a long product isn't a deep tree.
         let mut factors = vec![arithmetic(first)?];
         loop {
             let operator = match self.peek() {
@@ -299,7 +299,7 @@ impl Parser<'_> {
         Ok(if negative { value.negated() } else { value }.into())
     }
 
-    /// Factors side by side.
+    /// Parses factors without an operator between them.
     fn sequence(&mut self, argument: bool) -> Parsed<Operand> {
         let first = self.power()?;
         let mut factors = Vec::new();
@@ -328,7 +328,7 @@ impl Parser<'_> {
             }
             let fraction = self.peek() == Some(&Token::Frac) && self.after_integer();
             let next = arithmetic(self.power()?)?;
-            // Strictly, a mixed number is digits and a proper fraction.
+            // In strict mode, a mixed number consists of digits and a proper fraction.
             if let (false, true, [Expr::Number(whole)], Expr::Number(part)) =
                 (self.parity, fraction, &factors[..], &next)
                 && part.sign() == Sign::Positive
@@ -360,7 +360,7 @@ impl Parser<'_> {
             token if token.is_atom() => true,
             Token::Function(_) | Token::Ln | Token::Log | Token::Exp | Token::Operatorname => !argument,
             Token::Sum | Token::Product | Token::Integral | Token::Limit => !argument,
-            // Beside an integrand it ends it.
+            // After an integrand, a differential ends the integrand.
             Token::Differential(_) => self.integrals == 0,
             Token::Bar => self.bar_opens(),
             Token::Accent(_)
@@ -383,8 +383,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a bar in operand position opens an absolute value: inside one, only if enough bars are left to close all
-    /// of them and the next token can be inside.
+    /// Whether a bar in operand position opens an absolute value. Inside an absolute value, it does only if enough bars
+    /// are left to close all of them and the next token can be inside.
     fn bar_opens(&self) -> bool {
         if self.open_bars == 0 {
             return true;
@@ -410,7 +410,7 @@ impl Parser<'_> {
             )
     }
 
-    /// A primary with its exponents, factorials, degrees and percent signs.
+    /// Parses a primary with its exponents, factorials, degrees and percent signs.
     fn power(&mut self) -> Parsed<Operand> {
         let start = self.at;
         let base = self.primary()?;
@@ -420,7 +420,7 @@ impl Parser<'_> {
         let mut raised = false;
         let mut postfixes = 0;
         loop {
-            // Each is a level of the tree.
+            // Each postfix adds a level to the tree.
             postfixes += 1;
             if postfixes > MAX_POSTFIXES {
                 return Err(ParseError::Budget);
@@ -438,7 +438,7 @@ impl Parser<'_> {
                         return Err(ParseError::Syntax);
                     }
                 }
-                // The reference transposes everything, also numbers.
+                // The reference transposes everything, even numbers.
                 Some(Token::Caret)
                     if self.transposed() > 0
                         && !matches!(value, Expr::Matrix(..))
@@ -491,9 +491,9 @@ impl Parser<'_> {
         Ok(Operand { expr: value, braced })
     }
 
-    /// The exponent after a caret.
+    /// Parses the exponent after a caret.
     fn exponent(&mut self, base: Expr, start: usize) -> Parsed<Expr> {
-        // Degrees are dropped, but strictly not in an angle's function. For the reference they are one token.
+        // Degrees are dropped, but in strict mode not in a function of an angle. The reference reads them as one token.
         let braced = self.peek() == Some(&Token::OpenBrace);
         if self.peek_at(usize::from(braced)) == Some(&Token::Circle) {
             let first = self.at;
@@ -553,12 +553,12 @@ impl Parser<'_> {
         Ok(Expr::pow(base, exponent))
     }
 
-    /// The text between a token and the one before it.
+    /// Returns the text between a token and the token before it.
     fn gap(&self, at: usize) -> &str {
         &self.text[self.tokens[at - 1].end..self.tokens[at].start]
     }
 
-    /// The number of tokens of `^T` or `^{T}`, which the reference reads as one if there is no space in it.
+    /// Counts the tokens of `^T` or `^{T}`, which the reference reads as one token if it is written without spaces.
     fn transposed(&self) -> usize {
         let capital = Token::Letter('T');
         let length = match (self.peek_at(1), self.peek_at(2), self.peek_at(3)) {
@@ -590,7 +590,7 @@ impl Parser<'_> {
         Some(Expr::Matrix(rows, transposed))
     }
 
-    /// A group in braces, or one atom, as in exponents and limits.
+    /// Parses a group in braces or one atom, as in exponents and limits.
     fn script(&mut self) -> Parsed<Expr> {
         match self.peek() {
             Some(Token::OpenBrace) => self.group(),
@@ -611,7 +611,8 @@ impl Parser<'_> {
         }
     }
 
-    /// An argument of a command: a group, or strictly also one digit, name or command. If `whole`, all digits of a number.
+    /// Parses an argument of a command: a group or, in strict mode, also one digit, name or command. If `whole` is true, it
+    /// may be all digits of a number.
     fn bare(&mut self, whole: bool) -> Parsed<Expr> {
         if self.parity || self.peek() == Some(&Token::OpenBrace) {
             return self.group();
@@ -625,7 +626,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Makes a token of the first digit of the next number.
+    /// Splits the first digit of the next number off as a separate token.
     fn split_digit(&mut self) {
         let Some(Spanned { token: Token::Integer(value), start, end }) = self.tokens.get(self.at).cloned()
         else {
@@ -640,13 +641,13 @@ impl Parser<'_> {
         }
     }
 
-    /// `{` expression `}`.
+    /// Parses `{` expression `}`.
     fn group(&mut self) -> Parsed<Expr> {
         self.expect(&Token::OpenBrace)?;
         self.closed(&Token::CloseBrace)
     }
 
-    /// A value, and the token that closes its group.
+    /// Parses a value and the token that closes its group.
     fn closed(&mut self, close: &Token) -> Parsed<Expr> {
         let value = self.enclosed(|parser| parser.additive())?;
         self.expect(close)?;
@@ -680,7 +681,7 @@ impl Parser<'_> {
                 }
                 Expr::Decimal(value, last).into()
             }
-            // `I(x)` is a function, as any letter is.
+            // `I(x)` is a function, as with any letter.
             Token::Letter('I') if self.parity && self.peek() != Some(&Token::Underscore) => {
                 match self.application()? {
                     Some(arguments) => Expr::Apply("I".into(), arguments).into(),
@@ -723,7 +724,7 @@ impl Parser<'_> {
             Token::Pi => {
                 let behind = self.at;
                 match self.application()? {
-                    // Strictly, it is a function only where its value is stated: `\pi(10)=4`.
+                    // In strict mode, it is a function only if its value is stated: `\pi(10)=4`.
                     Some(arguments) if self.parity || matches!(self.peek(), Some(Token::Relation(_))) => {
                         Expr::Apply("\\pi".into(), arguments).into()
                     }
@@ -745,7 +746,7 @@ impl Parser<'_> {
                     }
                     _ => self.raw_group()?,
                 };
-                // Names hold no groups.
+                // Names can't contain groups.
                 if content.contains('{') {
                     return Err(ParseError::Syntax);
                 }
@@ -804,7 +805,7 @@ impl Parser<'_> {
     }
 }
 
-/// A sum or product. The unit after its last part is the unit of the whole.
+/// Builds a sum or product. The unit after its last part becomes the unit of the whole.
 fn with_unit(mut parts: Vec<Expr>, joined: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     match parts.pop() {
         Some(Expr::Quantity(value, unit)) => {
@@ -818,7 +819,7 @@ fn with_unit(mut parts: Vec<Expr>, joined: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     }
 }
 
-/// A name of several letters, as words have.
+/// Whether a name has several letters, like a word.
 fn is_word(name: &str) -> bool {
     name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_lowercase())
 }
@@ -827,7 +828,7 @@ fn is_factorial(value: &Expr) -> bool {
     matches!(value, Expr::Call(Function::Factorial, _))
 }
 
-/// An operand of arithmetic; sets are refused.
+/// Returns an operand of arithmetic, or an error if the operand is a set.
 fn arithmetic(operand: Operand) -> Parsed<Expr> {
     if arithmetical(&operand.expr) { Ok(operand.expr) } else { Err(ParseError::Syntax) }
 }
@@ -836,7 +837,7 @@ fn arithmetical(expr: &Expr) -> bool {
     !expr.is_set() && !expr.is_relation() && !matches!(expr, Expr::Tuple(_) | Expr::Ratio(_))
 }
 
-/// A natural number followed by others or a fraction is their sum, unless the last is zero.
+/// Adds a natural number and the natural numbers or the fraction after it, unless the last one is zero.
 fn mixed_number(factors: &[Expr]) -> Option<Expr> {
     let mut total = RBig::ZERO;
     for (place, factor) in factors.iter().enumerate() {

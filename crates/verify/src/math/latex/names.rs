@@ -1,4 +1,4 @@
-//! Names: symbols with their subscripts, and functions named by letters.
+//! Parses names: symbols with their subscripts, and functions named by letters.
 
 use dashu_ratio::RBig;
 
@@ -9,11 +9,11 @@ use super::super::units::Unit;
 use super::super::{lexer, units, words};
 use super::{Operand, Parsed, Parser};
 
-/// Argument lists tried in one answer.
+/// Maximum number of argument lists tried in one answer.
 const MAX_LISTS_TRIED: usize = 4;
 
 impl Parser<'_> {
-    /// The base of a number written in another base is ignored.
+    /// Skips the base of a number that is written in another base.
     pub(super) fn skip_base(&mut self) -> Parsed<()> {
         if self.accept(&Token::Underscore) {
             match self.peek() {
@@ -27,8 +27,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Strictly, digits in another base are a value of their own: neither the number with these digits nor the one
-    /// they stand for, which may be the problem.
+    /// Parses digits in another base for strict mode. They are a separate value: neither the decimal number with these digits
+    /// nor the number that they denote, because the conversion may be the problem.
     pub(super) fn based(&mut self, digits: Expr) -> Parsed<Expr> {
         self.expect(&Token::Underscore)?;
         let base = match self.peek() {
@@ -46,7 +46,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Strictly: whether words follow that are the unit of the value before them.
+    /// Whether, in strict mode, words follow that are the unit of the value before them.
     pub(super) fn unit_follows(&self) -> bool {
         let group = matches!(
             (self.peek(), self.peek_at(1), self.peek_at(2)),
@@ -57,7 +57,7 @@ impl Parser<'_> {
                 && !matches!(self.peek_at(1), Some(Token::Underscore | Token::OpenParen | Token::Relation(_)))
     }
 
-    /// Words and their exponents, quotients and products: `\text{m}/\text{s}^2`.
+    /// Parses words and their exponents, quotients and products: `\text{m}/\text{s}^2`.
     pub(super) fn unit(&mut self) -> Parsed<Unit> {
         let mut words = String::new();
         let mut open = 0usize;
@@ -101,13 +101,13 @@ impl Parser<'_> {
         matches!(self.tokens[self.at - 1].token, Token::Integer(_))
     }
 
-    /// Whether two numerals stand side by side, which by itself means nothing.
+    /// Whether two numerals are next to each other, which by itself doesn't have a meaning.
     pub(super) fn number_follows_number(&self) -> bool {
         let number = |token: Option<&Token>| matches!(token, Some(Token::Integer(_) | Token::Decimal(..)));
         number(self.peek()) && number(Some(&self.tokens[self.at - 1].token))
     }
 
-    /// The proper fraction of a mixed number: `1/2` in `2 1/2`.
+    /// Parses the proper fraction of a mixed number, such as `1/2` in `2 1/2`.
     pub(super) fn written_fraction(&mut self) -> Parsed<Expr> {
         match (self.next()?, self.next()?, self.next()?) {
             (Token::Integer(a), Token::Divide, Token::Integer(b)) if a < b && !a.is_zero() => {
@@ -117,11 +117,11 @@ impl Parser<'_> {
         }
     }
 
-    /// A symbol with its subscript, or the application of a function of that name.
+    /// Parses a symbol with its subscript, or the application of a function of that name.
     pub(super) fn named(&mut self, start: usize, name: Box<str>) -> Parsed<Operand> {
         let subscripted = self.peek() == Some(&Token::Underscore);
         let name = match &self.tokens[start] {
-            // The reference maps a Greek letter to its name only where it stands alone.
+            // The reference maps a Greek letter to its name only if it is alone.
             Spanned { start, end, .. }
                 if subscripted && self.parity && !self.text[*start..*end].is_ascii() =>
             {
@@ -137,12 +137,12 @@ impl Parser<'_> {
         })
     }
 
-    /// The name that words are.
+    /// Returns the name that words form.
     pub(super) fn text_name(&self, words: Box<str>) -> Parsed<Box<str>> {
         if self.parity { Ok(words) } else { lexer::text_name(&words, self.mode) }
     }
 
-    /// A function keeps the spelling of its letter.
+    /// Returns a function's name, which keeps the spelling of its letter.
     pub(super) fn function_name(&self, start: usize, name: &str) -> Box<str> {
         match self.tokens.get(start).map(|spanned| &spanned.token) {
             Some(Token::Letter(letter)) if letter.is_ascii_uppercase() => {
@@ -152,7 +152,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `_x`, `_{..}` after a name.
+    /// Parses the subscript `_x` or `_{..}` after a name.
     pub(super) fn subscripted(&mut self, name: &str) -> Parsed<Box<str>> {
         self.expect(&Token::Underscore)?;
         let subscript = match self.peek() {
@@ -181,7 +181,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Returns the source of a brace group without parsing it; strictly, as its tokens are spelled.
+    /// Returns the source of a brace group without parsing it. In strict mode, it is the spelling of the tokens.
     pub(super) fn raw_group(&mut self) -> Parsed<String> {
         let open = self.tokens.get(self.at).ok_or(ParseError::Syntax)?;
         if open.token != Token::OpenBrace {
@@ -210,7 +210,7 @@ impl Parser<'_> {
         Err(ParseError::Syntax)
     }
 
-    /// `(a, b)` after a name, if each argument is one symbol or number, or if there are several.
+    /// Parses `(a, b)` after a name, if each argument is one symbol or number, or if there are several.
     pub(super) fn application(&mut self) -> Parsed<Option<Vec<Expr>>> {
         let close = match self.peek() {
             Some(Token::OpenParen) => Token::CloseParen,
@@ -238,7 +238,7 @@ impl Parser<'_> {
             break;
         }
         self.at = start;
-        // One argument that is no symbol is a factor in parentheses.
+        // A single argument other than a symbol is a factor in parentheses.
         if close != Token::CloseParen || self.lists_tried == MAX_LISTS_TRIED {
             return Ok(None);
         }

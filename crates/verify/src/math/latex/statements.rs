@@ -1,4 +1,4 @@
-//! Whole answers: lists of statements, chains of relations, plus-minus, and operations on sets.
+//! Parses whole answers: lists of statements, chains of relations, plus-minus, and operations on sets.
 
 use super::{Operand, Parsed, Parser, arithmetic, with_unit};
 use crate::math::budget::ParseError;
@@ -8,12 +8,12 @@ use crate::math::numeric;
 use dashu_ratio::RBig;
 
 impl Parser<'_> {
-    /// A whole answer: statements separated by commas and semicolons.
+    /// Parses a whole answer, which is statements separated by commas and semicolons.
     pub(super) fn list(&mut self) -> Parsed<Expr> {
         let mut rows: Vec<Vec<Expr>> = vec![Vec::new()];
         let mut commas = false;
         let mut first_both = None;
-        // Strictly: how many statements are joined by `and`, and by `or`, and how many of them by a sign.
+        // In strict mode: the numbers of statements joined by `and` and by `or`, and how many of them are joined by a sign.
         let mut joined = [0; 2];
         let mut signs = 0;
         loop {
@@ -47,7 +47,7 @@ impl Parser<'_> {
                 return Ok(collapse(row));
             }
             let list = |row| if self.parity { set_of(row) } else { Expr::Set(row) };
-            // Propositions: a name equals the same ones, joined by the same signs, in any order.
+            // Propositions equal the same propositions, joined by the same signs, in any order.
             if signs + 1 == row.len() && row.iter().all(|value| matches!(value, Expr::Symbol(_))) {
                 let name = ["\\wedge", "\\vee"].into_iter().zip(joined).find(|(_, count)| *count == signs);
                 let Some((name, _)) = name.filter(|_| signs > 0) else { return Err(ParseError::Syntax) };
@@ -62,7 +62,7 @@ impl Parser<'_> {
                     _ => {}
                 }
             }
-            // One of several names has its value.
+            // Each of several names has a separate value.
             let named = |value: &Expr| match value {
                 Expr::Relation(Relation::Equal, pair) => Some(pair[0].clone()),
                 _ => None,
@@ -110,7 +110,7 @@ impl Parser<'_> {
         Ok(set_of(rows.into_iter().flatten().collect()))
     }
 
-    /// Passes over connectives, in strict mode; the number of `and`, then of `or`.
+    /// Skips connectives in strict mode. Returns the number of `and` and the number of `or`.
     pub(super) fn connectives(&mut self) -> [usize; 2] {
         let mut found = [0; 2];
         while !self.parity
@@ -126,7 +126,7 @@ impl Parser<'_> {
         found
     }
 
-    /// A value or a chain of relations.
+    /// Parses a value or a chain of relations.
     pub(super) fn statement(&mut self) -> Parsed<Expr> {
         self.plus_minus = false;
         let start = self.at;
@@ -141,7 +141,7 @@ impl Parser<'_> {
             };
             let element = !matches!(self.peek(), Some(Token::Relation(_)));
             self.at += 1;
-            // In a chain of relations the names stay.
+            // In a chain of relations, names aren't replaced.
             let right = self.side(!kinds.is_empty())?;
             if element && sides[sides.len() - 1].is_number() {
                 return Err(ParseError::Syntax);
@@ -154,7 +154,7 @@ impl Parser<'_> {
                 let left = sides.pop().ok_or(ParseError::Syntax)?;
                 return Ok(Expr::Not(Box::new(Expr::relation(Relation::Equal, left, right))));
             }
-            // Strictly, an element of an interval is between its ends.
+            // In strict mode, an element of an interval is between its ends.
             if let (false, true, [name], Expr::Interval(ends, low_open, high_open)) =
                 (self.parity, element && kinds.is_empty(), &sides[..], &right)
                 && let Some(between) = between(name, ends, *low_open, *high_open)
@@ -173,7 +173,7 @@ impl Parser<'_> {
             1 => {
                 let right = sides.pop().ok_or(ParseError::Syntax)?;
                 let left = sides.pop().ok_or(ParseError::Syntax)?;
-                // That a set is itself says nothing.
+                // That a set equals itself doesn't state anything.
                 if left == right && (left.is_set() || matches!(left, Expr::Tuple(_))) {
                     return Err(ParseError::Syntax);
                 }
@@ -193,7 +193,7 @@ impl Parser<'_> {
                     }
                     return Ok(value);
                 }
-                // A chain that goes back where it came from is none.
+                // A chain that returns to an earlier side isn't an answer.
                 let turns_back = sides.windows(3).any(|sides| sides[0] == sides[2] && sides[0] != sides[1]);
                 if turns_back && kinds.windows(2).any(|kinds| kinds == [Relation::Equal; 2]) {
                     return Err(ParseError::Syntax);
@@ -208,9 +208,9 @@ impl Parser<'_> {
         }
     }
 
-    /// The sides of a relation, where braces around one value are a group.
+    /// Returns the sides of a relation, in which braces around one value are a group.
     ///
-    /// For the reference they are a set on the right of a name that is all of the answer. Sets equal nothing but such names.
+    /// In the reference, they are a set on the right of a name if this is the whole answer. Sets equal only such names.
     fn settled(&self, sides: Vec<Expr>, kinds: &[Relation], first: bool, alone: bool) -> Parsed<Vec<Expr>> {
         let (last, left) = sides.split_last().ok_or(ParseError::Syntax)?;
         let names = kinds.iter().all(|kind| *kind == Relation::Equal) && left.iter().all(is_atom);
@@ -226,13 +226,13 @@ impl Parser<'_> {
         Ok(sides)
     }
 
-    /// One side of a relation, with approximations and plus-minus resolved. A name is replaced by its approximation,
-    /// unless it is kept.
+    /// Parses one side of a relation, with approximations and plus-minus resolved. A name is replaced by its approximation,
+    /// unless `keeps_name` is true.
     pub(super) fn side(&mut self, keeps_name: bool) -> Parsed<Expr> {
         let rounded = !self.parity && self.accept(&Token::Approximately);
         let mut value = self.plus_minus()?;
         let number = matches!(&value, Expr::Quantity(number, _) if number.is_number()) || value.is_number();
-        // A value that is said to be rounded.
+        // A value that is marked as rounded.
         if rounded && !number {
             return Err(ParseError::Syntax);
         }
@@ -255,7 +255,7 @@ impl Parser<'_> {
         Ok(value)
     }
 
-    /// The terms of a ratio, or the hours and minutes of a time: `2:3`, `7:30\text{ am}`.
+    /// Parses the terms of a ratio, or the hours and minutes of a time: `2:3`, `7:30\text{ am}`.
     fn ratio(&mut self, first: Expr) -> Parsed<Expr> {
         let mut terms = vec![first];
         while self.accept(&Token::Colon) {
@@ -283,7 +283,7 @@ impl Parser<'_> {
         ]))
     }
 
-    /// Unions, intersections and differences of sets, over sums.
+    /// Parses unions, intersections and differences of sets, whose operands are sums.
     pub(super) fn sets(&mut self) -> Parsed<Operand> {
         let mut left = self.additive()?;
         loop {
@@ -311,7 +311,7 @@ impl Parser<'_> {
     }
 }
 
-/// An inequality, or a chain of them.
+/// Whether a value is an inequality or a chain of inequalities.
 fn is_condition(value: &Expr) -> bool {
     match value {
         Expr::Relation(kind, _) => *kind != Relation::Equal,
@@ -320,7 +320,8 @@ fn is_condition(value: &Expr) -> bool {
     }
 }
 
-/// Inequality of a name that is an element of an interval, or `None` if an end has unknowns or both are infinite.
+/// Returns the inequality of a name that is an element of an interval, or `None` if an end has unknowns or both are
+/// infinite.
 fn between(name: &Expr, ends: &[Expr; 2], low_open: bool, high_open: bool) -> Option<Expr> {
     let infinite =
         |end: &Expr| matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity));
@@ -338,7 +339,7 @@ fn between(name: &Expr, ends: &[Expr; 2], low_open: bool, high_open: bool) -> Op
     }
 }
 
-/// A name for an unknown value; words are values.
+/// Whether a value is a name for an unknown. Words aren't names, but values.
 fn names_unknown(value: &Expr) -> bool {
     match value {
         Expr::Symbol(name) => name.chars().count() == 1 || name.contains('_') || name.contains('{'),
@@ -373,7 +374,7 @@ fn as_set(operand: Operand) -> Parsed<Expr> {
     }
 }
 
-/// The possible left side of a list of values: a name, a function of names, a power of a name.
+/// Whether an expression can be the left side of a list of values: a name, a function of names, or a power of a name.
 fn names_list(left: &Expr) -> bool {
     match left {
         Expr::Symbol(_) | Expr::Apply(..) => true,
@@ -382,7 +383,7 @@ fn names_list(left: &Expr) -> bool {
     }
 }
 
-/// What the reference takes for a name: a letter with its exponent, or several in parentheses.
+/// Whether the reference reads an expression as a name: a letter with its exponent, or several in parentheses.
 fn is_atom(left: &Expr) -> bool {
     match left {
         Expr::Symbol(_) => true,
@@ -414,7 +415,7 @@ fn collapse(mut row: Vec<Expr>) -> Expr {
     if row.len() == 1 { row.swap_remove(0) } else { set_of(row) }
 }
 
-/// Both values of a plus-minus become elements of their list.
+/// Appends a value to a list. If `both` is true, both values of a plus-minus become elements of the list.
 pub(super) fn push_values(row: &mut Vec<Expr>, value: Expr, both: bool) {
     match value {
         Expr::Set(values) if both => row.extend(values),
@@ -422,7 +423,7 @@ pub(super) fn push_values(row: &mut Vec<Expr>, value: Expr, both: bool) {
     }
 }
 
-/// A finite set keeps the order of the text and drops repeats.
+/// Builds a finite set, which keeps the order of the text and drops repeats.
 pub(super) fn set_of(values: Vec<Expr>) -> Expr {
     let mut kept: Vec<Expr> = Vec::with_capacity(values.len());
     for value in values {

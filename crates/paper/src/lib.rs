@@ -2,7 +2,8 @@
 //!
 //! [`data`] holds every table cell by cell and the statements about the figures. [`results`] reads existing results, and
 //! [`plan`] lists the trainings and evaluations that an item needs, which the caller runs. Both lead to a [`made::Made`],
-//! which the caller prints and draws. [`theory`] has the figures of the paper's theory, [`simulate`] its categorical simulation.
+//! which the caller prints and draws. [`theory`] has the figures of the paper's theory, and [`simulate`] its categorical
+//! simulation.
 
 #[macro_use]
 extern crate fgrpo_eval;

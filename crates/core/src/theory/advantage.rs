@@ -54,8 +54,9 @@ pub fn group_advantage(success_rate: f64, n: u64, gamma: f64) -> Result<ScaledAd
     Ok(ScaledAdvantage { correct: scale * (1.0 - mean), wrong: -scale * mean, weight })
 }
 
-/// Returns the learning-rate multiplier of the low-LR control, `m_gamma = (4/sqrt(pi)) Gamma(gamma + 3/2) / Gamma(gamma + 3)`.
-/// It is the factor by which the focal weight reduces the advantage magnitude `sqrt(mu (1-mu))`, averaged over success rates.
+/// Returns the learning-rate multiplier of the low-LR control, which is the factor by which the focal weight reduces the
+/// advantage magnitude `sqrt(mu (1-mu))`, averaged over success rates:
+/// `m_gamma = (4/sqrt(pi)) Gamma(gamma + 3/2) / Gamma(gamma + 3)`.
 ///
 /// `gamma = 0` gives 1, 0.5 gives 0.679, 1 gives 1/2.
 ///

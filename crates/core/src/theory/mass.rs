@@ -1,7 +1,8 @@
 //! One surrogate step on a categorical policy, and the resulting change of probability mass.
 //!
-//! The policy is `p = softmax(z)` over a finite set of actions, some of them correct. `N` actions are drawn. Each *distinct*
-//! drawn action gets its reward (`R_c` or `R_w`), each other action gets 0, and the step is `dz_i = lr / N * p_i (R_i - S_R)`
+//! The policy is `p = softmax(z)` over a finite set of actions, some of them correct. `N` actions are drawn. Each
+//! *distinct* drawn action gets its reward (`R_c` or `R_w`), each other action gets 0, and the step is
+//! `dz_i = lr / N * p_i (R_i - S_R)`
 //! with `S_R = R_c P_pos + R_w P_neg`, where `P_pos` and `P_neg` are the masses of the distinct correct and wrong
 //! actions drawn. To first order in `dz`, the mass of any subset then changes by the subset-mass identity
 //! ([`subset_change`]). For the correct actions, this gives the mass balance ([`Step::mass_balance`]), and for the correct

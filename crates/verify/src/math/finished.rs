@@ -260,7 +260,7 @@ pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
         && value.symbols().iter().any(|name| *name != "i" && !of_unit(name))
 }
 
-/// Whether an expression is a written number: digits, a decimal, a percentage or a fraction, without a sign.
+/// Whether an expression is a written number: digits, a decimal, a percentage or a fraction. -1 counts only as a sign.
 fn is_numeral(expr: &Expr) -> bool {
     match expr {
         Expr::Number(value) => *value != RBig::from(-1),

@@ -199,7 +199,7 @@ impl Unit {
         self.words.iter().find_map(|word| word.strip_prefix("mod "))
     }
 
-    /// Returns the letters of a unit with their exponents, if the unit consists of letters that could be variables, as `m/s`.
+    /// Returns the letters of a unit with their exponents, if all its letters could be variables, as in `m/s`.
     pub(super) fn letters(&self) -> &[(Box<str>, i32)] {
         let letters = self.words.is_empty() && self.known.iter().all(|(name, _)| name.len() == 1);
         if letters { &self.known } else { &[] }
@@ -230,7 +230,7 @@ impl Unit {
             }
             (false, false) => self.known == other.known,
             (true, true) => {
-                // One side may describe the counted things with more words. The other side's words must occur in it, in order.
+                // One side may describe the counted things with more words, which must contain the other's words in order.
                 let [few, many] =
                     if self.words.len() < other.words.len() { [self, other] } else { [other, self] };
                 let mut words = many.words.iter();

@@ -27,8 +27,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses digits in another base for strict mode. They are a separate value: neither the decimal number with these digits
-    /// nor the number that they denote, because the conversion may be the problem.
+    /// Parses digits in another base for strict mode. They are a separate value: neither the decimal number with these
+    /// digits nor the number that they denote, because the conversion may be the problem.
     pub(super) fn based(&mut self, digits: Expr) -> Parsed<Expr> {
         self.expect(&Token::Underscore)?;
         let base = match self.peek() {

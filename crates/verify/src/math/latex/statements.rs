@@ -62,7 +62,7 @@ impl Parser<'_> {
                     _ => {}
                 }
             }
-            // Each of several names has a separate value.
+            // `x = 1` or `y = 2`: at least one of the names has its value.
             let named = |value: &Expr| match value {
                 Expr::Relation(Relation::Equal, pair) => Some(pair[0].clone()),
                 _ => None,

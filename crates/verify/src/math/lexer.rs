@@ -1,4 +1,4 @@
-//! Tokens of a normalised LaTeX answer.
+//! Splits a normalised LaTeX answer into tokens.
 //!
 //! A command is the longest known name, as in the reference: `\cosx` is `\cos` and `x`.
 
@@ -16,13 +16,13 @@ use crate::python_text::regex;
 pub(super) enum Token {
     /// Digits without a point.
     Integer(IBig),
-    /// Digits with a point or an exponent, and the exponent of the last digit; see [`super::expr::Expr::Decimal`].
+    /// Digits with a point or an exponent, and the exponent of the last digit. See [`super::expr::Expr::Decimal`].
     Decimal(RBig, i64),
     Letter(char),
     /// `d` and the letter or greek letter after it.
     Differential(Box<str>),
     Greek(&'static str),
-    /// `\text{..}`: its letters, in lower case, without spaces. Strictly, words as they are written.
+    /// The letters of `\text{..}`, in lower case and without spaces. In strict mode, the words as written.
     Text(Box<str>),
     /// `\bar`, `\vec`, .. with the name it is written with.
     Accent(&'static str),
@@ -102,7 +102,7 @@ pub(super) enum Token {
     End(Box<str>),
     /// `\boxed` and other commands that only wrap a group.
     Wrapper,
-    /// `T` after a caret means the transpose; the parser decides.
+    /// `\partial`, as in a partial derivative.
     Partial,
     /// An arrow from one statement to the next, which only strict mode reads.
     Implies,
@@ -125,7 +125,7 @@ impl Token {
     }
 }
 
-/// A token and where it starts and ends in the text.
+/// A token with its start and end in the text.
 #[derive(Debug, Clone)]
 pub(super) struct Spanned {
     pub(super) token: Token,
@@ -142,7 +142,7 @@ const GREEK: &str = "\
 
 /// Commands that are names by themselves. Only strict mode keeps the dots.
 const NAMED: &str = "varnothing ldots nabla prime angle triangle hbar ell";
-/// Commands of accents with no other name.
+/// Commands of accents that have only one name.
 const ACCENTS: &str = "boldsymbol acute breve check grave ddot dot";
 
 macro_rules! table {
@@ -239,7 +239,7 @@ pub(super) fn tokenize(text: &str) -> Result<Vec<Spanned>, ParseError> {
     Ok(tokens)
 }
 
-/// The token that starts at a position, or `None` for white space, and the position behind it.
+/// Returns the token that starts at a position, or `None` for white space, and the position after it.
 pub(super) fn token_at(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize), ParseError> {
     let bytes = text.as_bytes();
     let mut at = start;
@@ -248,7 +248,7 @@ pub(super) fn token_at(text: &str, start: usize, mode: Mode) -> Result<(Option<T
         b' ' | b'\t' | b'\n' | b'\r' => return Ok((None, at + 1)),
         b'0'..=b'9' | b'.' => return number(text, at, mode).map(|(token, end)| (Some(token), end)),
         b'\\' => return command(text, at, mode),
-        // The reference reads a trace here, which no matrix follows.
+        // The reference reads a trace here, and fails because a matrix doesn't follow.
         b't' if mode == Mode::Parity && bytes.get(at + 1) == Some(&b'r') => return Err(ParseError::Syntax),
         b'a'..=b'z' | b'A'..=b'Z' => {
             at += 1;
@@ -362,7 +362,7 @@ pub(super) fn scaled(mantissa: IBig, exponent: i64) -> RBig {
     }
 }
 
-/// Tokens as a name is made of them, without spaces.
+/// Spells tokens as a name, without spaces.
 pub(super) fn spelled<'t>(tokens: impl IntoIterator<Item = &'t Token>) -> String {
     let mut name = String::new();
     for token in tokens {
@@ -381,7 +381,7 @@ pub(super) fn spelled<'t>(tokens: impl IntoIterator<Item = &'t Token>) -> String
     name
 }
 
-/// The variable of the differential whose `d` is at `at - 1`.
+/// Returns the variable of the differential whose `d` is at `at - 1`.
 fn differential(text: &str, at: usize, mode: Mode) -> Option<(Box<str>, usize)> {
     let rest = &text[at..];
     let trimmed = rest.trim_start();
@@ -398,7 +398,7 @@ fn differential(text: &str, at: usize, mode: Mode) -> Option<(Box<str>, usize)> 
     Some((greek.into(), at + skipped + 1 + length))
 }
 
-/// The name of a letter. The reference has one for both cases.
+/// Returns the name of a letter. The reference has the same name for both cases.
 pub(super) fn letter_name(letter: char, mode: Mode) -> Box<str> {
     let letter = if mode == Mode::Parity { letter.to_ascii_lowercase() } else { letter };
     letter.to_string().into()
@@ -454,7 +454,8 @@ fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize
     }
 }
 
-/// The token of a command or letter; strictly, a capital Greek letter is another name than the small one.
+/// Returns the token of a command or letter. In strict mode, a capital Greek letter is a different name than the small
+/// letter.
 fn cased(command: &'static str, token: Option<Token>, mode: Mode) -> Option<Token> {
     match token {
         Some(Token::MinusPlus) if mode == Mode::Parity => Some(Token::PlusMinus),
@@ -467,7 +468,7 @@ fn cased(command: &'static str, token: Option<Token>, mode: Mode) -> Option<Toke
     }
 }
 
-/// The name of words: their letters without spaces, in lower case. Strictly, a single letter keeps its case.
+/// Returns the name of words: their letters without spaces, in lower case. In strict mode, a single letter keeps its case.
 pub(super) fn text_name(content: &str, mode: Mode) -> Result<Box<str>, ParseError> {
     if content.contains('{') {
         return Err(ParseError::Syntax);

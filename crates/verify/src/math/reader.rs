@@ -1,8 +1,8 @@
-//! Strict mode's reader: the characters of an answer become tokens, once.
+//! Strict mode's reader, which converts the characters of an answer to tokens in one pass.
 //!
 //! Colours, bold type, sizes, spaces, lead-ins and delimiters are dropped. Words after a value become its unit, number
 //! words and "percent" become values, and connectives become separators. Everything unknown is [`Token::Unknown`], which
-//! the parser refuses.
+//! the parser rejects.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -69,7 +69,7 @@ const FUNCTIONS: &[&str] = &[
     "ln", "log", "exp", "pi", "gcd", "lcm", "max", "min", "infty", "theta", "alpha", "beta",
 ];
 
-/// Words that lead to the answer and say nothing else.
+/// Words that only introduce the answer.
 const LEADING: &[&str] = &[
     "the", "final", "correct", "answer", "answers", "solution", "solutions", "result", "value", "is", "are",
     "equals", "equal", "to", "so", "thus", "therefore", "hence", "we", "get", "have", "its", "it", "be",
@@ -100,7 +100,7 @@ const PHRASES: &[(&str, &str)] = &[
     ("infinity", "\\infty "),
 ];
 
-/// Environments of which the rows are statements, not those of a matrix.
+/// Environments whose rows are statements, not rows of a matrix.
 const STATEMENTS: &[&str] = &[
     "cases", "aligned", "align", "align*", "gathered", "gather", "gather*", "split", "equation", "equation*",
 ];
@@ -116,12 +116,12 @@ fn pairs(table: &'static str) -> HashMap<&'static str, &'static str> {
     std::iter::from_fn(|| words.next().zip(words.next())).collect()
 }
 
-/// The tokens of an answer, without what says nothing about its value.
+/// Reads the tokens of an answer, without the parts that don't affect its value.
 pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
     if !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(vec![lexer::number(raw, 0, Mode::Strict)?.0]);
     }
-    // A decimal comma: no thousands begin with a zero.
+    // A decimal comma, because thousands never begin with a zero.
     if let Some(decimals) =
         raw.strip_prefix("0,").filter(|decimals| decimals.parse().is_ok_and(|value: u16| value < 1000))
     {
@@ -144,7 +144,7 @@ pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
     if reader.over_budget { Err(ParseError::Budget) } else { Ok(trimmed(reader.tokens)) }
 }
 
-/// Tokens without the punctuation and the braces around all of them.
+/// Removes punctuation and braces around all tokens.
 fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
     loop {
         match &tokens[..] {
@@ -168,7 +168,7 @@ fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
                 tokens = condition.to_vec();
             }
             [.., Token::Comma | Token::Semicolon | Token::Colon] => tokens.truncate(tokens.len() - 1),
-            // A word has no factorial.
+            // An exclamation mark after a word isn't a factorial.
             [.., Token::Text(word), Token::Bang] if word.len() > 1 => tokens.truncate(tokens.len() - 1),
             // `A)`
             [Token::Letter(_), Token::CloseParen] => tokens.truncate(1),
@@ -224,7 +224,7 @@ fn is_balanced(tokens: &[Token]) -> bool {
     depth == 0
 }
 
-/// The modulus of a congruence at the start of a string, in any of its spellings.
+/// Finds the modulus of a congruence at the start of a string, in any of its spellings.
 fn modulus(text: &str) -> Option<regex::Captures<'_>> {
     const SPACES: &str = r"(?:\\[;,:! ]|[\s~{])*";
     const MOD: &str = r"(?:\\[bp]?mod\b|\\(?:text|mathrm|mbox|operatorname)\{\s*mod\b\s*\}?|\bmod\b)";
@@ -235,7 +235,7 @@ fn modulus(text: &str) -> Option<regex::Captures<'_>> {
     .captures(text)
 }
 
-/// An answer without the words at its end about what runs through all numbers: `for all real t`, `where C is a constant`.
+/// Removes the words at the end of an answer about a variable's domain: `for all real t`, `where C is a constant`.
 fn without_domain(text: &str) -> &str {
     const DOMAIN: &str = concat!(
         r"(?:[,;\s~]|\\[,;: ]|\\q?quad\b|\\text\{|[{(])*\b(?:for (?:all|any|every|each|some|arbitrary|integers?)|where|with|as)\b",
@@ -264,7 +264,7 @@ fn without_domain(text: &str) -> &str {
     }
 }
 
-/// Whether each comma of a string is between thousands, and the text is no tuple, interval or set.
+/// Whether each comma of a string is between thousands, and the string isn't a tuple, interval or set.
 fn separates_thousands(text: &str) -> bool {
     if !text.contains(',') || text.contains(['(', '[', ';']) || text.contains("\\{") {
         return false;
@@ -273,7 +273,7 @@ fn separates_thousands(text: &str) -> bool {
     regex!(r"[0-9]*(?:,[0-9]*)+").find_iter(text).all(|number| is_grouped(number.as_str()))
 }
 
-/// The text without what stands around all of it: delimiters, Markdown, quotes, a period.
+/// Removes delimiters, Markdown, quotes and a period around the whole text.
 fn peeled(raw: &str) -> &str {
     let mut text = raw;
     for _ in 0..64 {
@@ -296,7 +296,7 @@ fn peeled(raw: &str) -> &str {
     text
 }
 
-/// The text without the period, comma or semicolon that ends it. Dots and `\\,` are none.
+/// Removes the period, comma or semicolon that ends a text. Dots and `\\,` stay.
 fn without_stop(text: &str) -> &str {
     match text.strip_suffix(['.', ',', ';']) {
         Some(head)
@@ -308,7 +308,7 @@ fn without_stop(text: &str) -> &str {
     }
 }
 
-/// The end of the brace group that starts the text.
+/// Returns the end of the brace group that starts the text.
 fn group_end(text: &str) -> Option<usize> {
     let mut depth = 0usize;
     let mut escaped = false;
@@ -421,7 +421,7 @@ impl Reader {
             }
             Err(error) => {
                 self.over_budget |= error == ParseError::Budget;
-                // A command, a backslash with the character behind it, or a character.
+                // A command, a backslash with the character after it, or a character.
                 let mut length = text.chars().next().map_or(0, char::len_utf8);
                 if let Some(name) = text.strip_prefix('\\') {
                     let letters = name.bytes().take_while(u8::is_ascii_alphabetic).count();
@@ -501,7 +501,7 @@ impl Reader {
             self.domain(found.get(1).map_or("", |domain| domain.as_str()));
             return "";
         }
-        // A number that is said in words before it.
+        // A number that repeats the number in words before it.
         if c == '('
             && let Some(number) = number_in_words(&self.words).filter(|_| self.at_start())
             && let Some(found) = regex!(r"^\(\s*([0-9]+)\s*\)").captures(rest)
@@ -548,7 +548,7 @@ impl Reader {
                 self.sign('\'', "''");
                 after
             }
-            // Nothing but a set is taken away from a set.
+            // Only a set is subtracted from a set.
             '-' | '−' | '–' if is_set(after) && !self.tokens.is_empty() => {
                 self.push(Token::SetMinus);
                 after
@@ -576,7 +576,7 @@ impl Reader {
         }
     }
 
-    /// The domain of a name behind a comma.
+    /// Reads the domain of a name after a comma.
     fn domain(&mut self, domain: &str) {
         if !self.at_start() {
             self.push(Token::Comma);
@@ -584,7 +584,7 @@ impl Reader {
         self.text(domain, 0);
     }
 
-    /// Digits above or below the line are one script; any other character is a token.
+    /// Reads one token. Consecutive Unicode superscript or subscript digits form one script.
     fn script<'a>(&mut self, rest: &'a str) -> &'a str {
         for (digits, mark) in [(SUPERSCRIPTS, '^'), (SUBSCRIPTS, '_')] {
             let value = |c: char| digits.chars().position(|known| known == c);
@@ -643,7 +643,7 @@ impl Reader {
             return after;
         }
         match SPELLINGS.get(name).copied() {
-            // A decimal that goes on.
+            // A decimal with further digits.
             Some("\\ldots") if self.ends_in_decimal() => {}
             Some(spelling) => self.latex(spelling),
             None => return self.token(rest),
@@ -651,7 +651,7 @@ impl Reader {
         after
     }
 
-    /// Passes over a command without effect on the value, and over the groups of its arguments.
+    /// Skips a command without effect on the value, and the groups of its arguments.
     fn dropped<'a>(&mut self, name: &str, groups: usize, after: &'a str) -> &'a str {
         let mut after = after;
         if matches!(name, "left" | "right") {
@@ -690,7 +690,7 @@ impl Reader {
         matches!(self.tokens.last(), Some(Token::Decimal(..)))
     }
 
-    /// A backslash and something that is no letter.
+    /// Reads a backslash that isn't followed by a letter.
     fn symbol<'a>(&mut self, rest: &'a str, body: &'a str) -> &'a str {
         let Some(c) = body.chars().next() else {
             self.unknown("\\");
@@ -724,7 +724,7 @@ impl Reader {
         after
     }
 
-    /// A wide space or the end of a row separates values; otherwise it is a space.
+    /// Reads a wide space or the end of a row, which is a comma between two values and otherwise a space.
     fn separator(&mut self, after: &str) {
         self.flush(after);
         let next = after.trim_start();
@@ -765,7 +765,7 @@ impl Reader {
         tail
     }
 
-    /// The group of a text command.
+    /// Reads the group of a text command.
     fn text_group(&mut self, name: &str, content: &str, depth: usize) {
         if self.half_day(content.trim()) == Some("") {
             return;
@@ -845,14 +845,14 @@ impl Reader {
         }
     }
 
-    /// Reads "a.m." or "p.m." behind a value. Returns the rest.
+    /// Reads "a.m." or "p.m." after a value. Returns the remaining text.
     fn half_day<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
         let found = regex!(r"^([AaPp])\.\s?[Mm]\.?").captures(rest).filter(|_| self.after_value())?;
         self.words.push_str(if found[1].eq_ignore_ascii_case("a") { "am" } else { "pm" });
         Some(&rest[found[0].len()..])
     }
 
-    /// Letters in a row: a function, words, or variables.
+    /// Reads consecutive letters, which are a function, words, or variables.
     fn letters<'a>(&mut self, rest: &'a str) -> &'a str {
         let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
         let (run, after) = rest.split_at(length);
@@ -904,7 +904,7 @@ impl Reader {
         rest
     }
 
-    /// Whether a letter is the article of the word behind it: `a Wednesday`.
+    /// Whether a letter is the article of the word after it, as in `a Wednesday`.
     fn is_article(&self, letter: &str, after: &str) -> bool {
         const JOINS: &[&str] = &["times", "plus", "minus", "over", "with", "where", "equals", "divided"];
         let next = after.strip_prefix(' ').unwrap_or_default();
@@ -915,7 +915,7 @@ impl Reader {
             && (!self.after_value() || !self.words.is_empty())
     }
 
-    /// Puts the words where they belong: `next` is what follows them.
+    /// Processes the collected words as a unit, a separator or a value. `next` is the text after the words.
     fn flush(&mut self, next: &str) {
         if self.words.is_empty() {
             return;
@@ -979,7 +979,7 @@ impl Reader {
             self.excludes = true;
             return self.latex("\\mathbb{R}\\setminus\\{");
         }
-        // The direction of a change is a unit of its amount: `increases by 20%`.
+        // The direction of a change counts as the unit of its amount: `increases by 20%`.
         if let Some(found) =
             regex!(r"^(?:(?:it|an?|the \w+) )?(increase|decrease)[sd]?(?: of| by)$").captures(words)
             && self.at_start()

@@ -4,7 +4,7 @@
 //! recognised by the names that public data sets use, or named by the caller. A [`FilterReport`] lists every rejected
 //! row with the reason.
 //!
-//! This module has no tokenizer. Code that has one rejects prompts that are too long and adds them to the same report
+//! This module doesn't use a tokenizer. Code with a tokenizer rejects prompts that are too long, in the same report
 //! ([`FilterReport::retain`]).
 
 pub mod columns;

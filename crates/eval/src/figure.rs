@@ -163,7 +163,7 @@ pub enum Legend {
     LowerRight,
     /// In the middle of the left edge.
     Left,
-    /// At the ends of the curves if there are few, otherwise where it covers the least of them.
+    /// At the ends of the curves if there are few curves, and otherwise at the position that covers the least of them.
     #[default]
     Free,
 }

@@ -1,7 +1,7 @@
 //! Graded samples: the JSON lines that `eval` writes and that `pass-at-k`, `compare`, `plan` and `table` read.
 //!
 //! A line is a sample, `{"problem": id, "sample": i, "correct": bool, ...}`, or the counts of a problem, `{"problem":
-//! id, "n": 1024, "c": 17}`. If the lines of a problem have no `sample`, its samples are indexed in file order. A line
+//! id, "n": 1024, "c": 17}`. If the lines of a problem lack `sample`, its samples are indexed in file order. A line
 //! may name its `benchmark`; the default is the file's stem. An unscorable sample (`"verdict": "unscorable"`, or
 //! `"correct": null`) isn't part of its problem's n: it is counted separately, never as wrong.
 
@@ -48,7 +48,7 @@ pub struct GradedSample {
     /// The reward, if the grader gives partial credit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reward: Option<f64>,
-    /// The extracted answer, if this kind of problem has majority votes; `null` if the completion has no answer.
+    /// The extracted answer, if this kind of problem has majority votes. It is `null` if the completion lacks an answer.
     #[serde(default, skip_serializing_if = "Option::is_none", deserialize_with = "present")]
     pub answer: Option<Option<String>>,
     /// Subject, if the data has one.

@@ -177,7 +177,7 @@ pub(crate) fn read_samples(py: Python<'_>, path: PathBuf, mode: Option<&str>) ->
     Ok((rows.collect(), how))
 }
 
-/// Benchmark (empty if the dump has none), problem, reference answer and response, in the order of the dump.
+/// Benchmark (empty if the dump doesn't name it), problem, reference answer and response, in the order of the dump.
 type Responses = Vec<(String, String, String, String)>;
 
 /// Reads the responses in a dump of verl or lm-eval, a file or a folder. Returns the format ("verl" or "lm-eval") and the

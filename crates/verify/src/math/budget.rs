@@ -17,7 +17,7 @@ pub(super) const MAX_ANSWER: usize = 16_384;
 /// Answers tried from one completion.
 pub(super) const MAX_CANDIDATES: usize = 24;
 
-/// Why an answer has no parsed form.
+/// Reason why an answer can't be parsed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ParseError {
     /// The input has a syntax error.

@@ -1,7 +1,7 @@
 //! Mathematical answers: extraction from a completion, parsing, and comparison with a reference answer.
 //!
 //! A [`Verifier`] is made once from the reference answer and then checks any number of completions. It is immutable
-//! and `Send + Sync`; nothing inside does I/O, reads a clock or starts a thread, and the work on one completion is
+//! and `Send + Sync`. It doesn't do I/O, read a clock or start threads, and the work on one completion is
 //! bounded (see `budget`). A completion that exceeds the bounds is wrong, with reason `budget`: a policy can't make its
 //! completion unscorable. If the gold can't be read within them, every answer is [`Verdict::Unscorable`]; if it can't be
 //! computed, it equals the same expression, and every other answer is wrong.

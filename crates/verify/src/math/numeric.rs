@@ -12,7 +12,7 @@ use super::expr::{Constant, Expr, Fold, Function};
 /// The source of values for unknowns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
-    /// There are no unknowns, or their values don't matter.
+    /// The expression lacks unknowns, or their values don't matter.
     None,
     /// Rationals and integers of both signs and parities, small and large.
     Rational,

@@ -201,7 +201,7 @@ pub fn parse(text: &str, targets: &[Target], first_only: bool) -> Parsed {
     parsed
 }
 
-/// The last part of a chain of equations; a list is no chain.
+/// Returns the last part of a chain of equations. A list isn't a chain.
 fn last_of_chain(text: &str) -> Option<&str> {
     let equals = |at: &usize| !text[..*at].ends_with(['\\', '<', '>', '!']);
     let mut places = text.match_indices('=').map(|(at, _)| at).filter(equals);

@@ -1217,7 +1217,7 @@ fn dots(text: &str) -> Option<&str> {
     (!after.starts_with(|c: char| c.is_alphanumeric())).then_some(after)
 }
 
-/// The units of a group that has nothing else, with their exponents: `m/s^2`.
+/// Returns the units of a group that consists only of units, with their exponents: `m/s^2`.
 fn unit_text(content: &str) -> Option<String> {
     let spaced = content.replace("\\,", " ").replace('~', " ");
     let mut words = spaced.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).peekable();

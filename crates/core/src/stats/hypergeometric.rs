@@ -16,8 +16,8 @@ const NEGLIGIBLE: f64 = 1e-40;
 
 /// Distribution of the number of correct samples among `m` drawn without replacement from `counts`.
 ///
-/// The distribution is computed outward from the mode by ratios of neighbours, without factorials. The relative error is about `1e-15` for
-/// each step from the mode.
+/// The distribution is computed outward from the mode by ratios of neighbours, without factorials. The relative error
+/// is about `1e-15` for each step from the mode.
 ///
 /// # Panics
 /// If `m` exceeds the number of samples, or more samples are correct than there are.

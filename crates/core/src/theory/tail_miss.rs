@@ -83,8 +83,8 @@ pub struct Peak {
 /// expression isn't positive, found by doubling and bisection.
 ///
 /// Source: F-GRPO, appendix figure of the conditional tail-miss probability (the stars).
-/// Fails if `mu` or `tau` isn't a probability, if `tau > mu`, if a peak doesn't exist (`tau = 0`, `tau = mu` or `mu = 1`), or if
-/// the peak is beyond `2^53`.
+/// Fails if `mu` or `tau` isn't a probability, if `tau > mu`, if a peak doesn't exist (`tau = 0`, `tau = mu` or
+/// `mu = 1`), or if the peak is beyond `2^53`.
 pub fn peak(mu: f64, tau: f64) -> Result<Peak, Error> {
     check(mu, tau)?;
     let expected =

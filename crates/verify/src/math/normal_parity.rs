@@ -1,8 +1,8 @@
 //! Normalisation of a LaTeX answer before it is parsed: equivalent notations are unified, decorations are dropped, and
 //! units at the end are removed.
 //!
-//! This module works on text, not on tokens: whether something is a unit or a decoration depends on the spelling, and only the
-//! preceding text distinguishes a one-letter unit from a variable.
+//! This module works on text, not on tokens: whether something is a unit or a decoration depends on the spelling, and
+//! only the preceding text distinguishes a one-letter unit from a variable.
 
 use std::sync::LazyLock;
 

@@ -1,7 +1,7 @@
 //! Sampling fields of a request, for rollouts and evaluations.
 //!
-//! Every setting is sent, even if its value turns the setting off. For a missing field a server would use its own default (llama.cpp:
-//! `top_k` 40 and `min_p` 0.05) or the model's `generation_config.json` (vLLM).
+//! Every setting is sent, even if its value turns the setting off. For a missing field a server would use its own
+//! default (llama.cpp: `top_k` 40 and `min_p` 0.05) or the model's `generation_config.json` (vLLM).
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};

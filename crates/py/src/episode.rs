@@ -26,7 +26,7 @@ impl Episode {
     }
 }
 
-/// An episode. Messages of the environment are JSON.
+/// An episode for Python. The environment's messages are passed as strings of JSON.
 #[pymethods]
 impl Episode {
     #[new]

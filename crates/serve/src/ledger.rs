@@ -191,7 +191,7 @@ impl Ledger {
     /// Accepts a request, or finds an earlier request that it repeats. Returns the number of the request when its
     /// record is on disk.
     ///
-    /// The slot of a rejected request is recorded, so that the requests after it can be accepted.
+    /// A rejected request is recorded with its `seq_id`, so that the model's next requests can be accepted.
     pub(crate) async fn accept(&self, key: Option<&str>, incoming: Incoming) -> Result<u64, Rejection> {
         let (done, synced) = oneshot::channel();
         let reported = Box::new(move || {

@@ -21,7 +21,7 @@ pub enum Solutions {
     },
 }
 
-/// A distribution of mazes. The maze with an index is a function of this value and the index alone.
+/// A distribution of mazes. Equal values give the same maze for the same index.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Mazes {
     /// Number of rows and of columns, including the border.

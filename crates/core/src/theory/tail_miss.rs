@@ -26,7 +26,7 @@ pub fn active_probability(mu: f64, n: u64) -> Result<f64, Error> {
     Ok(active(mu, 1.0 - mu, n))
 }
 
-/// The active probability from two complementary probabilities, each with full relative accuracy.
+/// Probability that `n` samples are neither all correct nor all wrong, from the probabilities of both, which add up to 1.
 fn active(correct: f64, wrong: f64, n: u64) -> f64 {
     if n == 1 {
         return 0.0;

@@ -79,7 +79,7 @@ impl Output {
     }
 }
 
-/// Dispatches a public function to the level in use.
+/// Defines a function that calls its version for the instruction set in use.
 macro_rules! at_level {
     ($(#[$meta:meta])* $name:ident($($arg:ident: $ty:ty),* $(,)?)) => {
         $(#[$meta])*

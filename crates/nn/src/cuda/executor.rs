@@ -34,7 +34,7 @@ use crate::segments::Chunk;
 pub(crate) struct CudaExecutor {
     pub(super) stream: Arc<Stream>,
     pub(super) precision: Precision,
-    /// Whether decoding and passes compute a row with the same bits.
+    /// Whether a token gets the same bits in decoding steps as in passes over whole sequences (`compute.exact`).
     exact: bool,
     /// Tables of angles for [`ROPES`]: for each position cosines, then sines. Tables that no layer uses are empty.
     angles: [Buffer; 3],

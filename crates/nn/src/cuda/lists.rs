@@ -127,7 +127,7 @@ pub(super) struct PassItems {
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) parts: usize,
-    /// Items. Rows count from `first`, and slots are rows of the keys.
+    /// Items of attention. Their rows are relative to `first`, and their slots are rows of the keys.
     pub(super) items: Items,
 }
 

@@ -221,7 +221,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Computes a recurrent mixer between its projections and its gate.
+    /// Computes the part of a recurrent mixer that follows its projections and precedes its gate.
     fn mix(
         &mut self,
         layout: MixerLayout,

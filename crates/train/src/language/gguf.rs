@@ -53,7 +53,7 @@ const ALIASES: [(&str, &str); 17] = [
 /// Pattern by which Qwen2 splits a string into words. Each digit is a word.
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Settings of a pre-tokenizer, which a file names.
+/// Settings of a pre-tokenizer. A GGUF file has its name alone.
 struct Splitting {
     name: &'static str,
     normalizer: Value,

@@ -63,7 +63,8 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Returns the name of the source, its grader and the names of its columns. `template` has the tags of thoughts.
+    /// Returns the name of the source, its grader and the names of its columns. The tags around thoughts
+    /// are those of `template`.
     ///
     /// Fails for mazes and generated problems, and if the task's program can't be started.
     pub(super) fn grader(

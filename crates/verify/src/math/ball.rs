@@ -33,7 +33,7 @@ impl Precision {
     /// Number of levels of precision.
     pub(super) const LEVELS: usize = 3;
 
-    /// Bits of a result.
+    /// Precision of a result in bits.
     pub(super) fn bits(&self) -> usize {
         self.bits
     }

@@ -19,9 +19,9 @@ const MAX_CONTENTS: usize = 1024;
 /// Boxes of a response that count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Which {
-    /// The last one, and those shortly before it.
+    /// The last box, and boxes shortly before it.
     Last,
-    /// All of them.
+    /// All boxes.
     All,
 }
 

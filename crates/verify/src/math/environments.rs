@@ -53,7 +53,7 @@ pub(super) fn first<'a>(text: &'a str, from: usize, to: usize, ahead: &mut Ahead
     Some(Candidate { found: Found::Latex(contents), start, end })
 }
 
-/// Delimiters without a closing one, for which repeated searches would make the work quadratic.
+/// Delimiters that were searched for ahead and not found, so that they are searched for once.
 #[derive(Default)]
 pub(super) struct Ahead {
     bracket: bool,

@@ -106,8 +106,8 @@ pub(super) enum NumberSet {
 pub(super) enum Expr {
     /// An exact rational number.
     Number(RBig),
-    /// A number written with a decimal point: the exact value of its digits, and the exponent of the last one. Parity mode
-    /// doesn't read the latter, which is 0 there.
+    /// A number written with a decimal point: its exact value, and the power of ten of its last digit. In parity mode the
+    /// power is always 0.
     Decimal(RBig, i64),
     /// A number followed by a percent sign; the value is before the division by 100.
     Percent(Box<Expr>),

@@ -93,8 +93,8 @@ fn latex_spelling(text: &str) -> String {
     replaced!(text, r"\s*,*\s*\\ldots([^A-Za-z]|$)", " $1")
 }
 
-/// The answer without a `\text{..}` that ends it and an exponent after that. One that starts the answer is the
-/// answer.
+/// Removes a `\text{..}` at the end of the answer, with the exponent after it. If nothing stands before it, the answer stays
+/// whole.
 fn without_text(text: &str) -> &str {
     let last = regex!(r"(?s)\\(?:text|mbox)\{.*\}(?:\^[0-9])?$").find(text);
     let before = last.map_or("", |found| text[..found.start()].trim_end());

@@ -383,12 +383,12 @@ const PROSE: [Rule; 7] = [
     (
         "a doc comment opens with What, Which, Whose or Who",
         |line| line.opens_with(&["What", "Which", "Whose", "Who"]),
-        2,
+        0,
     ),
     (
         "a doc comment opens with a pronoun",
         |line| line.opens_with(&["Its", "It", "They", "Those", "The same", "The other", "The others"]),
-        8,
+        1,
     ),
     (
         "half a sentence after a semicolon, such as `; none`",
@@ -404,7 +404,7 @@ const PROSE: [Rule; 7] = [
                 "; the others ",
             ])
         },
-        51,
+        16,
     ),
     (
         "`that of` or `, of some`",
@@ -420,7 +420,7 @@ const PROSE: [Rule; 7] = [
                 ", of their ",
             ])
         },
-        6,
+        3,
     ),
     (
         "`where` instead of `if`",
@@ -435,7 +435,7 @@ const PROSE: [Rule; 7] = [
                 " where no ",
             ])
         },
-        4,
+        1,
     ),
     (
         "words in a meaning of their own",
@@ -452,7 +452,7 @@ const PROSE: [Rule; 7] = [
                 " stands in ",
             ])
         },
-        37,
+        22,
     ),
     (
         "a message of the form `found ..., wanted ...`",

@@ -248,10 +248,8 @@ pub fn write(
         let copied = files::copy(folder, (written, local), &model)?;
         fs::write(folder.join("config.toml"), copied.to_toml())?;
         let order = seeds::prompts(config.seed);
-        let ids = match listed {
-            true => task.training(order, 0..sizes.steps * prompts),
-            false => (0..problems).collect(),
-        };
+        let ids =
+            if listed { task.training(order, 0..sizes.steps * prompts) } else { (0..problems).collect() };
         let asked = |id| {
             let prompt = task.prompt(Split::Train, id);
             row(task.part(&prompt), task.set(&prompt), &prompt.problem)

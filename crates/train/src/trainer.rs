@@ -266,12 +266,12 @@ impl Trainer<'_> {
         let mut groups: Vec<&mut Credited> = learned.collect();
         let temperature = self.method.loss.temperature;
         if let Some(reference) = &mut self.reference {
-            let scored = reference.logp(&mut self.policy, (&groups, None), temperature)?;
+            let scored = reference.logp(&mut self.policy, &groups, None, temperature)?;
             groups.iter_mut().zip(scored).for_each(|(group, logp)| group.rollouts.ref_logp = Some(logp));
         }
         if let Some(teacher) = &mut self.teacher {
             let prompts = scorer::hinted(self.config, self.task, &groups)?;
-            let scored = teacher.logp(&mut self.policy, (&groups, prompts.as_deref()), temperature)?;
+            let scored = teacher.logp(&mut self.policy, &groups, prompts.as_deref(), temperature)?;
             groups.iter_mut().zip(scored).for_each(|(group, logp)| group.rollouts.teacher_logp = Some(logp));
         }
         let groups: Vec<&Credited> = groups.into_iter().map(|group| &*group).collect();

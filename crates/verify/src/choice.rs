@@ -192,14 +192,11 @@ impl Verifier {
         let later = statements_in_words(truncated(rest, LONGEST_FORMAL));
         let mut later =
             later.iter().filter_map(|statement| self.read(rest.get(statement.value.clone())?).option());
-        match beside
+        let several = beside
             || self.names_another(option, "X", after)
             || later.any(|named| named != option)
-            || self.is_amended(option, rest)
-        {
-            true => Reading::Several,
-            false => reading,
-        }
+            || self.is_amended(option, rest);
+        if several { Reading::Several } else { reading }
     }
 
     /// Whether the first of the lines after a statement contains only another option, or a later line corrects the
@@ -468,9 +465,10 @@ impl Verifier {
             };
             let offered = |clause: &str| {
                 self.mentions(option, letter, clause).into_iter().any(|(_, before, behind)| {
-                    match SUBJECT.is_match(behind) {
-                        true => PRAISED.is_match(behind),
-                        false => OFFERS.is_match(before) && ENDED.is_match(behind),
+                    if SUBJECT.is_match(behind) {
+                        PRAISED.is_match(behind)
+                    } else {
+                        OFFERS.is_match(before) && ENDED.is_match(behind)
                     }
                 })
             };

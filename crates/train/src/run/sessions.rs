@@ -79,9 +79,8 @@ impl Inputs {
         let beside = read.map(fingerprint::of_checkpoint).transpose()?;
         let teacher = config.teacher.as_ref().filter(|_| rl);
         let teacher = teacher.and_then(|teacher| Some((teacher.path.as_ref()?, teacher.is_adapter())));
-        let teacher = teacher.map(|(path, is_adapter)| match is_adapter {
-            true => fingerprint::of_adapter(path),
-            false => fingerprint::of_checkpoint(path),
+        let teacher = teacher.map(|(path, is_adapter)| {
+            if is_adapter { fingerprint::of_adapter(path) } else { fingerprint::of_checkpoint(path) }
         });
         Ok(Self {
             graders: if rl { task.graders() } else { Vec::new() },

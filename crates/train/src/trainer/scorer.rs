@@ -132,31 +132,33 @@ impl Scorer {
     pub(super) fn logp(
         &mut self,
         trained: &mut Policy,
-        (groups, prompts): (&[&mut Credited], Option<&[Vec<u32>]>),
+        groups: &[&mut Credited],
+        prompts: Option<&[Vec<u32>]>,
         temperature: f32,
     ) -> anyhow::Result<Vec<Vec<Vec<f32>>>> {
         match self {
-            Self::Itself => logp(trained, (groups, prompts), temperature),
+            Self::Itself => logp(trained, groups, prompts, temperature),
             Self::Base => {
                 trained.engine_mut().set_adapter_applied(false);
-                let scored = logp(trained, (groups, prompts), temperature);
+                let scored = logp(trained, groups, prompts, temperature);
                 trained.engine_mut().set_adapter_applied(true);
                 scored
             }
             Self::Adapter(factors) => {
                 trained.engine_mut().exchange_factors(factors);
-                let scored = logp(trained, (groups, prompts), temperature);
+                let scored = logp(trained, groups, prompts, temperature);
                 trained.engine_mut().exchange_factors(factors);
                 scored
             }
-            Self::Policy(policy) => logp(policy, (groups, prompts), temperature),
+            Self::Policy(policy) => logp(policy, groups, prompts, temperature),
         }
     }
 }
 
 fn logp(
     policy: &mut Policy,
-    (groups, prompts): (&[&mut Credited], Option<&[Vec<u32>]>),
+    groups: &[&mut Credited],
+    prompts: Option<&[Vec<u32>]>,
     temperature: f32,
 ) -> anyhow::Result<Vec<Vec<Vec<f32>>>> {
     let group_sequences = |(g, group): (usize, &&mut Credited)| -> Vec<Vec<Sequence>> {

@@ -320,9 +320,10 @@ fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
         if value.contains('=') || condition.trim_start().starts_with('=') {
             return None;
         }
-        let condition = match condition.contains("otherwise") || condition.contains("else") {
-            true => Ok(Expr::symbol("otherwise")),
-            false => read(&condition),
+        let condition = if condition.contains("otherwise") || condition.contains("else") {
+            Ok(Expr::symbol("otherwise"))
+        } else {
+            read(&condition)
         };
         match (read(value), condition) {
             (Ok(value), Ok(condition)) => rows.push(Expr::Tuple(vec![value, condition])),

@@ -59,13 +59,11 @@ pub(super) fn run(threads: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the largest difference of two lists of the same length, or NaN if a value is NaN.
-fn off(found: &[f32], wanted: &[f32]) -> f32 {
-    assert_eq!(found.len(), wanted.len(), "numbers of values");
-    found.iter().zip(wanted).fold(0.0, |most, (f, w)| match (f - w).abs() {
-        off if off <= most => most,
-        off => off + 0.0 * most,
-    })
+/// Returns the largest difference of the values of two lists, or NaN if one is NaN. Panics if their lengths differ.
+fn largest_difference(actual: &[f32], expected: &[f32]) -> f32 {
+    assert_eq!(actual.len(), expected.len(), "numbers of values");
+    let differences = actual.iter().zip(expected).map(|(a, e)| (a - e).abs());
+    differences.fold(0.0, |largest, next| if largest.is_nan() || next <= largest { largest } else { next })
 }
 
 /// Returns the differences from PyTorch's scores, and from its gradients relative to the largest value of a tensor.
@@ -102,13 +100,17 @@ fn golden(device: &Device) -> anyhow::Result<[f32; 2]> {
         }
     })?;
     let mut gradient: f32 = 0.0;
-    for (name, _, found) in engine.gradients() {
-        let wanted = tensor(&format!("grad.{name}"))?;
-        let largest = wanted.iter().fold(0f32, |most, x| most.max(x.abs()));
-        gradient = off(&[gradient, off(&found, &wanted) / largest], &[0.0; 2]);
+    for (name, _, actual) in engine.gradients() {
+        let expected = tensor(&format!("grad.{name}"))?;
+        let size = expected.iter().fold(0f32, |size, x| size.max(x.abs()));
+        let relative = largest_difference(&actual, &expected) / size;
+        gradient = largest_difference(&[gradient, relative], &[0.0; 2]);
     }
     Ok([
-        off(&[scores.logp, scores.entropy].concat(), &[tensor("logp")?, tensor("entropy")?].concat()),
+        largest_difference(
+            &[scores.logp, scores.entropy].concat(),
+            &[tensor("logp")?, tensor("entropy")?].concat(),
+        ),
         gradient,
     ])
 }
@@ -138,5 +140,5 @@ fn sampled(device: &Device) -> anyhow::Result<(f32, f64)> {
     let scores = engine.score(&batch, 1.0)?;
     let scored: Vec<f32> = places.concat().iter().map(|&place| scores.logp[place]).collect();
     let drawn: Vec<f32> = done.iter().flat_map(|c| c.logp.iter().copied()).collect();
-    Ok((off(&drawn, &scored), rate))
+    Ok((largest_difference(&drawn, &scored), rate))
 }

@@ -163,9 +163,10 @@ impl Parser<'_> {
             Some(Token::Integer(_) | Token::Letter(_) | Token::Greek(_) | Token::Pi | Token::Text(_)) => {
                 let spanned = &self.tokens[self.at];
                 self.at += 1;
-                match self.parity {
-                    true => self.text[spanned.start..spanned.end].to_owned(),
-                    false => spelled([&spanned.token]),
+                if self.parity {
+                    self.text[spanned.start..spanned.end].to_owned()
+                } else {
+                    spelled([&spanned.token])
                 }
             }
             _ => return Err(ParseError::Syntax),
@@ -198,9 +199,10 @@ impl Parser<'_> {
                     depth -= 1;
                     if depth == 0 {
                         let inside = &self.tokens[first..self.at - 1];
-                        return Ok(match self.parity {
-                            true => self.text[from..spanned.start].to_owned(),
-                            false => spelled(inside.iter().map(|spanned| &spanned.token)),
+                        return Ok(if self.parity {
+                            self.text[from..spanned.start].to_owned()
+                        } else {
+                            spelled(inside.iter().map(|spanned| &spanned.token))
                         });
                     }
                 }

@@ -25,6 +25,27 @@ def folder(path, problem):
     return path
 
 
+def sums(path, problem):
+    """Makes a folder as `folder` does, with a configuration of three steps in `sums.toml`."""
+    path = folder(path, problem)
+    (path / "sums.toml").write_text(
+        f"steps = 3\n[task]\nkind = 'math'\ndata = '{path}/sums.jsonl'\nheld_out_share = 0.2\n"
+        f"[model]\npath = '{path}/model'\n[rollout]\nprompts = 8\ngroup_size = 4\nmax_new_tokens = 32\n"
+        "[eval]\nsamples = 4\nk = [1, 4]\n"
+    )
+    return path
+
+
+def variant(trainer, folder, out, changes):
+    """Exports the configuration of `sums` with changed settings, and returns the job. What the trainer lacks is allowed to differ."""
+    words = [folder / "sums.toml", "--gpus", 2, *(word for change in changes for word in ("--set", change))]
+    done = export(trainer, folder / out, *words)
+    if "allow a key" in done.stderr:
+        done = export(trainer, folder / out, *words, "--allow", "all")
+    assert done.returncode == 0, done.stderr
+    return folder / out
+
+
 def export(trainer, out, *words):
     """Runs `fgrpo export`."""
     command = ["fgrpo", "export", trainer, *map(str, words), "--out", str(out)]

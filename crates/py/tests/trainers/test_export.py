@@ -56,22 +56,11 @@ VARIANTS = [
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A model and a configuration."""
-    folder = jobs.folder(tmp_path_factory.mktemp("export"), "What is {i} + {i}? It's \"easy\".")
-    (folder / "sums.toml").write_text(
-        f"steps = 3\n[task]\nkind = 'math'\ndata = '{folder}/sums.jsonl'\nheld_out_share = 0.2\n"
-        f"[model]\npath = '{folder}/model'\n[rollout]\nprompts = 8\ngroup_size = 4\nmax_new_tokens = 32\n"
-        "[eval]\nsamples = 4\nk = [1, 4]\n"
-    )
-    return folder
+    return jobs.sums(tmp_path_factory.mktemp("export"), "What is {i} + {i}? It's \"easy\".")
 
 
 def export(folder, out, *changes):
-    words = [folder / "sums.toml", "--gpus", 2, *(word for change in changes for word in ("--set", change))]
-    done = jobs.export("verl", folder / out, *words)
-    if "allow a key" in done.stderr:
-        done = jobs.export("verl", folder / out, *words, "--allow", "all")
-    assert done.returncode == 0, done.stderr
-    return folder / out
+    return jobs.variant("verl", folder, out, changes)
 
 
 def test_verl_knows_every_setting_of_every_variant(folder, tmp_path, report):

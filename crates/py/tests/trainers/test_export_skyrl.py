@@ -36,22 +36,11 @@ VARIANTS = [
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    folder = jobs.folder(tmp_path_factory.mktemp("skyrl"), "{i}+{i}=?")
-    (folder / "sums.toml").write_text(
-        f"steps = 3\n[task]\nkind = 'math'\ndata = '{folder}/sums.jsonl'\nheld_out_share = 0.2\n"
-        f"[model]\npath = '{folder}/model'\n[rollout]\nprompts = 8\ngroup_size = 4\nmax_new_tokens = 32\n"
-        "[eval]\nsamples = 4\nk = [1, 4]\n"
-    )
-    return folder
+    return jobs.sums(tmp_path_factory.mktemp("skyrl"), "{i}+{i}=?")
 
 
 def export(folder, out, *changes):
-    words = [folder / "sums.toml", "--gpus", 2, *(word for change in changes for word in ("--set", change))]
-    done = jobs.export("skyrl", folder / out, *words)
-    if "allow a key" in done.stderr:
-        done = jobs.export("skyrl", folder / out, *words, "--allow", "all")
-    assert done.returncode == 0, done.stderr
-    return folder / out
+    return jobs.variant("skyrl", folder, out, changes)
 
 
 def imported(job, name):

@@ -66,7 +66,7 @@ pub fn announce(device: &Device, events: &mut dyn Events) {
         )),
         Some(unit) => events.note(&format!("products: {products} ({unit})")),
         None => events.say(&format!(
-            "products: {products}, emulated, so slower than f32: this processor has neither AMX nor AVX-512 BF16, or FGRPO_SIMD disables them"
+            "products: {products}, emulated, so slower than f32: this processor has no bfloat16 instructions (AMX, AVX-512 BF16 or NEON BF16), or FGRPO_SIMD disables them"
         )),
     }
 }

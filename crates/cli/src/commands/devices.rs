@@ -106,7 +106,13 @@ fn instruction_sets() -> Vec<&'static str> {
     .collect()
 }
 
-#[cfg(not(target_arch = "x86_64"))]
+#[cfg(target_arch = "aarch64")]
 fn instruction_sets() -> Vec<&'static str> {
-    if cfg!(target_arch = "aarch64") { vec!["neon"] } else { Vec::new() }
+    let bf16 = std::arch::is_aarch64_feature_detected!("bf16");
+    if bf16 { vec!["neon", "bf16"] } else { vec!["neon"] }
+}
+
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+fn instruction_sets() -> Vec<&'static str> {
+    Vec::new()
 }

@@ -5,13 +5,15 @@
 //! tile of first parts is followed by its tile of second parts, and the product of two values is the sum of the three products that contain a
 //! first part.
 //!
-//! The unit is AMX if the processor has it, otherwise AVX-512's bfloat16 instruction, otherwise loops in Rust. The loops are slow, but they let
+//! The unit is AMX if the processor has it, otherwise the bfloat16 instruction of AVX-512 or NEON, otherwise loops in Rust. The loops are slow, but they let
 //! every machine compute the same products up to the rounding of sums (the instructions also flush values below 1e-38 to 0).
 
 #[cfg(target_arch = "x86_64")]
 mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 
 use std::sync::OnceLock;
@@ -33,14 +35,29 @@ const TILE: usize = SIDE * SIDE;
 
 /// Unit that multiplies bfloat16 values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[cfg_attr(
-    not(target_arch = "x86_64"),
-    expect(dead_code, reason = "other processors have only the portable unit")
-)]
 pub(crate) enum Unit {
+    #[cfg(target_arch = "x86_64")]
     Amx,
+    #[cfg(target_arch = "x86_64")]
     Avx512,
+    #[cfg(target_arch = "aarch64")]
+    Neon,
     Portable,
+}
+
+impl Unit {
+    /// Name of the instructions, `None` for loops in Rust.
+    fn name(self) -> Option<&'static str> {
+        match self {
+            #[cfg(target_arch = "x86_64")]
+            Self::Amx => Some("AMX"),
+            #[cfg(target_arch = "x86_64")]
+            Self::Avx512 => Some("AVX-512 BF16"),
+            #[cfg(target_arch = "aarch64")]
+            Self::Neon => Some("NEON BF16"),
+            Self::Portable => None,
+        }
+    }
 }
 
 /// The best unit that the processor and the chosen SIMD level support. AMX requires permission from the system, which this function requests.
@@ -50,6 +67,10 @@ pub(crate) fn unit() -> Unit {
         #[cfg(target_arch = "x86_64")]
         if level() == super::level::Level::Avx512 && is_x86_feature_detected!("avx512bf16") {
             return if amx::permitted() { Unit::Amx } else { Unit::Avx512 };
+        }
+        #[cfg(target_arch = "aarch64")]
+        if level() == super::level::Level::Neon && std::arch::is_aarch64_feature_detected!("bf16") {
+            return Unit::Neon;
         }
         Unit::Portable
     })
@@ -64,12 +85,10 @@ impl Products {
     /// Name of the instructions that multiply in this format on this processor, or for `Blas` the library. `None` if bfloat16 is emulated, which is
     /// much slower than f32, or if no library can be loaded.
     pub fn unit(self) -> Option<&'static str> {
-        match (self, unit()) {
-            (Products::Blas, _) => blas::library().ok().map(|blas| blas.name.as_str()),
-            (Products::F32, _) => Some(level().name()),
-            (_, Unit::Amx) => Some("AMX"),
-            (_, Unit::Avx512) => Some("AVX-512 BF16"),
-            (_, Unit::Portable) => None,
+        match self {
+            Products::Blas => blas::library().ok().map(|blas| blas.name.as_str()),
+            Products::F32 => Some(level().name()),
+            _ => unit().name(),
         }
     }
 }
@@ -115,7 +134,9 @@ unsafe fn pack<const PARTS: usize>(
             match unit {
                 #[cfg(target_arch = "x86_64")]
                 Unit::Amx | Unit::Avx512 => avx512::pack::<PARTS>(hand, lines, block, from, to),
-                _ => portable::pack::<PARTS>(hand, lines, block, from, to),
+                #[cfg(target_arch = "aarch64")]
+                Unit::Neon => neon::pack::<PARTS>(hand, lines, block, from, to),
+                Unit::Portable => portable::pack::<PARTS>(hand, lines, block, from, to),
             }
         }
     };
@@ -205,7 +226,11 @@ unsafe fn multiply<const PARTS: usize>(
             Unit::Avx512 => squares(SIDE, m, n, c, &|_, row, column, c| {
                 avx512::tile::<PARTS>(blocks, left(row).first, right(column).first, c);
             }),
-            _ => squares(SIDE, m, n, c, &|_, row, column, c| {
+            #[cfg(target_arch = "aarch64")]
+            Unit::Neon => squares(SIDE, m, n, c, &|_, row, column, c| {
+                neon::tile::<PARTS>(blocks, left(row).first, right(column).first, c);
+            }),
+            Unit::Portable => squares(SIDE, m, n, c, &|_, row, column, c| {
                 portable::tile::<PARTS>(blocks, left(row).first, right(column).first, c);
             }),
         }
@@ -256,8 +281,9 @@ mod tests {
     fn units() -> Vec<Unit> {
         match unit() {
             Unit::Portable => vec![Unit::Portable],
-            Unit::Avx512 => vec![Unit::Portable, Unit::Avx512],
+            #[cfg(target_arch = "x86_64")]
             Unit::Amx => vec![Unit::Portable, Unit::Avx512, Unit::Amx],
+            unit => vec![Unit::Portable, unit],
         }
     }
 

@@ -46,9 +46,31 @@ pub(super) struct Part {
     /// Settings for prompting and grading, without the problems.
     pub(super) set: ProblemSet,
     held_out: Listed,
-    train: Listed,
-    /// Training mazes, generated on demand, because there may be any number of them. Then `train` is empty.
-    mazes: Option<(MazeConfig, HeldOut)>,
+    train: Training,
+}
+
+/// Training problems of a source.
+enum Training {
+    Listed(Listed),
+    /// Generated on demand, because there may be any number of them.
+    Mazes(MazeConfig, HeldOut),
+}
+
+impl Training {
+    fn len(&self) -> u64 {
+        match self {
+            Self::Listed(listed) => listed.items.len() as u64,
+            Self::Mazes(config, _) => config.train,
+        }
+    }
+
+    /// Length of the longest prompt in tokens.
+    fn longest(&self) -> usize {
+        match self {
+            Self::Listed(listed) => listed.longest(),
+            Self::Mazes(config, _) => tokens::prompt_len(config.size),
+        }
+    }
 }
 
 impl<'a> Source<'a> {
@@ -129,8 +151,8 @@ impl<'a> Source<'a> {
                 problems.clear();
             }
             let held_out = Listed::of(held_out, language, &set.prompt)?;
-            let train = Listed::of(problems, language, &set.prompt)?;
-            return Ok(Part { weight: 1.0, held_out, train, set, mazes: None });
+            let train = Training::Listed(Listed::of(problems, language, &set.prompt)?);
+            return Ok(Part { weight: 1.0, held_out, train, set });
         }
         match self.task {
             TaskConfig::Maze(config) => mazes(config, language, elsewhere),
@@ -146,7 +168,7 @@ impl<'a> Source<'a> {
                 {
                     set.grader.check_start(&item.problem)?;
                 }
-                Ok(Part { weight: 1.0, set, held_out, train: train_problems, mazes: None })
+                Ok(Part { weight: 1.0, set, held_out, train: Training::Listed(train_problems) })
             }
         }
     }
@@ -176,8 +198,8 @@ fn mazes(
     let name = file.map_or_else(|| format!("maze-{}", config.size), files::stem);
     let grader = Grader::new(TaskKind::Maze, Settings { maze: config.reward, ..Settings::default() })?;
     let set = ProblemSet::new(name, Prompting::default(), grader, LONGEST_PATH);
-    let (problems, mazes) = match file {
-        Some(path) => (mazes_of(path)?, None),
+    let (problems, train) = match file {
+        Some(path) => (mazes_of(path)?, Training::Listed(Listed::default())),
         None => {
             let mazes = HeldOut::new(config.mazes(), config.held_out);
             if elsewhere.is_none() {
@@ -202,11 +224,11 @@ fn mazes(
                     config.held_out
                 );
             }
-            (problems, Some((config.clone(), mazes)))
+            (problems, Training::Mazes(config.clone(), mazes))
         }
     };
     let held_out = Listed::of(problems, language, &set.prompt)?;
-    Ok(Part { weight: 1.0, held_out, set, train: Listed::default(), mazes })
+    Ok(Part { weight: 1.0, held_out, set, train })
 }
 
 /// Warns if less than half of the first `total` training problems are distinct, because a policy could memorise them.
@@ -220,18 +242,10 @@ fn warn_if_few<T>(different: &HashSet<T>, total: u64) {
 }
 
 impl Part {
-    /// Returns the problems of a split, unless they are generated on demand.
-    fn listed(&self, split: Split) -> Option<&Listed> {
-        match split {
-            Split::HeldOut => Some(&self.held_out),
-            Split::Train => self.mazes.is_none().then_some(&self.train),
-        }
-    }
-
     pub(super) fn len(&self, split: Split) -> u64 {
-        match (self.listed(split), &self.mazes) {
-            (None, Some((config, _))) => config.train,
-            (listed, _) => listed.map_or(0, |listed| listed.items.len() as u64),
+        match split {
+            Split::HeldOut => self.held_out.items.len() as u64,
+            Split::Train => self.train.len(),
         }
     }
 
@@ -243,26 +257,30 @@ impl Part {
         id: u64,
         language: &Language,
     ) -> (Option<u64>, Problem, Vec<u32>) {
-        match (self.listed(split), &self.mazes) {
-            (None, Some((_, mazes))) => {
+        let listed = match (split, &self.train) {
+            (Split::HeldOut, _) => &self.held_out,
+            (Split::Train, Training::Listed(listed)) => listed,
+            (Split::Train, Training::Mazes(_, mazes)) => {
                 let maze = mazes.training(id);
                 let (index, maze) =
                     maze.expect("hundreds of held-out draws in a row were ruled out at the start");
                 let problem = of_maze(maze);
                 let tokens = language.plain(problem.question());
-                (Some(index), problem, tokens.expect("the language of mazes has all their words"))
+                return (Some(index), problem, tokens.expect("the language of mazes has all their words"));
             }
-            (listed, _) => {
-                let item = &listed.unwrap_or(&self.train).items[id as usize];
-                (None, item.problem.clone(), item.tokens.clone())
-            }
-        }
+        };
+        let item = &listed.items[id as usize];
+        (None, item.problem.clone(), item.tokens.clone())
     }
 
     /// Returns whether problem `id` of a split has a demonstration. Problems with an environment don't.
     pub(super) fn demonstrates(&self, split: Split, id: u64) -> bool {
-        let has_solution = |listed: &Listed| listed.items[id as usize].problem.solution.is_some();
-        self.set.grader.environment().is_none() && self.listed(split).is_none_or(has_solution)
+        let listed = match (split, &self.train) {
+            (Split::HeldOut, _) => &self.held_out,
+            (Split::Train, Training::Listed(listed)) => listed,
+            (Split::Train, Training::Mazes(..)) => return true,
+        };
+        self.set.grader.environment().is_none() && listed.items[id as usize].problem.solution.is_some()
     }
 
     /// Returns the held-out problems with everything needed to prompt and grade them.
@@ -277,10 +295,12 @@ impl Part {
 
     /// Rejects the training problems that another part holds out.
     pub(super) fn leave_out(&mut self, held_out: &HashSet<String>) -> anyhow::Result<()> {
-        let reason = "held out by another part";
-        let rejected = self.train.reject(reason, held_out);
-        if rejected > 0 {
-            tracing::info!("{}: {rejected} training problems rejected: {reason}", self.set.name);
+        if let Training::Listed(listed) = &mut self.train {
+            let reason = "held out by another part";
+            let rejected = listed.reject(reason, held_out);
+            if rejected > 0 {
+                tracing::info!("{}: {rejected} training problems rejected: {reason}", self.set.name);
+            }
         }
         if self.weight > 0.0 && self.len(Split::Train) == 0 {
             bad_input!("task.parts, {}: no problem is left to train on", self.set.name);
@@ -290,13 +310,16 @@ impl Part {
 
     /// Returns the length of the longest prompt in tokens.
     pub(super) fn longest_prompt(&self) -> usize {
-        let mazes = self.mazes.as_ref().map_or(0, |(config, _)| tokens::prompt_len(config.size));
-        self.held_out.longest().max(self.train.longest()).max(mazes)
+        self.held_out.longest().max(self.train.longest())
     }
 
     /// Reports on the rows of the part's files.
     pub(super) fn reports(&self) -> impl Iterator<Item = &FilterReport> {
-        self.held_out.report.iter().chain(&self.train.report)
+        let train = match &self.train {
+            Training::Listed(listed) => listed.report.as_ref(),
+            Training::Mazes(..) => None,
+        };
+        self.held_out.report.iter().chain(train)
     }
 
     /// Adds the part's problems to a hash: first the held-out ones, then the training problems.
@@ -312,19 +335,20 @@ impl Part {
             }
         };
         add(&self.held_out);
-        match &self.mazes {
-            None => add(&self.train),
-            Some((config, _)) => hash.update(maze_fingerprint(config).as_bytes()),
+        match &self.train {
+            Training::Listed(listed) => add(listed),
+            Training::Mazes(config, _) => hash.update(maze_fingerprint(config).as_bytes()),
         }
     }
 
     /// Returns an identifier of the demonstrations: equal strings mean equal demonstrations.
     pub(super) fn fingerprint(&self, language: &Language) -> String {
-        if let Some((config, _)) = &self.mazes {
-            return maze_fingerprint(config);
-        }
+        let listed = match &self.train {
+            Training::Listed(listed) => listed,
+            Training::Mazes(config, _) => return maze_fingerprint(config),
+        };
         let mut hash = Sha256::new();
-        for item in &self.train.items {
+        for item in &listed.items {
             for token in &item.tokens {
                 hash.update(token.to_le_bytes());
             }

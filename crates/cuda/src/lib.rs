@@ -14,9 +14,11 @@ pub mod emulated;
 pub mod fake;
 pub mod gpu;
 mod graph;
+pub mod kernels;
 mod launch;
 mod memory;
 mod node;
+mod pointer;
 mod product;
 
 pub use blas::{Library, library as products_library};
@@ -26,4 +28,5 @@ pub use graph::Graph;
 pub use launch::{Address, Argument, Error, Launch, Limits, Shape};
 pub use memory::{Memory, Message, Pinned};
 pub use node::Node;
+pub use pointer::{Bf16, Pointer, Values};
 pub use product::{Matrix, Numbers, Product};

@@ -6,6 +6,7 @@ pub use message::Message;
 
 use crate::driver::{Driver, Queue};
 use crate::launch::{Address, Argument, Error};
+use crate::pointer::Pointer;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -44,6 +45,14 @@ impl<T: Copy> Memory<T> {
     pub fn at(&self, index: usize) -> Address {
         assert!(index <= self.len, "number {index} of {}", self.len);
         self.at.plus(index * size_of::<T>())
+    }
+
+    /// Returns a pointer to element `index`, or to the end.
+    ///
+    /// # Panics
+    /// If `index` is greater than the length.
+    pub fn pointer(&self, index: usize) -> Pointer<T> {
+        Pointer::new(self.at(index))
     }
 
     /// Overwrites the elements from index `first` on.

@@ -1,6 +1,8 @@
 //! Matrix products: the layout of the operands in memory, and the launch of this crate's kernel, which is used without cuBLASLt.
 
-use crate::launch::{Address, Argument, Error, Launch, Shape};
+use crate::kernels::{self, Kernel as _};
+use crate::launch::{Address, Error, Launch, Shape};
+use crate::pointer::{Pointer, Values};
 
 /// A row-major matrix. Consecutive rows start `stride` elements after each other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -133,36 +135,35 @@ impl Product {
 
     /// Returns the launch that computes the product with this crate's kernel.
     pub fn launch(&self) -> Launch {
-        let kernel = match self.numbers {
-            Numbers::F32 => "product_f32",
-            Numbers::Bf16 => "product_bf16",
-            Numbers::Bf16ToF32 => "product_bf16_f32",
+        let values = |at: Address, bytes: usize| {
+            if bytes == 4 { Values::F32(Pointer::new(at)) } else { Values::Bf16(Pointer::new(at)) }
         };
+        let (operand, result) = self.numbers.bytes();
         let strides = |matrix: Matrix| {
-            let (outer, inner) = (Argument::U64(matrix.stride as u64), Argument::U64(1));
+            let (outer, inner) = (matrix.stride as u64, 1);
             if matrix.transposed { [inner, outer] } else { [outer, inner] }
         };
         let ([am, ak], [bk, bn]) = (strides(self.a), strides(self.b));
         let (rows, columns) = (self.m.div_ceil(64) as u32, self.n.div_ceil(64) as u32);
         let shape = Shape { grid: [columns, rows, 1], threads: 256, shared: 2 * 16 * 65 * 4 };
-        let arguments = vec![
-            self.a.at.into(),
+        let kernel = kernels::Product {
+            a: values(self.a.at, operand),
             am,
             ak,
-            self.b.at.into(),
+            b: values(self.b.at, operand),
             bk,
             bn,
-            self.c.into(),
-            (self.c_stride as u64).into(),
-            (self.m as u32).into(),
-            (self.n as u32).into(),
-            (self.k as u32).into(),
-            self.alpha.into(),
-            self.onto.unwrap_or(self.c).into(),
-            u32::from(self.onto.is_some()).into(),
-            self.bias.unwrap_or(self.c).into(),
-            u32::from(self.bias.is_some()).into(),
-        ];
-        Launch { kernel, shape, arguments }
+            c: values(self.c, result),
+            cm: self.c_stride as u64,
+            m: self.m,
+            n: self.n,
+            k: self.k,
+            alpha: self.alpha,
+            onto: values(self.onto.unwrap_or(self.c), result),
+            add: usize::from(self.onto.is_some()),
+            bias: values(self.bias.unwrap_or(self.c), result),
+            biased: usize::from(self.bias.is_some()),
+        };
+        kernel.launch(shape)
     }
 }

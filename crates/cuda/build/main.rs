@@ -1,46 +1,55 @@
-//! With the feature `emulator`, compiles the kernels for this machine's CPU. Without it, does nothing: the shipped PTX needs no compiler.
+//! Generates a typed launcher for each kernel from the signatures in the sources. With the feature `emulator`, also compiles the kernels for this
+//! machine's CPU. No CUDA is needed: the crate ships PTX.
+
+mod launchers;
+mod signatures;
+
+use std::path::{Path, PathBuf};
+
+use signatures::{Signature, signatures};
 
 fn main() {
-    println!("cargo::rerun-if-changed=kernels");
-    println!("cargo::rerun-if-changed=emulator");
-    #[cfg(feature = "emulator")]
-    compile();
-}
-
-#[cfg(feature = "emulator")]
-fn compile() {
-    use std::fmt::Write as _;
-    use std::path::Path;
-
-    let out = std::env::var("OUT_DIR").expect("cargo sets it");
-    let root = std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it");
-    let mut source = String::from("#include \"emulator.h\"\n");
-    let mut table = String::new();
-    let mut files: Vec<_> = std::fs::read_dir(Path::new(&root).join("kernels"))
+    for folder in ["kernels", "emulator", "build"] {
+        println!("cargo::rerun-if-changed={folder}");
+    }
+    let root = PathBuf::from(std::env::var("CARGO_MANIFEST_DIR").expect("cargo sets it"));
+    let out = PathBuf::from(std::env::var("OUT_DIR").expect("cargo sets it"));
+    let mut files: Vec<_> = std::fs::read_dir(root.join("kernels"))
         .expect("kernels/")
         .map(|entry| entry.expect("an entry").path())
         .filter(|path| path.extension().is_some_and(|e| e == "cu"))
         .collect();
     // base.cu first, because the others use it.
     files.sort_by_key(|file| (file.file_stem().is_some_and(|stem| stem != "base"), file.clone()));
+    let kernels: Vec<Signature> = files.iter().flat_map(|file| kernels_of(file)).collect();
+    std::fs::write(out.join("launchers.rs"), launchers::launchers(&kernels)).expect("the generated file");
+    #[cfg(feature = "emulator")]
+    compile(&root, &out, files, kernels);
+}
+
+fn kernels_of(file: &Path) -> Vec<Signature> {
+    let text = std::fs::read_to_string(file).expect("a kernel file");
+    signatures(&text).unwrap_or_else(|why| panic!("{}: {why}", file.display()))
+}
+
+#[cfg(feature = "emulator")]
+fn compile(root: &Path, out: &Path, mut files: Vec<PathBuf>, mut kernels: Vec<Signature>) {
+    use std::fmt::Write as _;
+
     // Kernels with planted mistakes, which the emulator has to find.
-    files.push(Path::new(&root).join("emulator/faults.cu"));
+    files.push(root.join("emulator/faults.cu"));
+    kernels.extend(kernels_of(&files[files.len() - 1]));
+    let mut source = String::from("#include \"emulator.h\"\n");
     for file in &files {
-        let text = std::fs::read_to_string(file).expect("a kernel file");
         writeln!(source, "#include \"{}\"", file.display()).expect("a string");
-        for line in text.lines() {
-            let Some(rest) = line.strip_prefix("extern \"C\" __global__ ") else { continue };
-            let (_, rest) = rest.split_once("void ").expect("a kernel returns nothing");
-            let name = rest.split('(').next().expect("a name");
-            writeln!(table, "    ENTRY({name}),").expect("a string");
-        }
     }
+    let table: String = kernels.iter().map(|kernel| format!("    ENTRY({}),\n", kernel.name)).collect();
     source.push_str("#include \"table.h\"\n");
     writeln!(source, "extern \"C\" const Entry fgrpo_emulator_kernels[] = {{\n{table}    {{nullptr, nullptr, nullptr, 0}}}};")
         .expect("a string");
-    let unit = Path::new(&out).join("kernels.cpp");
+    let unit = out.join("kernels.cpp");
     std::fs::write(&unit, source).expect("the generated file");
-    let emulator = Path::new(&root).join("emulator");
+    let emulator = root.join("emulator");
     let build = |file: &Path| {
         let mut build = cc::Build::new();
         build.cpp(true).std("c++17").opt_level(2).warnings(false).pic(true).include(&emulator).file(file);
@@ -56,9 +65,9 @@ fn compile() {
         fused.flag("-mfma");
     }
     fused.flag_if_supported("-ffp-contract=fast");
-    let folder = Path::new(&out).join("fake");
+    let folder = out.join("fake");
     std::fs::create_dir_all(folder.join("cublaslt")).expect("a folder");
-    let link = |name: &str, objects: &[std::path::PathBuf], more: &[&str]| {
+    let link = |name: &str, objects: &[PathBuf], more: &[&str]| {
         let mut link = fused.get_compiler().to_command();
         let soname = format!("-Wl,-soname,{}", name.rsplit('/').next().expect("a name"));
         link.args(["-shared", "-pthread", &soname, "-o"]).arg(folder.join(name)).args(objects).args(more);

@@ -1,8 +1,8 @@
 //! Writes the launchers: a struct for each kernel, whose fields are the kernel's parameters.
 //!
 //! Kernels whose names differ only in number types and sizes share a launcher if their parameters have the same names: `add_f32` and `add_bf16` are
-//! `Add`. A pointer whose number type differs between them is of the type `Values`, and selects the kernel; if none differs, the launchers are separate.
-//! Sizes are variants: `attention_bf16_64` is `Attention` with `Variant::Size64`.
+//! `Add`. A pointer whose number type differs between them is of the type `Values`, and selects the kernel. If no pointer differs, the number type is a
+//! variant. Sizes are variants too: `attention_bf16_64` is `Attention` with `Variant::Size64`.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -46,13 +46,7 @@ fn families(signatures: &[Signature]) -> Vec<Family<'_>> {
     let mut families: Vec<Family<'_>> = Vec::new();
     for signature in signatures {
         let (name, variant) = parts(&signature.name);
-        let types = |signature: &Signature| signature.parameters.iter().map(|p| p.kind).collect::<Vec<_>>();
-        let joins = |family: &&mut Family<'_>| {
-            let is_same = |(other, kernel): &(String, &Signature)| {
-                *other == variant && types(kernel) == types(signature)
-            };
-            family.name == name && takes(&family.parameters, signature) && !family.kernels.iter().any(is_same)
-        };
+        let joins = |family: &&mut Family<'_>| family.name == name && takes(&family.parameters, signature);
         match families.iter_mut().find(joins) {
             Some(family) => {
                 if family.parameters.len() < signature.parameters.len() {
@@ -65,6 +59,17 @@ fn families(signatures: &[Signature]) -> Vec<Family<'_>> {
                 parameters: signature.parameters.clone(),
                 kernels: vec![(variant, signature)],
             }),
+        }
+    }
+    for family in &mut families {
+        let same = |(variant, kernel): &(String, &Signature)| (variant.clone(), kernel.parameters.clone());
+        if family.kernels.len() > 1
+            && family.kernels.iter().all(|kernel| same(kernel) == same(&family.kernels[0]))
+        {
+            family.kernels.iter_mut().for_each(|(variant, kernel)| {
+                let word = kernel.name.rsplit('_').next().expect("a word");
+                *variant = camel(word);
+            });
         }
     }
     // Kernels of the same name with other parameters keep their number types in their names.
@@ -144,7 +149,9 @@ impl Family<'_> {
         let (name, mut fields) = (camel(&self.name), String::new());
         let mut names: Vec<&str> = self.parameters.iter().map(|parameter| parameter.name.as_str()).collect();
         if self.has_variants() {
-            fields.push_str("    /// Size that the kernel is compiled for.\n    pub variant: Variant,\n");
+            fields.push_str(
+                "    /// Size or number type that the kernel is compiled for.\n    pub variant: Variant,\n",
+            );
             names.push("variant");
         }
         for parameter in &self.parameters {
@@ -177,7 +184,7 @@ pub(crate) fn launchers(signatures: &[Signature]) -> String {
     let variants = families.iter().filter(|family| family.has_variants()).flat_map(|family| &family.kernels);
     let variants: BTreeSet<&str> = variants.map(|(variant, _)| general(variant)).collect();
     let mut source = String::from(
-        "/// Size that a kernel is compiled for, as its name ends in the sources. `General` kernels take any size.\n\
+        "/// Size or number type that a kernel is compiled for. `General` kernels take any size.\n\
          #[derive(Debug, Clone, Copy, PartialEq, Eq)]\n#[allow(missing_docs)]\npub enum Variant {\n",
     );
     variants.iter().for_each(|variant| writeln!(source, "    {variant},").expect("a string"));

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fgrpo_cuda::kernels::{Add, Attention, Kernel, Variant};
+use fgrpo_cuda::kernels::{Add, Attention, Kernel, LAUNCHERS, Variant};
 use fgrpo_cuda::{Address, Argument, Bf16, Pointer, Values};
 
 #[allow(dead_code, reason = "the build script uses the parameters")]
@@ -17,6 +17,20 @@ fn read(path: &Path, to: &mut String) {
     } else {
         to.push_str(&std::fs::read_to_string(path).unwrap());
     }
+}
+
+#[test]
+fn every_launcher_is_used() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut sources = String::new();
+    read(&root.join("src/product.rs"), &mut sources);
+    read(&root.join("../nn/src/cuda"), &mut sources);
+    let is_used = |name: &str| {
+        [format!("kernels::{name} {{"), format!("launch!({name},")].iter().any(|text| sources.contains(text))
+    };
+    let unused: Vec<&&str> = LAUNCHERS.iter().filter(|name| !is_used(name)).collect();
+    assert!(unused.is_empty(), "{unused:?}");
+    assert!(!is_used("Convolution"), "no launcher has this name");
 }
 
 #[test]

@@ -4,12 +4,11 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fgrpo_cuda::{Argument, Driver, Memory, Product, Shape};
+use fgrpo_cuda::{Driver, Memory, Product, Shape, Values, kernels};
 
 use super::buffer::Buffer;
 use super::executor::{CudaExecutor, numbers};
 use super::graphs::{self, Graphs};
-use super::launches::{args, kernel};
 use super::moments::Moments;
 use super::needs::{self, ROPES, rope_tables};
 use super::stream::{Purpose, Stream};
@@ -337,18 +336,16 @@ impl Backend for CudaBackend {
             return 0.0;
         }
         let blocks = len.div_ceil(4 * NORM_THREADS as usize).min(NORM_BLOCKS);
-        self.stream.launch(
-            "square_sum",
-            Shape::of(blocks, NORM_THREADS, NORM_THREADS as usize * 8),
-            args![&self.gradient, &self.partials, len as u64],
-        );
+        let (x, partial, count) = (self.gradient.full(0), self.partials.pointer(0), len as u64);
+        let shape = Shape::of(blocks, NORM_THREADS, NORM_THREADS as usize * 8);
+        self.stream.launch(shape, kernels::SquareSum { x, partial, count });
         let mut sums = vec![f64::NAN; blocks];
         self.stream.read(&self.partials, 0, &mut sums);
         sums.into_iter().sum::<f64>().sqrt()
     }
 
     fn zero_gradient(&mut self) {
-        self.stream.zero(self.gradient.at(0), 4 * self.gradient.len());
+        self.stream.zero(self.gradient.at(0), self.gradient.len());
         self.accumulated = false;
     }
 
@@ -357,10 +354,9 @@ impl Backend for CudaBackend {
             self.make(store);
         }
         self.accumulated = false;
-        let CudaBackend { stream, precision, weights, adapters, gradient, moments, .. } = self;
+        let CudaBackend { stream, weights, adapters, gradient, moments, .. } = self;
         let values = adapters.as_ref().map_or(&*weights, |adapters| &adapters.values);
         let AdamWStep { number, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
-        let moment_precision = moments.precision;
         moments.step(stream, values.len(), |part: Range<usize>, moments| {
             for &(offset, len, decays) in runs {
                 let (first, last) = (offset.max(part.start), (offset + len).min(part.end));
@@ -368,24 +364,32 @@ impl Backend for CudaBackend {
                     continue;
                 }
                 let decay = if decays { decay } else { 1.0 };
-                let mut arguments = vec![values.at(first).into()];
-                if *precision == Precision::Bf16 {
-                    arguments.push(values.rest_at(first).into());
+                let (weight, halves, gradient) =
+                    (values.at(first), values.halves(first), gradient.full(first));
+                let moments = moments.map(|moment| moment.plus(first - part.start));
+                let (shape, count) = (Shape::covering(last - first, 256), (last - first) as u64);
+                // Seeds of the stochastic rounding.
+                let (step, first) = (number, first as u64);
+                macro_rules! launch {
+                    ($kernel:ident, $($field:ident),+) => {
+                        stream.launch(shape, kernels::$kernel {
+                            $($field,)+ gradient, clip, take1, beta2, take2, eps, decay, rate, root, count,
+                        })
+                    };
                 }
-                arguments.push(gradient.at(first).into());
-                let before = moment_precision.bytes() * (first - part.start);
-                arguments.extend(moments.map(|moment| Argument::from(moment.plus(before))));
-                arguments.extend([clip, take1, beta2, take2, eps, decay, rate, root].map(Argument::F32));
-                arguments.push(((last - first) as u64).into());
-                let kernel = match moment_precision {
-                    Precision::F32 => kernel!(*precision, "adamw"),
-                    Precision::Bf16 => {
-                        // Seeds of the stochastic rounding.
-                        arguments.extend([number, first as u64].map(Argument::U64));
-                        kernel!(*precision, "adamw_rounded")
+                match (weight, halves, moments) {
+                    (Values::F32(w), None, [Values::F32(m), Values::F32(v)]) => launch!(AdamwF32, w, m, v),
+                    (_, Some((high, low)), [Values::F32(m), Values::F32(v)]) => {
+                        launch!(AdamwBf16, high, low, m, v);
                     }
-                };
-                stream.launch(kernel, Shape::covering(last - first, 256), &arguments);
+                    (Values::F32(w), None, [Values::Bf16(m), Values::Bf16(v)]) => {
+                        launch!(AdamwRoundedF32, w, m, v, step, first);
+                    }
+                    (_, Some((high, low)), [Values::Bf16(m), Values::Bf16(v)]) => {
+                        launch!(AdamwRoundedBf16, high, low, m, v, step, first);
+                    }
+                    other => unreachable!("number types {other:?}"),
+                }
             }
         });
     }

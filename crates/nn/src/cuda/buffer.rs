@@ -2,10 +2,10 @@
 
 use std::borrow::Cow;
 
-use fgrpo_cuda::{Address, Argument, Matrix, Memory, Shape};
+use fgrpo_cuda::{Address, Matrix, Memory, Pointer, Shape, Values, kernels};
 use half::bf16;
 
-use super::launches::{THREADS, args, kernel};
+use super::launches::THREADS;
 use super::stream::{Purpose, Stream};
 use crate::dtype::{decode_each, encode_each};
 use crate::numbers::Precision;
@@ -44,7 +44,7 @@ impl Buffer {
 
     pub(super) fn zeros(stream: &Stream, precision: Precision, len: usize, purpose: Purpose) -> Buffer {
         let buffer = Buffer::new(stream, precision, len, purpose);
-        stream.zero(buffer.at(0), buffer.bytes(buffer.len()));
+        stream.zero(buffer.at(0), buffer.len());
         buffer
     }
 
@@ -74,19 +74,34 @@ impl Buffer {
     pub(super) fn extend(&mut self, stream: &Stream, precision: Precision, len: usize, purpose: Purpose) {
         if len > self.len() {
             let longer = Buffer::new(stream, precision, len, purpose);
-            stream.copy(self.at(0), longer.at(0), self.bytes(self.len()));
+            stream.copy(self.at(0), longer.at(0), self.len());
             *self = longer;
         }
     }
 
     /// Device address of value `index`, or null without memory; the stream then has a failure and ignores further work.
-    pub(super) fn at(&self, index: usize) -> Address {
-        self.memory.as_ref().map_or(Address(0), |memory| memory.at(self.bytes(index)))
+    pub(super) fn at(&self, index: usize) -> Values {
+        let address = self.memory.as_ref().map_or(Address(0), |memory| memory.at(self.bytes(index)));
+        match self.precision {
+            Precision::F32 => Values::F32(Pointer::new(address)),
+            Precision::Bf16 => Values::Bf16(Pointer::new(address)),
+        }
+    }
+
+    /// Device address of value `index` of an f32 buffer.
+    ///
+    /// # Panics
+    /// If the values are bfloat16.
+    pub(super) fn full(&self, index: usize) -> Pointer<f32> {
+        match self.at(index) {
+            Values::F32(pointer) => pointer,
+            Values::Bf16(_) => panic!("a bfloat16 buffer where a kernel takes f32"),
+        }
     }
 
     /// A matrix with rows of `stride` values, from value `first` on.
     pub(super) fn rows(&self, first: usize, stride: usize) -> Matrix {
-        Matrix::rows(self.at(first), stride)
+        Matrix::rows(self.at(first).address(), stride)
     }
 
     /// Replaces the values from `first` on, rounding to nearest in bfloat16.
@@ -120,19 +135,13 @@ impl Buffer {
         self.memory.as_ref()?;
         let partials: Memory<u64> = stream.allocate(blocks, Purpose::Pass)?;
         let shape = Shape::of(blocks, THREADS, 8 * THREADS as usize);
-        let arguments = args![self, &partials, len as u64];
-        stream.launch(kernel!(self.precision, "first_non_finite"), shape, arguments);
+        let (partial, count) = (partials.pointer(0), len as u64);
+        stream.launch(shape, kernels::FirstNonFinite { x: self.at(0), partial, count });
         let mut least = vec![len as u64; blocks];
         stream.read(&partials, 0, &mut least);
         let index = least.into_iter().min().map(|index| index as usize).filter(|&index| index < len)?;
         let mut value = [0.0];
         self.read(stream, index, &mut value);
         Some((index, value[0]))
-    }
-}
-
-impl From<&Buffer> for Argument {
-    fn from(buffer: &Buffer) -> Argument {
-        Argument::Address(buffer.at(0))
     }
 }

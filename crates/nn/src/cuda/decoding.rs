@@ -2,9 +2,9 @@
 
 use std::collections::VecDeque;
 
-use fgrpo_cuda::{Memory, Shape};
+use fgrpo_cuda::{Memory, Shape, Values, kernels};
 
-use super::launches::{args, row_threads};
+use super::launches::row_threads;
 use super::lists::{Bucket, DrawLists, Items, Lists};
 use super::messages::Messages;
 use super::stream::{Purpose, Stream};
@@ -74,8 +74,9 @@ impl Decoding {
         if let Some(results) = &self.draws.results {
             // Gather tokens that the host has not read, before they are overwritten. The kernel copies 32-bit words without converting them.
             let Lists { words, sampled, tokens, .. } = &self.lists;
-            let arguments = args![results, words.at(*sampled, 0), words.at(*tokens, 0), 1u32];
-            stream.launch("gather_f32", Shape::of(sampled.len, row_threads(1), 0), arguments);
+            let [x, y] = [results.pointer(0), words.at(*tokens, 0)].map(|words| Values::F32(words.cast()));
+            let kernel = kernels::Gather { x, rows: words.at(*sampled, 0), y, width: 1 };
+            stream.launch(Shape::of(sampled.len, row_threads(1), 0), kernel);
         }
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
     }

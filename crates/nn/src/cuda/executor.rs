@@ -12,12 +12,13 @@ use mixer::MixerScratch;
 
 use std::sync::Arc;
 
-use fgrpo_cuda::{Address, Argument, Matrix, Numbers, Product, Shape};
+use fgrpo_cuda::kernels::{self, Kernel};
+use fgrpo_cuda::{Matrix, Numbers, Pointer, Product, Shape, Values};
 
 use super::buffer::Buffer;
 use super::decoding::Decoding;
 use super::graphs::Graphs;
-use super::launches::{FULL, THREADS, args, kernel, row_shape, row_threads, warp_shape};
+use super::launches::{FULL, THREADS, row_shape, row_threads, warp_shape};
 use super::lists::Lists;
 use super::needs::{LOGITS, MOVED, ROPES, SUMMED_ROWS, pass_logits};
 use super::stream::{Purpose, Stream};
@@ -175,15 +176,13 @@ impl CudaExecutor {
         }
     }
 
-    /// Adds the column sums of rows, given as their number and width, to `to`. `kernel` sums blocks of rows, which it computes from `inputs`; `sizes`
-    /// are its arguments.
-    fn sum_columns(
+    /// Adds the column sums of rows, given as their number and width, to `sum`. `kernel` returns the kernel that writes the sums of blocks of rows to an
+    /// address, from the address and the number of rows in a block.
+    fn sum_columns<K: Kernel>(
         &mut self,
-        kernel: &'static str,
-        inputs: &[Argument],
-        sizes: &[usize],
         [rows, width]: [usize; 2],
-        to: Address,
+        sum: Pointer<f32>,
+        kernel: impl FnOnce(Pointer<f32>, usize) -> K,
     ) {
         if rows == 0 {
             return;
@@ -191,18 +190,31 @@ impl CudaExecutor {
         let blocks = rows.div_ceil(SUMMED_ROWS);
         self.partials.reserve(&self.stream, FULL, blocks * width, Purpose::Pass);
         let grid = [width.div_ceil(32) as u32, blocks as u32, 1];
-        let sizes = sizes.iter().chain([&SUMMED_ROWS]).map(|&size| Argument::from(size));
-        let arguments: Vec<_> =
-            inputs.iter().copied().chain([(&self.partials).into()]).chain(sizes).collect();
-        self.stream.launch(kernel, Shape { grid, threads: 256, shared: 1024 }, &arguments);
-        let arguments = args![&self.partials, to, blocks, width];
-        self.stream.launch("add_partials", Shape::covering(width, 128), arguments);
+        let partial = self.partials.full(0);
+        self.stream.launch(Shape { grid, threads: 256, shared: 1024 }, kernel(partial, SUMMED_ROWS));
+        self.stream.launch(Shape::covering(width, 128), kernels::AddPartials { partial, sum, blocks, width });
     }
 
-    /// Launches a kernel that copies rows of `width` values by index.
-    fn rows(&self, kernel: &'static str, width: usize, lists: &Lists, rows: List, x: Argument, y: Argument) {
-        let shape = Shape::of(rows.len, row_threads(width), 0);
-        self.stream.launch(kernel, shape, args![x, lists.words.at(rows, 0), y, width]);
+    /// Adds the column sums of `x` to `sum`.
+    fn add_columns(&mut self, [rows, width]: [usize; 2], x: Values, sum: Pointer<f32>) {
+        self.sum_columns([rows, width], sum, |partial, rows_per_block| kernels::ColumnPartials {
+            x,
+            partial,
+            rows,
+            width,
+            rows_per_block,
+        });
+    }
+
+    /// Launches the kernel that `kernel` returns for the addresses of row indices. It copies rows of `width` values.
+    fn rows<K: Kernel>(
+        &self,
+        width: usize,
+        lists: &Lists,
+        rows: List,
+        kernel: impl FnOnce(Pointer<u32>) -> K,
+    ) {
+        self.stream.launch(Shape::of(rows.len, row_threads(width), 0), kernel(lists.words.at(rows, 0)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Names, arguments and launch shapes of kernels.
+//! Launch shapes of kernels.
 
 use fgrpo_cuda::Shape;
 
@@ -12,23 +12,6 @@ pub(super) const FULL: Precision = Precision::F32;
 pub(super) const WARPS: u32 = 4;
 /// Threads per block for kernels with independent threads.
 pub(super) const THREADS: u32 = 256;
-
-/// Converts values to the arguments of a kernel.
-macro_rules! args {
-    ($($argument:expr),* $(,)?) => { &[$(fgrpo_cuda::Argument::from($argument)),*] };
-}
-pub(super) use args;
-
-/// Name of the kernel for a precision of activations.
-macro_rules! kernel {
-    ($precision:expr, $name:literal) => {
-        match $precision {
-            $crate::numbers::Precision::F32 => concat!($name, "_f32"),
-            $crate::numbers::Precision::Bf16 => concat!($name, "_bf16"),
-        }
-    };
-}
-pub(super) use kernel;
 
 /// Threads of a block that processes a row of `width` values.
 pub(super) fn row_threads(width: usize) -> u32 {

@@ -3,7 +3,7 @@
 
 use std::ops::Range;
 
-use fgrpo_cuda::{Address, Pinned, Queue};
+use fgrpo_cuda::{Address, Pinned, Queue, Values};
 
 use super::buffer::{Buffer, decode, encode};
 use super::stream::{Purpose, Stream};
@@ -158,7 +158,7 @@ impl Moments {
         &mut self,
         stream: &Stream,
         trained: usize,
-        mut update: impl FnMut(Range<usize>, [Address; 2]),
+        mut update: impl FnMut(Range<usize>, [Values; 2]),
     ) {
         if !self.offload {
             return update(0..trained, self.device.each_ref().map(|moment| moment.at(0)));
@@ -175,7 +175,7 @@ impl Moments {
             let at = self.staged[slot].each_ref().map(|buffer| buffer.at(0));
             stream.wait(Queue::Upload, DOWNLOADED[slot]);
             for (moment, to) in host.iter_mut().zip(at) {
-                moment.upload(stream, &part, to);
+                moment.upload(stream, &part, to.address());
             }
             stream.record(Queue::Upload, UPLOADED[slot]);
             stream.wait(Queue::Compute, UPLOADED[slot]);
@@ -183,7 +183,7 @@ impl Moments {
             stream.record(Queue::Compute, UPDATED[slot]);
             stream.wait(Queue::Download, UPDATED[slot]);
             for (moment, from) in host.iter_mut().zip(at) {
-                moment.download(stream, from, &part);
+                moment.download(stream, from.address(), &part);
             }
             stream.record(Queue::Download, DOWNLOADED[slot]);
         }

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fgrpo_cuda::{Matrix, Memory, Shape};
+use fgrpo_cuda::{Matrix, Memory, Shape, kernels};
 
 use super::buffer::Buffer;
-use super::launches::{THREADS, args, kernel};
+use super::launches::THREADS;
 use super::stream::{Purpose, Stream};
 use crate::layout::{Linear, Span};
 use crate::numbers::Precision;
@@ -104,23 +104,32 @@ impl QuantizedMatrices {
             return Matrix::rows(bits.at(0), columns);
         }
         scratch.reserve(stream, precision, count, Purpose::Pass);
-        let (out, len) = (&*scratch, count as u64);
-        let Some(maps) = &self.maps else { return scratch.rows(0, columns) };
+        let (out, len) = (scratch.at(0), count as u64);
+        let Some(maps) = self.maps.as_ref().map(|maps| maps.pointer(0)) else {
+            return scratch.rows(0, columns);
+        };
         let (pairs, single) = (Shape::covering(count.div_ceil(2), THREADS), Shape::covering(count, THREADS));
         match numbers {
             Stored::Nf4 { codes, scales, nested, offset } => {
-                let arguments = args![codes, scales, nested, *offset, maps, out, len];
-                stream.launch(kernel!(precision, "nf4_values"), pairs, arguments);
+                let (codes, scales, nested) = (codes.pointer(0), scales.pointer(0), nested.pointer(0));
+                let offset = *offset;
+                stream.launch(
+                    pairs,
+                    kernels::Nf4Values { codes, scales, nested, offset, maps, out, count: len },
+                );
             }
             Stored::Nf4Plain { codes, scales } => {
-                let arguments = args![codes, scales, maps, out, len];
-                stream.launch(kernel!(precision, "nf4_plain_values"), pairs, arguments);
+                let (codes, scales) = (codes.pointer(0), scales.pointer(0));
+                stream.launch(pairs, kernels::Nf4PlainValues { codes, scales, maps, out, count: len });
             }
             Stored::Int8 { codes, absmax } => {
-                let arguments = args![codes, absmax, INT8_STEP, out, columns, len];
-                stream.launch(kernel!(precision, "int8_values"), single, arguments);
+                let (codes, absmax, step) = (codes.pointer(0), absmax.pointer(0), INT8_STEP);
+                stream.launch(single, kernels::Int8Values { codes, absmax, step, out, columns, count: len });
             }
-            Stored::Bf16(bits) => stream.launch("widen", single, args![bits, out, len]),
+            Stored::Bf16(bits) => {
+                let (x, out) = (bits.pointer(0).cast(), scratch.full(0));
+                stream.launch(single, kernels::Widen { x, out, count: len });
+            }
         }
         scratch.rows(0, columns)
     }

@@ -19,11 +19,11 @@ impl Sequence {
         (self.recorded, self.changed) = (0, false);
     }
 
-    /// Records a node. `same` compares it with the earlier step's node, and `make` creates it if they differ.
-    pub(super) fn record(&mut self, same: impl FnOnce(&Node) -> bool, make: impl FnOnce() -> Node) {
-        if self.changed || !self.nodes.get(self.recorded).is_some_and(same) {
+    /// Records a node.
+    pub(super) fn record(&mut self, node: Node) {
+        if self.changed || self.nodes.get(self.recorded) != Some(&node) {
             self.change();
-            self.nodes.push(make());
+            self.nodes.push(node);
         }
         self.recorded += 1;
     }
@@ -63,7 +63,7 @@ mod tests {
     /// Whether a step with these nodes repeats the previous one.
     fn record(sequence: &mut Sequence, nodes: &[Node]) -> bool {
         sequence.begin();
-        nodes.iter().for_each(|node| sequence.record(|other| other == node, || node.clone()));
+        nodes.iter().for_each(|node| sequence.record(node.clone()));
         assert_eq!(sequence.nodes(), nodes);
         sequence.came_before()
     }

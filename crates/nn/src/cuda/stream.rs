@@ -7,10 +7,8 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use fgrpo_cuda::{
-    Address, Argument, DeviceMemory, Driver, Graph, Launch, Memory, Message, Node, Pinned, Product, Queue,
-    Shape,
-};
+use fgrpo_cuda::kernels::Kernel;
+use fgrpo_cuda::{DeviceMemory, Driver, Graph, Memory, Message, Node, Pinned, Product, Queue, Shape, Values};
 
 use super::sequence::Sequence;
 use crate::error::Error;
@@ -78,18 +76,13 @@ impl Stream {
     }
 
     /// Records work, or submits it if nothing is being recorded.
-    fn record_or_run(
-        &self,
-        same: impl FnOnce(&Node) -> bool,
-        make: impl FnOnce() -> Node,
-        work: impl FnOnce() -> Result<(), fgrpo_cuda::Error>,
-    ) {
+    fn node(&self, node: Node) {
         let mut recording = self.recording();
         if let Some(sequence) = recording.as_mut() {
-            return sequence.record(same, make);
+            return sequence.record(node);
         }
         drop(recording);
-        self.run(work);
+        self.run(|| self.driver.submit(&node));
     }
 
     pub(super) fn submit(&self, nodes: &[Node]) {
@@ -148,21 +141,11 @@ impl Stream {
         }
     }
 
-    pub(super) fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) {
-        // An empty grid is not a valid launch.
-        if shape.grid.contains(&0) {
-            return;
+    /// Launches a kernel, unless the grid is empty, which no device accepts.
+    pub(super) fn launch(&self, shape: Shape, kernel: impl Kernel) {
+        if !shape.grid.contains(&0) {
+            self.node(Node::Launch(kernel.launch(shape)));
         }
-        let same = |node: &Node| {
-            matches!(node, Node::Launch(other)
-                if other.kernel == kernel && other.shape == shape && other.arguments == arguments)
-        };
-        let make = || Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() });
-        self.record_or_run(same, make, || self.driver.launch(kernel, shape, arguments));
-    }
-
-    fn node(&self, node: Node) {
-        self.record_or_run(|other| *other == node, || node.clone(), || self.driver.submit(&node));
     }
 
     pub(super) fn product(&self, product: &Product) {
@@ -224,15 +207,17 @@ impl Stream {
         }
     }
 
-    pub(super) fn copy(&self, from: Address, to: Address, bytes: usize) {
-        if bytes > 0 {
-            self.node(Node::Copy { from, to, bytes });
+    /// Copies `len` values to memory of the same number type.
+    pub(super) fn copy(&self, from: Values, to: Values, len: usize) {
+        assert_eq!(from.bytes(), to.bytes(), "a copy between number types");
+        if len > 0 {
+            self.node(Node::Copy { from: from.address(), to: to.address(), bytes: len * from.bytes() });
         }
     }
 
-    pub(super) fn zero(&self, at: Address, bytes: usize) {
-        if bytes > 0 {
-            self.node(Node::Zero { at, bytes });
+    pub(super) fn zero(&self, at: Values, len: usize) {
+        if len > 0 {
+            self.node(Node::Zero { at: at.address(), bytes: len * at.bytes() });
         }
     }
 }

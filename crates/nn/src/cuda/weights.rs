@@ -1,10 +1,9 @@
 //! Parameters on the device, in f32, or in two stores of 16 bits: the bf16 values that the network uses, and the low halves. Together the halves are the
 //! exact f32 weights.
 
-use fgrpo_cuda::{Address, Matrix, Shape};
+use fgrpo_cuda::{Bf16, Matrix, Pointer, Shape, Values, kernels};
 
 use super::buffer::Buffer;
-use super::launches::args;
 use super::quantized::QuantizedMatrices;
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
@@ -45,13 +44,16 @@ impl Weights {
     }
 
     /// Device address of value `index`, as used by the network.
-    pub(super) fn at(&self, index: usize) -> Address {
+    pub(super) fn at(&self, index: usize) -> Values {
         self.values.at(index)
     }
 
-    /// Device address of the low bits of value `index`.
-    pub(super) fn rest_at(&self, index: usize) -> Address {
-        self.rest.at(index)
+    /// Device addresses of the high and the low bits of value `index`, or `None` in f32.
+    pub(super) fn halves(&self, index: usize) -> Option<(Pointer<Bf16>, Pointer<u16>)> {
+        match (self.values.at(index), self.rest.at(index)) {
+            (Values::Bf16(high), Values::Bf16(low)) => Some((high, low.cast())),
+            _ => None,
+        }
     }
 
     /// A matrix with rows of `stride` values, from value `first` on.
@@ -63,7 +65,7 @@ impl Weights {
     pub(super) fn copy(&self, stream: &Stream, from: usize, to: &Weights, at: usize, len: usize) {
         for (source, target) in [(&self.values, &to.values), (&self.rest, &to.rest)] {
             if !source.is_empty() {
-                stream.copy(source.at(from), target.at(at), source.bytes(len));
+                stream.copy(source.at(from), target.at(at), len);
             }
         }
     }
@@ -71,34 +73,30 @@ impl Weights {
     /// Rounds `len` values to the network's precision.
     pub(super) fn forget_rest(&self, stream: &Stream, first: usize, len: usize) {
         if !self.rest.is_empty() {
-            stream.zero(self.rest.at(first), self.rest.bytes(len));
+            stream.zero(self.rest.at(first), len);
         }
     }
 
     pub(super) fn write(&self, stream: &Stream, first: usize, values: &[f32]) {
-        if self.rest.is_empty() {
-            return self.values.write(stream, first, values);
-        }
+        let Some((high, low)) = self.halves(first) else { return self.values.write(stream, first, values) };
         let mut staged = Buffer::default();
         staged.reserve(stream, Precision::F32, values.len().min(STAGED), Purpose::Model);
         for (index, part) in values.chunks(STAGED).enumerate() {
-            let at = first + index * STAGED;
             staged.write(stream, 0, part);
-            let arguments = args![&staged, self.values.at(at), self.rest.at(at), part.len() as u64];
-            stream.launch("split_master", Shape::covering(part.len(), 256), arguments);
+            let (high, low, w) = (high.plus(index * STAGED), low.plus(index * STAGED), staged.full(0));
+            let kernel = kernels::SplitMaster { w, high, low, count: part.len() as u64 };
+            stream.launch(Shape::covering(part.len(), 256), kernel);
         }
     }
 
     pub(super) fn read(&self, stream: &Stream, first: usize, to: &mut [f32]) {
-        if self.rest.is_empty() {
-            return self.values.read(stream, first, to);
-        }
+        let Some((high, low)) = self.halves(first) else { return self.values.read(stream, first, to) };
         let mut staged = Buffer::default();
         staged.reserve(stream, Precision::F32, to.len().min(STAGED), Purpose::Model);
         for (index, part) in to.chunks_mut(STAGED).enumerate() {
-            let at = first + index * STAGED;
-            let arguments = args![self.values.at(at), self.rest.at(at), &staged, part.len() as u64];
-            stream.launch("join_master", Shape::covering(part.len(), 256), arguments);
+            let (high, low, w) = (high.plus(index * STAGED), low.plus(index * STAGED), staged.full(0));
+            let kernel = kernels::JoinMaster { high, low, w, count: part.len() as u64 };
+            stream.launch(Shape::covering(part.len(), 256), kernel);
             staged.read(stream, 0, part);
         }
     }

@@ -1,6 +1,6 @@
 //! Lists of words that are built on the host and transferred to the device in one copy.
 
-use fgrpo_cuda::{Address, Memory};
+use fgrpo_cuda::{Memory, Pointer};
 
 use super::messages::Messages;
 use super::stream::{Purpose, Stream};
@@ -56,8 +56,8 @@ impl Words {
     }
 
     /// Device address of word `index` of a list.
-    pub(super) fn at(&self, list: List, index: usize) -> Address {
-        self.device.as_ref().map_or(Address(0), |device| device.at(list.first + index))
+    pub(super) fn at(&self, list: List, index: usize) -> Pointer<u32> {
+        self.device.as_ref().map_or(Pointer::NULL, |device| device.pointer(list.first + index))
     }
 
     /// Content of a list on the host.

@@ -1,20 +1,19 @@
 //! Attention in a pass, and the cache.
 
+use fgrpo_cuda::Pointer;
+use fgrpo_cuda::kernels::{self, Variant};
+
 use super::super::lists::{PassItems, Plan, TILE, Tiles};
-use super::decoding::{Merged, parts_kernels, window};
-use super::{
-    Argument, Buffer, Cache, CudaExecutor, FULL, Lists, Precision, Purpose, Shape, args, kernel, warp_shape,
-};
+use super::decoding::{Merged, parts_variant, window};
+use super::{Buffer, Cache, CudaExecutor, FULL, Lists, Precision, Purpose, Shape, warp_shape};
 use crate::executor::{Attention, AttentionInputs, AttentionOps, Heads};
 
-/// Tensor core kernels for attention, and for its derivatives with respect to queries and to keys and values, if this precision and head size have them.
-fn on_tensor_cores(precision: Precision, size: usize) -> Option<[&'static str; 3]> {
+/// Variant of the kernels for attention and its derivatives. Kernels for one head size use tensor cores.
+fn variant(precision: Precision, size: usize) -> Variant {
     match (precision, size) {
-        (Precision::Bf16, 64) => Some(["attention_bf16_64", "attention_dq_bf16_64", "attention_dkv_bf16_64"]),
-        (Precision::Bf16, 128) => {
-            Some(["attention_bf16_128", "attention_dq_bf16_128", "attention_dkv_bf16_128"])
-        }
-        _ => None,
+        (Precision::Bf16, 64) => Variant::Size64,
+        (Precision::Bf16, 128) => Variant::Size128,
+        _ => Variant::General,
     }
 }
 
@@ -25,27 +24,14 @@ fn tile_shape(rows: usize, heads: usize, tiles: usize, size: usize, extra: usize
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
 }
 
-/// Plan and sizes of an attention kernel.
-struct Planned<'a> {
-    lists: &'a Lists,
-    plan: &'a Plan,
-    tiles: &'a Tiles,
-    window: Option<usize>,
-    heads: Heads,
-    /// Number of queries, or of keys.
-    count: usize,
-}
-
-/// Arguments of an attention kernel: the plan, buffers and sizes. Tensor core kernels are compiled for one head size, which is omitted.
-fn kernel_arguments(planned: &Planned<'_>, buffers: &[Argument], on_tensor_cores: bool) -> Vec<Argument> {
-    let &Planned { lists, plan, tiles, window: latest, heads, count } = planned;
-    let at = |list| Argument::from(lists.words.at(list, 0));
-    let plan = [at(plan.rows), at(tiles.first), at(tiles.pieces), at(lists.positions), window(latest).into()];
-    let Heads { queries, keys, size, scale } = heads;
-    let size = (!on_tensor_cores).then_some(size);
-    let sizes = [Some(queries), Some(keys), size, Some(count)].into_iter().flatten();
-    let sizes = sizes.map(Argument::from).chain([scale.into()]);
-    plan.into_iter().chain(buffers.iter().copied()).chain(sizes).collect()
+/// Addresses of a plan's rows, of its tiles' first pieces, of the pieces, and of all positions.
+fn plan_at(
+    lists: &Lists,
+    plan: &Plan,
+    tiles: &Tiles,
+) -> (Pointer<u32>, Pointer<u32>, Pointer<[u32; 4]>, Pointer<u32>) {
+    let at = |list| lists.words.at(list, 0);
+    (at(plan.rows), at(tiles.first), at(tiles.pieces).cast(), at(lists.positions))
 }
 
 impl CudaExecutor {
@@ -63,16 +49,26 @@ impl CudaExecutor {
         let parts = plan.exact.iter().map(|batch| batch.parts).max().unwrap_or(0);
         self.parts.reserve(&self.stream, FULL, parts * queries * (size + 2), Purpose::Pass);
         for &PassItems { first, rows, items, .. } in &plan.exact {
-            let ([_, kernel], shape) = parts_kernels(self.precision, heads, items.first_part.len);
-            let [list, first_part, ranges, starts] =
-                [items.items, items.first_part, items.ranges, items.starts].map(|list| words.at(list, 0));
-            let (positions, q) = (words.at(plan.positions, first), q.at(first * heads.query_width()));
-            let to = &self.parts;
-            let arguments = args![
-                list, first_part, ranges, positions, starts, window, q, kv, to, queries, keys, size, scale
-            ];
-            self.stream.launch(kernel, shape, arguments);
-            let (out, lse) = (out.at(first * heads.query_width()), lse.at(first * queries));
+            let (variant, shape) = parts_variant(self.precision, heads, items.first_part.len);
+            let positions = words.at(plan.positions, first);
+            let kernel = kernels::AttentionParts {
+                variant,
+                items: words.at(items.items, 0).cast(),
+                place: words.at(items.first_part, 0),
+                ranges: words.at(items.ranges, 0),
+                positions,
+                starts: words.at(items.starts, 0),
+                window,
+                q: q.at(first * heads.query_width()),
+                kv: kv.at(0),
+                parts: self.parts.full(0),
+                heads: queries,
+                key_heads: keys,
+                size,
+                scale,
+            };
+            self.stream.launch(shape, kernel);
+            let (out, lse) = (out.at(first * heads.query_width()), lse.full(first * queries));
             let merged = Merged { words, items: &items, positions, window, rows };
             self.merge(heads, merged, out, Some(lse));
         }
@@ -91,16 +87,34 @@ impl AttentionOps for CudaExecutor {
         if self.exact {
             return self.exact_attention(attention, q, kv, out, lse);
         }
-        let Attention { heads, lists, rows, window, .. } = attention;
-        let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
-        let (count, buffers) = (plan.rows.len, args![q, kv, &*out, &*lse]);
-        let planned = Planned { lists, plan, tiles: &plan.by_query, window, heads, count };
-        let arguments = kernel_arguments(&planned, buffers, on.is_some());
-        let (kernel, shape) = match on {
-            Some([kernel, ..]) => (kernel, tile_shape(count, heads.queries, 3, heads.size, 0)),
-            None => (kernel!(self.precision, "attention"), warp_shape(count * heads.queries)),
+        let Attention {
+            heads: Heads { queries: heads, keys, size, scale }, lists, rows, window: latest, ..
+        } = attention;
+        let (plan, variant) = (lists.plan(rows), variant(self.precision, size));
+        let queries = plan.rows.len;
+        let (rows, tile_first, pieces, positions) = plan_at(lists, plan, &plan.by_query);
+        let shape = match variant {
+            Variant::General => warp_shape(queries * heads),
+            _ => tile_shape(queries, heads, 3, size, 0),
         };
-        self.stream.launch(kernel, shape, &arguments);
+        let kernel = kernels::Attention {
+            variant,
+            rows,
+            tile_first,
+            pieces,
+            positions,
+            window: window(latest),
+            q: q.at(0),
+            kv: kv.at(0),
+            out: out.at(0),
+            lse: lse.full(0),
+            heads,
+            key_heads: keys,
+            size,
+            queries,
+            scale,
+        };
+        self.stream.launch(shape, kernel);
     }
 
     fn attention_backward(
@@ -110,35 +124,63 @@ impl AttentionOps for CudaExecutor {
         dq: &mut Buffer,
         dkv: &mut Buffer,
     ) {
-        let Attention { heads, lists, rows, keys, window } = attention;
+        let Attention { heads, lists, rows, keys, window: latest } = attention;
+        let Heads { queries: heads, keys: key_heads, size, scale } = heads;
+        let (plan, variant, window) = (lists.plan(rows), variant(self.precision, size), window(latest));
+        let (queries, count) = (plan.rows.len, plan.rows.len * heads);
+        self.delta.reserve(&self.stream, FULL, count, Purpose::Pass);
         let AttentionInputs { q, kv, out, lse, dout } = saved;
-        let (plan, on) = (lists.plan(rows), on_tensor_cores(self.precision, heads.size));
-        let (count, size) = (plan.rows.len, heads.size);
-        let pairs = count * heads.queries;
-        self.delta.reserve(&self.stream, FULL, pairs, Purpose::Pass);
-        self.stream.launch(
-            kernel!(self.precision, "attention_delta"),
-            warp_shape(pairs),
-            args![out, dout, &self.delta, size, pairs],
-        );
-        let arguments = |tiles: &Tiles, to: &Buffer, count: usize| {
-            let buffers = args![q, kv, lse, &self.delta, dout, to];
-            kernel_arguments(&Planned { lists, plan, tiles, window, heads, count }, buffers, on.is_some())
-        };
+        let (q, kv, out, dout, lse) = (q.at(0), kv.at(0), out.at(0), dout.at(0), lse.full(0));
+        let delta = self.delta.full(0);
+        self.stream.launch(warp_shape(count), kernels::AttentionDelta { out, dout, delta, size, count });
         // lse, delta, and the first and end key that each query sees.
         let more = 4 * TILE * 4;
-        let [(by_q, shape_q), (by_kv, shape_kv)] = match on {
-            Some([_, by_q, by_kv]) => [
-                (by_q, tile_shape(count, heads.queries, 4, size, 0)),
-                (by_kv, tile_shape(keys, heads.keys, 4, size, more)),
-            ],
-            None => [
-                (kernel!(self.precision, "attention_dq"), warp_shape(pairs)),
-                (kernel!(self.precision, "attention_dkv"), warp_shape(keys * heads.keys)),
-            ],
+        let [shape_q, shape_kv] = match variant {
+            Variant::General => [warp_shape(count), warp_shape(keys * key_heads)],
+            _ => [tile_shape(queries, heads, 4, size, 0), tile_shape(keys, key_heads, 4, size, more)],
         };
-        self.stream.launch(by_q, shape_q, &arguments(&plan.by_query, dq, count));
-        self.stream.launch(by_kv, shape_kv, &arguments(&plan.by_key, dkv, keys));
+        let (rows, tile_first, pieces, positions) = plan_at(lists, plan, &plan.by_query);
+        let kernel = kernels::AttentionDq {
+            variant,
+            rows,
+            tile_first,
+            pieces,
+            positions,
+            window,
+            q,
+            kv,
+            lse,
+            delta,
+            dout,
+            dq: dq.at(0),
+            heads,
+            key_heads,
+            size,
+            queries,
+            scale,
+        };
+        self.stream.launch(shape_q, kernel);
+        let (rows, tile_first, pieces, positions) = plan_at(lists, plan, &plan.by_key);
+        let kernel = kernels::AttentionDkv {
+            variant,
+            rows,
+            tile_first,
+            pieces,
+            positions,
+            window,
+            q,
+            kv,
+            lse,
+            delta,
+            dout,
+            dkv: dkv.at(0),
+            heads,
+            key_heads,
+            size,
+            keys,
+            scale,
+        };
+        self.stream.launch(shape_kv, kernel);
     }
 
     fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, limit: usize) {
@@ -158,7 +200,7 @@ impl AttentionOps for CudaExecutor {
     }
 
     fn store_cache(&mut self, heads: Heads, cache: &mut Cache, layer: usize, lists: &Lists, kv: &Buffer) {
-        let to = (&cache.layers[layer]).into();
-        self.rows(kernel!(self.precision, "scatter"), heads.key_width(), lists, lists.slots, kv.into(), to);
+        let (width, x, y) = (heads.key_width(), kv.at(0), cache.layers[layer].at(0));
+        self.rows(width, lists, lists.slots, |rows| kernels::Scatter { x, rows, y, width });
     }
 }

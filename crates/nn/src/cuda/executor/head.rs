@@ -1,8 +1,10 @@
 //! The vocabulary head: logits, log-probabilities, entropies and their derivatives.
 
+use fgrpo_cuda::kernels::{self, Variant};
+
 use super::{
-    Buffer, CudaExecutor, FULL, LOGITS, Lists, Product, Purpose, Shape, THREADS, Weights, Write, args,
-    kernel, row_shape, row_threads,
+    Buffer, CudaExecutor, FULL, LOGITS, Lists, Precision, Product, Purpose, Shape, THREADS, Weights, Write,
+    row_shape, row_threads,
 };
 use crate::error::Error;
 use crate::executor::checks::check_scores;
@@ -58,16 +60,26 @@ impl HeadOps for CudaExecutor {
         for first in (0..rows).step_by(chunk) {
             let m = chunk.min(rows - first);
             self.logits_of(weights, head, first, m, x, logits);
-            let arguments = args![&*logits, saved.at(2 * first), v, factor];
-            self.stream.launch("head_scores", row_shape(m, v), arguments);
+            let (logits, rows, vocabulary) = (logits.full(0), saved.full(2 * first), v);
+            let kernel = kernels::HeadScores { logits, saved: rows, vocabulary, factor };
+            self.stream.launch(row_shape(m, v), kernel);
             let [from, to] = [first_picks[first], first_picks[first + m]].map(|pick| pick as usize);
-            let [pick_rows, tokens] =
+            let [pick_rows, pick_tokens] =
                 [lists.pick_rows, lists.pick_tokens].map(|list| lists.words.at(list, from));
-            let (count, width) = (to - from, v);
-            let [logp, entropy] = [from, picks + from].map(|at| scores.at(at));
-            let arguments =
-                args![&*logits, &*saved, pick_rows, tokens, logp, entropy, count, first, width, factor];
-            self.stream.launch("head_picks", Shape::covering(to - from, THREADS), arguments);
+            let [logp, entropy] = [from, picks + from].map(|at| scores.full(at));
+            let kernel = kernels::HeadPicks {
+                logits,
+                saved: saved.full(0),
+                pick_rows,
+                pick_tokens,
+                logp,
+                entropy,
+                picks: to - from,
+                first,
+                vocabulary,
+                factor,
+            };
+            self.stream.launch(Shape::covering(to - from, THREADS), kernel);
         }
     }
 
@@ -111,13 +123,21 @@ impl HeadOps for CudaExecutor {
             if !keeps_logits {
                 self.logits_of(weights, head, first, m, x, logits);
             }
-            let (starts, tokens) =
+            let (pick_first, pick_tokens) =
                 (lists.words.at(lists.pick_first, first), lists.words.at(lists.pick_tokens, 0));
-            let [dlogp, dentropy] = [0, picks].map(|at| derivatives.at(at));
-            let saved = saved.at(2 * first);
-            let arguments = args![&*logits, saved, starts, tokens, dlogp, dentropy, v, factor];
-            let shape = Shape::of(m, row_threads(v), 0);
-            self.stream.launch(kernel!(self.precision, "head_backward"), shape, arguments);
+            let [dlogp, dentropy] = [0, picks].map(|at| derivatives.full(at));
+            let kernel = kernels::HeadBackward {
+                variant: if self.precision == Precision::F32 { Variant::F32 } else { Variant::Bf16 },
+                logits: logits.full(0),
+                saved: saved.full(2 * first),
+                pick_first,
+                pick_tokens,
+                dlogp,
+                dentropy,
+                vocabulary: v,
+                factor,
+            };
+            self.stream.launch(Shape::of(m, row_threads(v), 0), kernel);
             let dz = logits.rows(0, v * FULL.bytes() / self.precision.bytes());
             let w = weights.rows(weight.offset, d);
             self.product([m, d, v], dz, w, dx.rows(first * d, d), 1.0, Write::Replace);

@@ -1,6 +1,6 @@
 //! Linear maps and their derivatives: dense, quantized, and LoRA updates.
 
-use super::{Buffer, CudaExecutor, Matrix, Product, Purpose, Weights, Write, args, kernel};
+use super::{Buffer, CudaExecutor, Matrix, Product, Purpose, Weights, Write};
 use crate::executor::{LinearOps, LowRank};
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
@@ -32,8 +32,8 @@ impl LinearOps for CudaExecutor {
             let product = |e: &Self, at: usize, outputs: usize, w: Matrix| {
                 let (x, to) = (x.rows(0, inputs), y.rows(at, stride));
                 let product = Product {
-                    onto: onto.map(|onto| onto.at(at)),
-                    bias: bias.map(|bias| weights.at(bias.offset + at - begin)),
+                    onto: onto.map(|onto| onto.at(at).address()),
+                    bias: bias.map(|bias| weights.at(bias.offset + at - begin).address()),
                     exact: e.exact,
                     ..Product::new([rows, outputs, inputs], x, w.transposed(), to, e.numbers())
                 };
@@ -93,8 +93,7 @@ impl LinearOps for CudaExecutor {
         let dw = gradient.rows(weight.offset, inputs);
         self.product_full([outputs, inputs, rows], dyt, x, dw);
         if let Some(bias) = bias {
-            let (kernel, to) = (kernel!(self.precision, "column_partials"), gradient.at(bias.offset));
-            self.sum_columns(kernel, args![dy], &[rows, outputs], [rows, outputs], to);
+            self.add_columns([rows, outputs], dy.at(0), gradient.full(bias.offset));
         }
     }
 

@@ -2,11 +2,12 @@
 
 use super::super::needs::mixer_heads;
 use super::{
-    Address, Argument, Buffer, Cache, CudaExecutor, Decoding, FULL, Lists, Purpose, Shape, THREADS, Weights,
-    args, kernel, warp_shape,
+    Buffer, Cache, CudaExecutor, Decoding, FULL, Lists, Pointer, Purpose, Shape, THREADS, Values, Weights,
+    kernels, warp_shape,
 };
 use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Rows};
+use crate::layout::Span;
 use crate::segments::STRETCH;
 
 /// Bytes of shared memory of a delta rule block: eight queries and keys.
@@ -35,8 +36,8 @@ pub(super) struct MixerScratch {
     errors: Buffer,
 }
 
-fn is_silu(kind: Gate) -> u32 {
-    u32::from(kind == Gate::Silu)
+fn is_silu(kind: Gate) -> usize {
+    usize::from(kind == Gate::Silu)
 }
 
 /// Channels of the convolution, its kernel size, and the width of an input row.
@@ -44,20 +45,49 @@ fn widths(sizes: GatedDeltaNet) -> [usize; 3] {
     [sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width()]
 }
 
-/// Trailing arguments that select the heads of a launch: every `step`th from `first` on.
-fn heads(sizes: GatedDeltaNet, first: usize, step: usize) -> [Argument; 6] {
-    let (values, keys) = (sizes.linear_num_value_heads, sizes.linear_num_key_heads);
-    [values, keys, sizes.linear_key_head_dim, sizes.linear_value_head_dim, first, step].map(Argument::from)
+/// Shape with one warp per row and query or key head, and one per 32 gates of a row.
+fn by_unit(sizes: GatedDeltaNet, rows: usize) -> Shape {
+    warp_shape(rows * (2 * sizes.linear_num_key_heads + sizes.linear_num_value_heads.div_ceil(32)))
 }
 
-/// Launch with one warp per row and query or key head, and one per 32 gates of a row: the shape, the gates' parameters, and the trailing size arguments.
-fn by_unit(mixer: &Mixer<'_, Weights, Lists>, rows: usize) -> (Shape, [Address; 2], [Argument; 5]) {
-    let sizes = mixer.layout.sizes;
-    let (heads, keys) = (sizes.linear_num_value_heads, sizes.linear_num_key_heads);
-    let parameters = [mixer.layout.a_log, mixer.layout.dt_bias].map(|span| mixer.weights.at(span.offset));
-    let last = [heads, keys, sizes.linear_key_head_dim, sizes.channels(), rows];
-    let shape = warp_shape(rows * (2 * keys + heads.div_ceil(32)));
-    (shape, parameters, last.map(Argument::from))
+/// Parameters of the gates: `A_log` and `dt_bias`.
+fn gate_parameters(mixer: &Mixer<'_, Weights, Lists>) -> [Values; 2] {
+    [mixer.layout.a_log, mixer.layout.dt_bias].map(|span| mixer.weights.at(span.offset))
+}
+
+/// Delta rule over all heads, without states, cache and errors.
+fn delta_rule(
+    sizes: GatedDeltaNet,
+    mixed: &Buffer,
+    gates: &Buffer,
+    runs: Pointer<u32>,
+    out: Values,
+) -> kernels::DeltaRule {
+    kernels::DeltaRule {
+        mixed: mixed.at(0),
+        gates: gates.full(0),
+        groups: Pointer::NULL,
+        runs,
+        places: Pointer::NULL,
+        states: Pointer::NULL,
+        slot: 0,
+        cache: Pointer::NULL,
+        node: 0,
+        out,
+        errors: Pointer::NULL,
+        every: 0,
+        heads: sizes.linear_num_value_heads,
+        key_heads: sizes.linear_num_key_heads,
+        key_size: sizes.linear_key_head_dim,
+        value_size: sizes.linear_value_head_dim,
+        first: 0,
+        step: 1,
+    }
+}
+
+/// Indices of the predicting rows, or null if all rows predict.
+fn predicting(lists: &Lists, rows: Rows) -> Pointer<u32> {
+    if rows == Rows::All { Pointer::NULL } else { lists.words.at(lists.paths.predicting, 0) }
 }
 
 /// One block per run, head, and group of value columns.
@@ -76,11 +106,11 @@ impl CudaExecutor {
         second: &Buffer,
         join: bool,
     ) {
-        let HeadRows { rows, count, size, .. } = heads;
-        let all = rows * stride;
-        let arguments = args![x, first, second, count, size, stride, u32::from(join), all];
-        let shape = Shape::covering(all, THREADS);
-        self.stream.launch(kernel!(self.precision, "split_heads"), shape, arguments);
+        let HeadRows { rows, count: heads, size, .. } = heads;
+        let (x, first, second, join) = (x.at(0), first.at(0), second.at(0), usize::from(join));
+        let kernel =
+            kernels::SplitHeads { x, first, second, heads, size, stride, join, count: rows * stride };
+        self.stream.launch(Shape::covering(rows * stride, THREADS), kernel);
     }
 
     /// Normalises queries and keys in place, and computes the gates.
@@ -90,10 +120,21 @@ impl CudaExecutor {
         let MixerScratch { gates, lengths, .. } = &mut self.mixer;
         gates.reserve(&self.stream, FULL, rows * 2 * heads, Purpose::Pass);
         lengths.reserve(&self.stream, FULL, rows * 2 * keys, Purpose::Pass);
-        let (shape, [a_log, dt_bias], last) = by_unit(mixer, rows);
-        let arguments = args![x, a_log, dt_bias, mixed, &*lengths, &*gates];
-        let arguments = [arguments, &last[..]].concat();
-        self.stream.launch(kernel!(self.precision, "mixer_prepare"), shape, &arguments);
+        let [a_log, dt_bias] = gate_parameters(mixer);
+        let kernel = kernels::MixerPrepare {
+            x: x.at(0),
+            a_log,
+            dt_bias,
+            mixed: mixed.at(0),
+            lengths: lengths.full(0),
+            gates: gates.full(0),
+            heads,
+            key_heads: keys,
+            key_size: sizes.linear_key_head_dim,
+            channels: sizes.channels(),
+            rows,
+        };
+        self.stream.launch(by_unit(sizes, rows), kernel);
     }
 }
 
@@ -107,8 +148,9 @@ impl MixerOps for CudaExecutor {
     }
 
     fn gate(&mut self, kind: Gate, len: usize, gate: &Buffer, x: &Buffer, y: &mut Buffer) {
-        let arguments = args![gate, x, &*y, is_silu(kind), len];
-        self.stream.launch(kernel!(self.precision, "gate"), Shape::covering(len, THREADS), arguments);
+        let (gates, x, y, silu) = (gate.at(0), x.at(0), y.at(0), is_silu(kind));
+        let kernel = kernels::Gate { gates, x, y, silu, count: len };
+        self.stream.launch(Shape::covering(len, THREADS), kernel);
     }
 
     fn gate_backward(
@@ -120,9 +162,9 @@ impl MixerOps for CudaExecutor {
         dy: &mut Buffer,
         y: &mut Buffer,
     ) {
-        let arguments = args![&*gate, x, &*dy, &*y, is_silu(kind), len];
-        let shape = Shape::covering(len, THREADS);
-        self.stream.launch(kernel!(self.precision, "gate_backward"), shape, arguments);
+        let (gates, x, dy, y, silu) = (gate.at(0), x.at(0), dy.at(0), y.at(0), is_silu(kind));
+        let kernel = kernels::GateBackward { gates, x, dy, y, silu, count: len };
+        self.stream.launch(Shape::covering(len, THREADS), kernel);
     }
 
     fn convolve(
@@ -138,15 +180,15 @@ impl MixerOps for CudaExecutor {
             (mixer.weights.at(mixer.layout.filter.offset), lists.words.at(lists.paths.previous, 0));
         let count = lists.tokens.len * sizes.channels();
         let [channels, taps, stride] = widths(sizes);
-        let arguments = args![filter, x, previous, &*y, channels, taps, stride, count];
-        self.stream.launch(kernel!(self.precision, "convolve"), Shape::covering(count, THREADS), arguments);
+        let (x, y) = (x.at(0), y.at(0));
+        let kernel = kernels::Convolve { filter, x, previous, y, channels, taps, stride, count };
+        self.stream.launch(Shape::covering(count, THREADS), kernel);
         let Some(cache) = cache else { return };
-        let (ends, states) = (lists.paths.ends, &cache.states[mixer.index]);
-        let count = ends.len / 2 * sizes.channels();
-        let (at, state) = (lists.words.at(ends, 0), sizes.state() as u64);
-        let arguments = args![x, previous, at, states, channels, taps, stride, state, count];
-        let shape = Shape::covering(count, THREADS);
-        self.stream.launch(kernel!(self.precision, "convolve_keep"), shape, arguments);
+        let (count, ends) = (lists.paths.ends.len / 2 * channels, lists.words.at(lists.paths.ends, 0));
+        let (states, state) = (cache.states[mixer.index].full(0), sizes.state() as u64);
+        let kernel =
+            kernels::ConvolveKeep { x, previous, ends, states, channels, taps, stride, state, count };
+        self.stream.launch(Shape::covering(count, THREADS), kernel);
     }
 
     fn convolve_backward(
@@ -165,15 +207,27 @@ impl MixerOps for CudaExecutor {
         let count = rows * sizes.channels();
         let shape = Shape::covering(count, THREADS);
         let [channels, taps, stride] = widths(sizes);
-        let arguments = args![filter, x, previous, &*dy, channels, taps, stride, count];
-        self.stream.launch(kernel!(self.precision, "convolve_silu_backward"), shape, arguments);
-        let arguments = args![filter, &*dy, first, later, &*dx, channels, taps, stride, count];
-        self.stream.launch(kernel!(self.precision, "convolve_backward"), shape, arguments);
+        let (x, dy, dx) = (x.at(0), dy.at(0), dx.at(0));
+        let kernel = kernels::ConvolveSiluBackward { filter, x, previous, dy, channels, taps, stride, count };
+        self.stream.launch(shape, kernel);
+        let kernel =
+            kernels::ConvolveBackward { filter, dy, first, later, dx, channels, taps, stride, count };
+        self.stream.launch(shape, kernel);
         if let Some(gradient) = gradient {
-            let (to, width) = (gradient.at(mixer.layout.filter.offset), mixer.layout.filter.len);
-            let (kernel, sizes) =
-                (kernel!(self.precision, "convolve_weight"), [channels, taps, stride, rows]);
-            self.sum_columns(kernel, args![x, previous, &*dy], &sizes, [rows, width], to);
+            let Span { offset, len } = mixer.layout.filter;
+            self.sum_columns([rows, len], gradient.full(offset), |partial, rows_per_block| {
+                kernels::ConvolveWeight {
+                    x,
+                    previous,
+                    dy,
+                    partial,
+                    channels,
+                    taps,
+                    stride,
+                    rows,
+                    rows_per_block,
+                }
+            });
         }
     }
 
@@ -192,20 +246,19 @@ impl MixerOps for CudaExecutor {
         let at_once = mixer_heads(all, paths.slots[0] * numbers);
         let MixerScratch { gates, states, .. } = &mut self.mixer;
         states.reserve(&self.stream, FULL, paths.slots[0] * at_once * numbers, Purpose::Pass);
-        let (state, none) = (sizes.state() as u64, Address(0));
-        let predicting = if rows == Rows::All { none } else { lists.words.at(paths.predicting, 0) };
-        let nodes = cache.map_or(none, |cache| cache.states[mixer.index].at(0));
-        let (mixed, gates, states, out) = (&*mixed, &*gates, &*states, &*out);
+        let places = predicting(lists, rows);
+        let (states, cache) =
+            (states.full(0), cache.map_or(Pointer::NULL, |cache| cache.states[mixer.index].full(0)));
         for first in (0..all).step_by(at_once) {
             let count = at_once.min(all - first);
             let slot = (count * numbers) as u64;
             for wave in &paths.waves {
                 let runs = lists.words.at(paths.runs[0], 5 * wave.start);
-                let arguments =
-                    args![mixed, gates, none, runs, predicting, states, slot, nodes, state, out, none, 0u32];
-                let arguments = [arguments, &heads(sizes, first, 1)[..]].concat();
+                let node = sizes.state() as u64;
+                let base = delta_rule(sizes, mixed, gates, runs, out.at(0));
+                let kernel = kernels::DeltaRule { places, states, slot, cache, node, first, ..base };
                 let shape = delta_shape(wave.len(), count, sizes.linear_value_head_dim);
-                self.stream.launch(kernel!(self.precision, "delta_rule"), shape, &arguments);
+                self.stream.launch(shape, kernel);
             }
         }
     }
@@ -234,56 +287,78 @@ impl MixerOps for CudaExecutor {
         let (stream, full, pass) = (&self.stream, FULL, Purpose::Pass);
         let MixerScratch { gates, dgates, lengths, derivative, states, dstates, errors } = &mut self.mixer;
         dgates.reserve(stream, full, 2 * count * all, pass);
-        let mut shares = std::mem::take(&mut self.shares);
-        shares.reserve(stream, full, 2 * count * all, pass);
+        self.shares.reserve(stream, full, 2 * count * all, pass);
         derivative.reserve(stream, self.precision, count * channels, pass);
         states.reserve(stream, full, paths.slots[1] * at_once * numbers, pass);
         dstates.reserve(stream, full, 2 * runs * at_once * numbers, pass);
         errors.reserve(stream, full, count * at_once * values, pass);
-        let (gates, dgates, lengths, dmixed) = (&*gates, &*dgates, &*lengths, &*derivative);
-        let (states, dstates, errors, none) = (&*states, &*dstates, &*errors, Address(0));
-        let from = mixed.at(0);
-        let predicting = if rows == Rows::All { none } else { lists.words.at(paths.predicting, 0) };
-        let (runs, children) =
-            (|run: usize| lists.words.at(paths.runs[1], 5 * run), lists.words.at(paths.children, 0));
+        let (dgates, lengths, dmixed) = (dgates.full(0), lengths.full(0), derivative.at(0));
+        let (states, dstates, errors) = (states.full(0), dstates.full(0), errors.full(0));
+        let (runs, none) = (|run: usize| lists.words.at(paths.runs[1], 5 * run), Values::F32(Pointer::NULL));
         // Value heads that share a query and a key add to their derivatives, one after another.
         for member in 0..group {
             for first in (0..keys).step_by(at_once) {
                 let n = at_once.min(keys - first);
-                let (slot, heads) = ((n * numbers) as u64, heads(sizes, first * group + member, group));
+                let (slot, first, step) = ((n * numbers) as u64, first * group + member, group);
                 for wave in &paths.waves {
-                    let (runs, every) = (runs(wave.start), STRETCH);
-                    let arguments =
-                        args![from, gates, none, runs, none, states, slot, none, 0u64, none, errors, every];
-                    let shape = delta_shape(wave.len(), n, values);
-                    let arguments = [arguments, &heads[..]].concat();
-                    stream.launch(kernel!(self.precision, "delta_rule"), shape, &arguments);
+                    let base = delta_rule(sizes, mixed, gates, runs(wave.start), none);
+                    let every = STRETCH;
+                    let kernel = kernels::DeltaRule { states, slot, errors, every, first, step, ..base };
+                    stream.launch(delta_shape(wave.len(), n, values), kernel);
                 }
                 for wave in paths.waves.iter().rev() {
-                    let (run, add, runs) = (wave.start, u32::from(member > 0), runs(0));
-                    let arguments = args![
-                        from, gates, runs, children, predicting, states, slot, dstates, errors, dout, dmixed,
-                        dgates, run, add
-                    ];
+                    let kernel = kernels::DeltaRuleBackward {
+                        mixed: mixed.at(0),
+                        gates: gates.full(0),
+                        runs: runs(0),
+                        children: lists.words.at(paths.children, 0),
+                        places: predicting(lists, rows),
+                        states,
+                        slot,
+                        dstates,
+                        errors,
+                        dout: dout.at(0),
+                        dmixed,
+                        dgates,
+                        run_index: wave.start,
+                        add: usize::from(member > 0),
+                        heads: all,
+                        key_heads: keys,
+                        key_size: sizes.linear_key_head_dim,
+                        value_size: values,
+                        first,
+                        step,
+                    };
                     let grid = [wave.len() as u32, n as u32, 1];
-                    let shape = Shape { grid, threads: 256, shared: SHARED_BACKWARD as u32 };
-                    let arguments = [arguments, &heads[..]].concat();
-                    stream.launch(kernel!(self.precision, "delta_rule_backward"), shape, &arguments);
+                    stream.launch(Shape { grid, threads: 256, shared: SHARED_BACKWARD as u32 }, kernel);
                 }
             }
         }
-        let (shape, [a_log, dt_bias], last) = by_unit(&mixer, count);
-        let arguments = args![x, a_log, dt_bias, from, lengths, dmixed, dgates, &shares, &*dx];
-        let arguments = [arguments, &last[..]].concat();
-        stream.launch(kernel!(self.precision, "mixer_prepare_backward"), shape, &arguments);
+        let [a_log, dt_bias] = gate_parameters(&mixer);
+        let kernel = kernels::MixerPrepareBackward {
+            x: x.at(0),
+            a_log,
+            dt_bias,
+            mixed: mixed.at(0),
+            lengths,
+            dmixed,
+            dgates,
+            shares: self.shares.full(0),
+            dx: dx.at(0),
+            heads: all,
+            key_heads: keys,
+            key_size: sizes.linear_key_head_dim,
+            channels,
+            rows: count,
+        };
+        stream.launch(by_unit(sizes, count), kernel);
         std::mem::swap(mixed, derivative);
         if let Some(gradient) = gradient {
             for (index, span) in [mixer.layout.a_log, mixer.layout.dt_bias].into_iter().enumerate() {
-                let (from, to) = (shares.at(index * count * all), gradient.at(span.offset));
-                self.sum_columns("column_partials_f32", args![from], &[count, all], [count, all], to);
+                let shares = self.shares.at(index * count * all);
+                self.add_columns([count, all], shares, gradient.full(span.offset));
             }
         }
-        self.shares = shares;
     }
 
     fn step_mixer(
@@ -297,19 +372,29 @@ impl MixerOps for CudaExecutor {
     ) {
         let (sizes, lists, rows) = (mixer.layout.sizes, &decoding.lists, decoding.bucket.rows);
         let [groups, runs] = [lists.paths.groups, lists.paths.runs[0]].map(|list| lists.words.at(list, 0));
-        let (states, state) = (&cache.states[mixer.index], sizes.state() as u64);
+        let (states, state) = (cache.states[mixer.index].full(0), sizes.state() as u64);
         let count = rows * sizes.channels();
         let [channels, taps, stride] = widths(sizes);
         let filter = mixer.weights.at(mixer.layout.filter.offset);
-        let arguments = args![filter, x, groups, runs, states, &*mixed, channels, taps, stride, state, count];
-        let shape = Shape::covering(count, THREADS);
-        self.stream.launch(kernel!(self.precision, "convolve_step"), shape, arguments);
+        let kernel = kernels::ConvolveStep {
+            filter,
+            x: x.at(0),
+            groups,
+            runs,
+            states,
+            y: mixed.at(0),
+            channels,
+            taps,
+            stride,
+            state,
+            count,
+        };
+        self.stream.launch(Shape::covering(count, THREADS), kernel);
         self.prepare(&mixer, rows, x, mixed);
-        let (mixed, gates, none) = (&*mixed, &self.mixer.gates, Address(0));
-        let arguments = args![mixed, gates, groups, runs, none, states, state, none, 0u64, &*out, none, 0u32];
-        let arguments = [arguments, &heads(sizes, 0, 1)[..]].concat();
+        let base = delta_rule(sizes, mixed, &self.mixer.gates, runs, out.at(0));
+        let kernel = kernels::DeltaRule { groups, states, slot: state, ..base };
         let shape = delta_shape(rows, sizes.linear_num_value_heads, sizes.linear_value_head_dim);
-        self.stream.launch(kernel!(self.precision, "delta_rule"), shape, &arguments);
+        self.stream.launch(shape, kernel);
     }
 
     fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut Cache, nodes: usize) {

@@ -1,21 +1,23 @@
 //! RMSNorm of rows and of heads, and its derivatives.
 
-use super::{Buffer, CudaExecutor, FULL, Purpose, Weights, args, kernel, row_shape, warp_shape};
+use super::{Buffer, CudaExecutor, FULL, Purpose, Weights, kernels, row_shape, warp_shape};
 use crate::executor::{HeadRows, Norm, NormOps};
 
 impl NormOps for CudaExecutor {
     fn rms_norm(&mut self, norm: Norm<'_, Weights>, x: &Buffer, y: &mut Buffer, scale: &mut Buffer) {
         let Norm { weights, weight, offset, eps, rows } = norm;
-        let arguments = args![x, weights.at(weight.offset), offset, eps, &*y, &*scale, weight.len];
         let shape = row_shape(rows, self.lines(weight.len));
-        self.stream.launch(kernel!(self.precision, "rms_norm"), shape, arguments);
+        let (width, weight) = (weight.len, weights.at(weight.offset));
+        let (x, y, scale) = (x.at(0), y.at(0), scale.full(0));
+        self.stream.launch(shape, kernels::RmsNorm { x, weight, offset, eps, y, scale, width });
     }
 
     fn rms_norm_again(&mut self, norm: Norm<'_, Weights>, x: &Buffer, scale: &Buffer, y: &mut Buffer) {
         let Norm { weights, weight, offset, rows, .. } = norm;
-        let arguments = args![x, weights.at(weight.offset), offset, scale, &*y, weight.len];
         let shape = row_shape(rows, self.lines(weight.len));
-        self.stream.launch(kernel!(self.precision, "rms_norm_again"), shape, arguments);
+        let (width, weight) = (weight.len, weights.at(weight.offset));
+        let (x, y, scale) = (x.at(0), y.at(0), scale.full(0));
+        self.stream.launch(shape, kernels::RmsNormAgain { x, weight, offset, scale, y, width });
     }
 
     fn rms_norm_backward(
@@ -28,14 +30,14 @@ impl NormOps for CudaExecutor {
         dx: &mut Buffer,
     ) {
         let Norm { weights, weight, offset, rows, .. } = norm;
+        let (width, x, scale, dy, dx) = (weight.len, x.at(0), scale.full(0), dy.at(0), dx.at(0));
         if let Some(gradient) = gradient {
-            let (kernel, to) = (kernel!(self.precision, "rms_norm_weight"), gradient.at(weight.offset));
-            let sizes = [rows, weight.len];
-            self.sum_columns(kernel, args![x, scale, dy], &sizes, sizes, to);
+            self.sum_columns([rows, width], gradient.full(weight.offset), |partial, rows_per_block| {
+                kernels::RmsNormWeight { x, scale, dy, partial, rows, width, rows_per_block }
+            });
         }
-        let arguments = args![x, weights.at(weight.offset), offset, scale, dy, &*dx, weight.len];
-        let shape = row_shape(rows, self.lines(weight.len));
-        self.stream.launch(kernel!(self.precision, "rms_norm_backward"), shape, arguments);
+        let (shape, weight) = (row_shape(rows, self.lines(width)), weights.at(weight.offset));
+        self.stream.launch(shape, kernels::RmsNormBackward { x, weight, offset, scale, dy, dx, width });
     }
 
     fn head_norm(
@@ -47,10 +49,11 @@ impl NormOps for CudaExecutor {
         scale: &mut Buffer,
     ) {
         let Norm { weights, weight, offset, eps, .. } = norm;
-        let HeadRows { rows, first, stride, count, size } = heads;
-        let (vectors, weight) = (rows * count, weights.at(weight.offset));
-        let arguments = args![weight, offset, eps, x.at(first), &*raw, &*scale, count, stride, size, vectors];
-        self.stream.launch(kernel!(self.precision, "head_norm"), warp_shape(vectors), arguments);
+        let HeadRows { rows, first, stride, count: heads, size } = heads;
+        let (count, weight) = (rows * heads, weights.at(weight.offset));
+        let (x, raw, scale) = (x.at(first), raw.at(0), scale.full(0));
+        let kernel = kernels::HeadNorm { weight, offset, eps, x, raw, scale, heads, stride, size, count };
+        self.stream.launch(warp_shape(count), kernel);
     }
 
     fn head_norm_backward(
@@ -63,23 +66,25 @@ impl NormOps for CudaExecutor {
         dx: &mut Buffer,
     ) {
         let Norm { weights, weight, offset, .. } = norm;
-        let HeadRows { rows, first, stride, count, size } = heads;
-        let vectors = rows * count;
-        let mut shares = std::mem::take(&mut self.shares);
-        shares.reserve(&self.stream, FULL, vectors * size, Purpose::Pass);
-        let (at, to) = (weights.at(weight.offset), dx.at(first));
-        let arguments = args![at, offset, raw, scale, to, &shares, count, stride, size, vectors];
-        self.stream.launch(kernel!(self.precision, "head_norm_backward"), warp_shape(vectors), arguments);
+        let HeadRows { rows, first, stride, count: heads, size } = heads;
+        let (count, at) = (rows * heads, weights.at(weight.offset));
+        self.shares.reserve(&self.stream, FULL, count * size, Purpose::Pass);
+        let (raw, scale, dx, share) = (raw.at(0), scale.full(0), dx.at(first), self.shares.full(0));
+        let kernel = kernels::HeadNormBackward {
+            weight: at,
+            offset,
+            raw,
+            scale,
+            dx,
+            share,
+            heads,
+            stride,
+            size,
+            count,
+        };
+        self.stream.launch(warp_shape(count), kernel);
         if let Some(gradient) = gradient {
-            let to = gradient.at(weight.offset);
-            self.sum_columns(
-                "column_partials_f32",
-                args![shares.at(0)],
-                &[vectors, size],
-                [vectors, size],
-                to,
-            );
+            self.add_columns([count, size], self.shares.at(0), gradient.full(weight.offset));
         }
-        self.shares = shares;
     }
 }

@@ -25,7 +25,7 @@ pub trait Kernel {
     /// Returns the name of the kernel and its arguments, in order.
     ///
     /// # Panics
-    /// If there is no kernel for the number types, or if a size has more than 32 bits.
+    /// If no kernel takes the number types, or a size has more than 32 bits.
     fn call(&self) -> (&'static str, Vec<Argument>);
 
     /// Returns the launch with a shape.

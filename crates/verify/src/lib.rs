@@ -6,6 +6,8 @@ pub mod choice;
 pub mod ifeval;
 pub mod math;
 mod python_text;
+mod retraction;
+mod statement;
 pub mod synlogic;
 pub mod thoughts;
 pub mod verdict;

@@ -10,11 +10,11 @@ use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
-use super::retraction::{clip, is_withdrawn};
-use super::statement::{self, Pieces};
 use super::{units, words};
 use crate::boxed::{self, Boxed};
 use crate::python_text::regex;
+use crate::retraction::{clip, is_withdrawn};
+use crate::statement::{self, FAR, Pieces, low_end};
 
 /// Maximum length of the text between two boxes of one statement, in bytes.
 const STATEMENT: usize = 160;
@@ -99,9 +99,10 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     }
     let trimmed = text.trim_end();
     let line = &trimmed[trimmed.rfind('\n').map_or(0, |at| at + 1)..];
-    let line = line.trim_start_matches(['•', '◦', '‣', '▪', '·']);
+    let line = line.trim_start_matches(|c: char| "•◦‣▪·→✅✔✓👉➡➜ ".contains(c));
     if latex && is_mathematics(line) {
-        return Stated::of(line);
+        let start = trimmed.len() - line.len();
+        return Stated { hedged: lead(text, start, start, line).is_none(), ..Stated::of(line) };
     }
     let answer = last_formula(text, latex, plain);
     if answer.parts.is_empty() { last_words(text).unwrap_or(answer) } else { answer }
@@ -185,7 +186,7 @@ fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Stated<'a> {
         || !boxes[first..].windows(2).all(listed)
         || lead(text, low, from.start, "").is_none()
         || !statement::is_ended(&after(text, to.end, high), 0, "", true)
-        || is_withdrawn(&text[high..], "");
+        || is_withdrawn(&text[high..], Some(""));
     answer
 }
 
@@ -205,7 +206,7 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> St
     let behind = after(text, end + length, high.max(end + length));
     let hedged = !is_said_again(&text[end + length..line_at(text, high).1], content)
         && !statement::is_ended(&behind, unit, content, worded)
-        || is_withdrawn(&text[high.max(end)..], content)
+        || is_withdrawn(&text[high.max(end)..], Some(content))
         || content.trim_end().ends_with([',', ';', '.'])
             && text[end..].starts_with([' ', '-'])
             && regex!(r"^\W*-?\d").is_match(&text[end..]);
@@ -228,8 +229,8 @@ fn is_said_again(behind: &str, value: &str) -> bool {
 fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
     let outside = statement::sentence(&text[low_end(&text[..low])..low]);
     let before = Pieces::new().read(outside, false).read(&text[low..start], low < start);
-    let above = outside.trim().is_empty() && statement::is_denied_above(&text[low_end(&text[..low])..low]);
-    statement::lead(&before, value).filter(|_| !above)
+    let above = outside.trim().is_empty() && statement::is_denied_before(&text[..low]);
+    statement::lead(&before, value).filter(|_| !above && !statement::is_struck(&text[..low]))
 }
 
 /// Reads the pieces from a position to the end of its line. The formula around the value before it ends at `high`.
@@ -244,7 +245,7 @@ fn is_stated(text: &str, start: usize, end: usize) -> bool {
     let value = &text[start..end];
     lead(text, start, start, value).is_some_and(|sign| sign != "-")
         && statement::is_ended(&after(text, end, end), 0, value, true)
-        && !is_withdrawn(&text[end..], value)
+        && !is_withdrawn(&text[end..], Some(value))
 }
 
 /// Returns the percent sign, base, unit or further value of a chain that is attached to a value, in LaTeX, and the length
@@ -333,20 +334,16 @@ fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     (start, end)
 }
 
-/// Returns the start of the last [`FAR`] bytes of a string.
-fn low_end(text: &str) -> usize {
-    (text.len().saturating_sub(FAR)..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
-}
-
-/// Maximum distance in bytes from an answer at which its formula begins or ends.
-const FAR: usize = 600;
-
 /// Whether the boxes around a string belong to one statement, because a sentence doesn't end between them or because only
 /// a connective joins them.
 fn same_statement(between: &str) -> bool {
     const HEDGE: &str = r"(?i)(?:^|\PL)(?:or|alternatively|maybe|perhaps|possibly|either|else)(?:\PL|$)";
     const JOINED: &str = r"^\PL*(?:(?:(?i:and)|text|quad)(?:\PL+|$))*$";
+    // A contrast or a conclusion is a new statement: `.., but the answer is`.
+    const TURNS: &str =
+        r"(?i)\b(?:but|so|hence|thus|therefore|however)\b.*\b(?:answer|result|value) is\W*$|^[\s$,]*but\W*$";
     between.len() <= STATEMENT
+        && !regex!(TURNS).is_match(between)
         && (regex!(HEDGE).is_match(between)
             || regex!(JOINED).is_match(between)
             || !between.contains(['.', '!', '?', '\n']))

@@ -39,11 +39,9 @@ pub mod parsed;
 mod plain;
 mod reader;
 mod region;
-mod retraction;
-mod statement;
 mod typed;
-mod units;
-mod words;
+pub(crate) mod units;
+pub(crate) mod words;
 
 use std::borrow::Cow;
 
@@ -320,7 +318,7 @@ fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome 
 }
 
 /// Whether two strings are the same value.
-fn same_value(first: &str, second: &str) -> bool {
+pub(crate) fn same_value(first: &str, second: &str) -> bool {
     let read = |text| typed::Answer::read(&answer::Stated::of(text)).subject;
     let options = Options { mode: Mode::Strict, ..Options::default() };
     let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);

@@ -48,7 +48,7 @@ const PARTS: &[&str] = &[
 
 /// A unit, or the counted things.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub(super) struct Unit {
+pub(crate) struct Unit {
     /// Canonical names with their exponents, sorted.
     known: Vec<(Box<str>, i32)>,
     /// Other words, without plural endings.
@@ -66,7 +66,7 @@ fn written(word: &str) -> Option<&'static str> {
 }
 
 /// Returns the canonical name of a unit in lower case.
-pub(super) fn canonical(word: &str) -> Option<&'static str> {
+pub(crate) fn canonical(word: &str) -> Option<&'static str> {
     static NAMES: LazyLock<HashMap<&str, &str>> = LazyLock::new(|| {
         let units = UNITS.split(" | ").map(|unit| unit.split_whitespace());
         units
@@ -79,18 +79,18 @@ pub(super) fn canonical(word: &str) -> Option<&'static str> {
 }
 
 /// Returns the currency that an abbreviation before an amount names, as in `USD 5`.
-pub(super) fn currency(word: &str) -> Option<&'static str> {
+pub(crate) fn currency(word: &str) -> Option<&'static str> {
     let short = matches!(&*word.to_ascii_lowercase(), "usd" | "eur" | "gbp" | "jpy" | "inr" | "rs");
     short.then(|| canonical(&word.to_ascii_lowercase())).flatten()
 }
 
 /// Whether a word changes the meaning of the value next to it.
-pub(super) fn changes(word: &str) -> bool {
+pub(crate) fn changes(word: &str) -> bool {
     CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
 }
 
 /// Returns the denominator that a word such as `fifths` denotes.
-pub(super) fn denominator(word: &str) -> Option<u32> {
+pub(crate) fn denominator(word: &str) -> Option<u32> {
     const DENOMINATORS: [u32; 12] = [3, 4, 4, 5, 6, 7, 8, 9, 10, 100, 1_000, 1_000_000];
     let stem = word.strip_suffix('s').unwrap_or(word);
     match word {
@@ -100,14 +100,14 @@ pub(super) fn denominator(word: &str) -> Option<u32> {
 }
 
 /// Whether letters in a row are a unit when they follow a number. Single letters are variables.
-pub(super) fn is_unit(word: &str) -> bool {
+pub(crate) fn is_unit(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
     word.len() > 1 && (canonical(&lower).is_some() || SPEEDS.iter().any(|(name, _)| *name == lower))
 }
 
 impl Unit {
     /// Reads words such as `square centimeters`, `km per hour`, `m/s^2`.
-    pub(super) fn parse(text: &str) -> Self {
+    pub(crate) fn parse(text: &str) -> Self {
         let mut unit = Self::default();
         let mut sign = 1;
         let mut power = 1;
@@ -190,17 +190,17 @@ impl Unit {
     }
 
     /// Whether the unit is a currency with cents.
-    pub(super) fn is_money(&self) -> bool {
+    pub(crate) fn is_money(&self) -> bool {
         self.known.iter().any(|(name, _)| matches!(&**name, "dollar" | "euro" | "sterling"))
     }
 
     /// Returns the modulus of a remainder, `5` in `\pmod{5}`.
-    pub(super) fn modulus(&self) -> Option<&str> {
+    pub(crate) fn modulus(&self) -> Option<&str> {
         self.words.iter().find_map(|word| word.strip_prefix("mod "))
     }
 
     /// Returns the letters of a unit with their exponents, if all its letters could be variables, as in `m/s`.
-    pub(super) fn letters(&self) -> &[(Box<str>, i32)] {
+    pub(crate) fn letters(&self) -> &[(Box<str>, i32)] {
         let letters = self.words.is_empty() && self.known.iter().all(|(name, _)| name.len() == 1);
         if letters { &self.known } else { &[] }
     }
@@ -211,12 +211,12 @@ impl Unit {
     }
 
     /// Whether words change the value's meaning, so that it is not the value alone.
-    pub(super) fn changes(&self) -> bool {
+    pub(crate) fn changes(&self) -> bool {
         !self.changing.is_empty()
     }
 
     /// Whether a value in this unit may equal a value in the other.
-    pub(super) fn agrees(&self, other: &Self) -> bool {
+    pub(crate) fn agrees(&self, other: &Self) -> bool {
         if self.changing != other.changing {
             return false;
         }

@@ -1,7 +1,7 @@
 //! Numbers in words, up to millions.
 
 /// Words for powers of ten.
-pub(super) const SCALES: &[(&str, &str)] = &[
+pub(crate) const SCALES: &[(&str, &str)] = &[
     ("hundred", "\\cdot 10^{2}"),
     ("thousand", "\\cdot 10^{3}"),
     ("million", "\\cdot 10^{6}"),
@@ -11,17 +11,17 @@ pub(super) const SCALES: &[(&str, &str)] = &[
 ];
 
 /// Numbers as words, each at its own place.
-pub(super) const NUMBERS: &[&str] = &[
+pub(crate) const NUMBERS: &[&str] = &[
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
     "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
 ];
 
 /// Tens as words, from twenty on.
-pub(super) const TENS: &[&str] =
+pub(crate) const TENS: &[&str] =
     &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
 /// A base written as digits or as a word.
-pub(super) fn base(text: &str) -> Option<u32> {
+pub(crate) fn base(text: &str) -> Option<u32> {
     let name = text.trim().trim_matches(['(', ')']).to_ascii_lowercase();
     let name =
         name.strip_prefix("\\text{").and_then(|inside| inside.strip_suffix('}')).unwrap_or(&name).trim();
@@ -31,18 +31,18 @@ pub(super) fn base(text: &str) -> Option<u32> {
 }
 
 /// The value of a number in words, such as `thirty-two`.
-pub(super) fn number_in_words(text: &str) -> Option<u64> {
+pub(crate) fn number_in_words(text: &str) -> Option<u64> {
     spoken(&text.trim().to_ascii_lowercase()).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number)
 }
 
 /// Whether a word is a power of ten or a dozen, or raises the value before it.
-pub(super) fn is_scale(word: &str) -> bool {
+pub(crate) fn is_scale(word: &str) -> bool {
     SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))
         || matches!(word, "squared" | "cubed" | "factorial")
 }
 
 /// Reads a number in words below a thousand million. Returns the number and the rest of the text.
-pub(super) fn spoken(text: &str) -> Option<(u64, &str)> {
+pub(crate) fn spoken(text: &str) -> Option<(u64, &str)> {
     /// Kind of the last word. A small one is below twenty.
     #[derive(PartialEq)]
     enum Last {

@@ -89,7 +89,7 @@ pub(crate) fn zebra_puzzle(game: &Game) -> Result<Rules, Error> {
             (wanted, Mode::Parity) => same_types(wanted, &json_or_expression(source)?),
             (wanted, Mode::Strict) => {
                 let object = |source: &str| {
-                    json::parse(source).or_else(|| python::plain(source).ok()).filter(is_object)
+                    json::parse_unique(source).or_else(|| python::plain(source).ok()).filter(is_object)
                 };
                 same_types(wanted, &only(text, bracketed(text, object))?)
             }

@@ -6,6 +6,8 @@ use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed;
 use crate::python_text::{is_space, plain_int, regex, strip, words};
+use crate::retraction::is_withdrawn;
+use crate::statement;
 use crate::verdict::Outcome;
 
 /// Whether a response has the required form: it starts with `<think>`, ends with `</answer>`, and contains each of the
@@ -44,49 +46,53 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
     text[start..].split_once('}').map(|(content, _)| strip(content))
 }
 
-/// Returns in strict mode the content of the answer tags, or all of `text` if it lacks tags. Fails if tags contain
-/// different answers, or the text after them takes the answer back.
-pub(crate) fn stated(text: &str) -> Result<&str, Outcome> {
+/// Returns in strict mode the content of the answer tags and the text after them, or all of `text` and nothing if it lacks
+/// tags. Fails if tags contain different answers, or the text after them takes the answer back.
+pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
     let tagged = regex!(r"(?s)<answer>(.*?)</answer>").captures_iter(text).filter_map(|found| found.get(1));
     let tagged: Vec<_> = tagged.map(|content| (content.range(), strip(content.as_str()))).collect();
-    let Some((last, answer)) = tagged.last() else { return Ok(text) };
+    let Some((last, answer)) = tagged.last() else { return Ok((text, "")) };
     if answer.contains("<answer>") || tagged.iter().any(|(_, other)| other != answer) {
         return Err(wrong("several_answers"));
     }
     let behind = text[last.end..].trim_start_matches("</answer>");
-    if boxed::sentences_behind(behind).any(boxed::takes_back) { Err(DENIED) } else { Ok(answer) }
+    let first = regex!(r"^\W*(\w+)\W+\w").captures(behind);
+    match first {
+        Some(first) if is(&first[1], &CHOOSING) => Err(wrong("several_answers")),
+        _ if is_withdrawn(behind, None) => Err(DENIED),
+        _ => Ok((answer, behind)),
+    }
 }
+
+/// Whether the text after the answer tags may state another answer.
+pub(crate) fn may_state(behind: &str) -> bool {
+    regex!(r"(?i)[\[({`\\0-9]|\b(?:answer|solution|or)\b|^[^\w]*\w+[^\w]*$").is_match(behind)
+}
+
+/// Maximum number of answers at the end of a response that are skipped because the text denies them.
+const MOST_DENIED: usize = 8;
 
 /// The outcome if the text around an answer denies it, takes it back or shows it as an example.
 const DENIED: Outcome = wrong("denied");
 
-/// Fails if the clause before an answer denies or quotes the answer, or a later sentence takes it back.
+/// Fails if the text around an answer doesn't state the answer.
 fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
-    const MARKS: [char; 9] = ['`', '"', '*', '$', '>', '(', '[', '{', '\\'];
-    const DENIES: &str = concat!(
-        r"(?i)(?:\b(?:not|never|cannot|wrong|incorrect|invalid|mistaken|such as|e\.g|for (?:example|instance)|",
-        r"(?:first|initial|earlier|previous) (?:guess|try|attempt|idea|answer)|",
-        r"(?:problem|question|prompt|puzzle|task) (?:says?|said|shows?|gives?|states?|reads?|mentions?))\b|n['’]t\b)",
-        r"(?:[^\w,]+\w+){0,3}\W*$|\b(?:than|except)\W*$|^\W*(?:an )?example\b[^,]*$"
-    );
-    const OPENS: &str = r"(?i)(?:```[a-z]*|\b(?:the )?(?:final )?answer(?: is)?)[\s:：]*$";
-    let opened = regex!(OPENS).replace(&text[..answer.start], "");
-    let before = opened.trim_end_matches(|c: char| is_space(c) || MARKS.contains(&c));
-    // A line that is followed by an empty line introduces the answer only if the line ends with a colon.
-    let gap = opened[before.len()..].matches('\n').count();
-    let line = before.lines().next_back().filter(|line| gap < 2 || line.ends_with([':', '：']));
-    let clause = line.and_then(|line| {
-        regex!(r"[.!?;]\s|\b(?:but|so|thus|hence|therefore|then|instead)\b").split(line).last()
-    });
-    let behind = &text[answer.end..];
-    let behind = strip(behind)
-        .strip_prefix("```")
-        .unwrap_or(behind)
-        .trim_start_matches(['`', '"', '*', '$', ')', ']', '}', '.', ' ']);
-    let denied = clause.is_some_and(|clause| regex!(DENIES).is_match(clause))
-        || behind.starts_with('?')
-        || boxed::sentences_behind(behind).any(boxed::takes_back);
-    if denied { Err(DENIED) } else { Ok(()) }
+    if statement::is_refused(text, answer) { Err(DENIED) } else { Ok(()) }
+}
+
+/// Words that make the answers around them alternatives.
+const CHOOSING: [&str; 15] = [
+    "or", "either", "maybe", "perhaps", "possibly", "alternatively", "else", "another", "alternative",
+    "second", "option", "candidate", "possibility", "或", "或者",
+];
+
+fn is(word: &str, list: &[&str]) -> bool {
+    list.iter().any(|listed| word.eq_ignore_ascii_case(listed))
+}
+
+/// Whether the text between two answers makes them alternatives.
+fn offers_choice(between: &str) -> bool {
+    between.split(|c: char| !c.is_alphanumeric()).any(|word| is(word, &CHOOSING))
 }
 
 /// The last answers in a string, with only punctuation or joining words between them.
@@ -100,19 +106,18 @@ struct Together<T> {
 
 fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T> {
     const LISTING: [&str; 7] = ["and", "also", "python", "json", "boxed", "fbox", "和"];
-    const CHOOSING: [&str; 12] = [
-        "or", "either", "maybe", "perhaps", "possibly", "alternatively", "else", "another", "alternative",
-        "second", "或", "或者",
-    ];
     // On one line, in a list, or after a word of choice, a second statement of an answer doesn't correct the first.
     const STATING: [&str; 7] = ["the", "final", "answer", "is", "solution", "a", "possible"];
-    let is = |word: &str, list: &[&str]| list.iter().any(|listed| word.eq_ignore_ascii_case(listed));
     let mut alternatives = false;
     let mut first = found.len().saturating_sub(1);
     while let Some(before) = first.checked_sub(1) {
         let between = &text[found[before].0.end..found[first].0.start];
+        let near = before + MOST_DENIED > found.len();
+        if near && statement::is_denied_before(&text[..found[before].0.start]) {
+            break;
+        }
         let words = || between.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        let choosing = words().any(|word| is(word, &CHOOSING));
+        let choosing = offers_choice(between);
         let itemized = regex!(r"\n\s*(?:[-*•]|\d+[.)])\s").is_match(between);
         let restated = choosing || itemized || !between.trim().contains('\n');
         let joins = |word: &str| {
@@ -135,7 +140,21 @@ fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T
 
 /// Returns the last answer found in a string, for strict mode. Fails if no answer was found, if different answers are adjacent
 /// at the end, or if the text around the answer doesn't state it.
-pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<(Range<usize>, T)>) -> Result<T, Outcome> {
+pub(crate) fn only<T: PartialEq>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Result<T, Outcome> {
+    // An answer that the text denies is none: `W is wrong`, `not W`.
+    let all = found.len();
+    while found.len() + MOST_DENIED > all
+        && let [earlier @ .., (last, _)] = &found[..]
+        && statement::is_refused(text, last.clone())
+    {
+        if earlier.last().is_some_and(|(before, _)| offers_choice(&text[before.end..last.start])) {
+            return Err(wrong("several_answers"));
+        }
+        found.pop();
+    }
+    if found.is_empty() && all > 0 {
+        return Err(DENIED);
+    }
     let Together { place, mut answers, .. } = last_together(text, found);
     let answer = answers.pop().ok_or(unparsed("no_answer"))?;
     if answers.iter().any(|other| *other != answer) {

@@ -11,7 +11,16 @@ const MAX_DEPTH: usize = 990;
 
 /// Parses one JSON value with only white space around it. `None` if it isn't JSON or its nesting is too deep.
 pub fn parse(text: &str) -> Option<Value> {
-    let mut p = Parser { text, at: 0 };
+    parsed(text, false)
+}
+
+/// Like [`parse`], but `None` if an object has a key twice.
+pub(crate) fn parse_unique(text: &str) -> Option<Value> {
+    parsed(text, true)
+}
+
+fn parsed(text: &str, unique: bool) -> Option<Value> {
+    let mut p = Parser { text, at: 0, unique };
     p.blanks();
     let value = p.value(0)?;
     p.blanks();
@@ -22,6 +31,8 @@ pub fn parse(text: &str) -> Option<Value> {
 struct Parser<'a> {
     text: &'a str,
     at: usize,
+    /// Whether the keys of an object must differ.
+    unique: bool,
 }
 
 impl Parser<'_> {
@@ -72,7 +83,7 @@ impl Parser<'_> {
                     entries.insert(Value::Str(key), p.value(depth + 1)?);
                     Some(())
                 })?;
-                Some(entries.finish())
+                (!(self.unique && entries.repeats)).then(|| entries.finish())
             }
             _ => match NAMES.into_iter().find(|(name, _)| self.word(name)) {
                 Some((_, value)) => Some(value),

@@ -205,12 +205,19 @@ impl Verifier {
         if options.format_gate && !extract::passes_format_gate(response, mode) {
             return wrong("format");
         }
-        let text = match mode {
-            Mode::Strict => extract::stated(answer),
-            Mode::Parity if options.format_gate => Ok(extract::answer_text(answer)),
-            Mode::Parity => Ok(answer),
-        };
-        text.and_then(|text| (self.rules)(text, mode)).unwrap_or_else(|outcome| outcome)
+        let check = |text| (self.rules)(text, mode).unwrap_or_else(|outcome| outcome);
+        match mode {
+            Mode::Parity if options.format_gate => check(extract::answer_text(answer)),
+            Mode::Parity => check(answer),
+            Mode::Strict => match extract::stated(answer) {
+                Err(outcome) => outcome,
+                Ok((text, behind)) => {
+                    let outcome = check(text);
+                    let another = || extract::may_state(behind) && is_another(&check(behind));
+                    if outcome.is_correct() && another() { wrong("several_answers") } else { outcome }
+                }
+            },
+        }
     }
 }
 
@@ -223,6 +230,11 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
 
 /// The outcome of a check. `Err` is an outcome too: it ends the check early.
 type Checked = Result<Outcome, Outcome>;
+
+/// Whether the outcome shows that a text states an answer that isn't correct.
+fn is_another(outcome: &Outcome) -> bool {
+    outcome.verdict == Verdict::Wrong && outcome.reason != "denied"
+}
 
 /// The outcome of a comparison with the stored answer.
 const fn exact(same: bool) -> Outcome {

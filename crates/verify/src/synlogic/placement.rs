@@ -26,8 +26,11 @@ pub(crate) fn campsite(game: &Game) -> Result<Rules, Error> {
         return Err(game.error("grid", "n rows of m cells"));
     }
     let (rows, columns) = (game.ints("row_constraints")?, game.ints("col_constraints")?);
-    if rows.len() < n || columns.len() < m {
-        return Err(game.error("row_constraints", "a number for each row and column"));
+    if rows.len() < n {
+        return Err(game.error("row_constraints", "a number for each row"));
+    }
+    if columns.len() < m {
+        return Err(game.error("col_constraints", "a number for each column"));
     }
     Ok(Box::new(move |text, mode| {
         let cell = |cell: &Value| letter(cell).filter(|letter| "TCX".contains(*letter)).map(Some);

@@ -49,7 +49,7 @@ pub fn literal(source: &str) -> Result<Value> {
 }
 
 /// Parses a literal of plainly written parts: decimal numbers without leading zeros, underscores, exponents or plus
-/// signs, text, and lists, tuples, sets and dictionaries of them.
+/// signs, text, and lists, tuples, sets and dictionaries of them, whose keys differ.
 /// Fails if the text is anything else.
 pub fn plain(source: &str) -> Result<Value> {
     run(source, Dialect::Plain)
@@ -423,6 +423,9 @@ impl Parser<'_> {
                 self.expect("}")?;
                 break;
             }
+        }
+        if self.lexer.plain && dict.repeats {
+            return Err(EvalError::Syntax);
         }
         Ok(if has_values == Some(false) { dict.keys() } else { dict.finish() })
     }

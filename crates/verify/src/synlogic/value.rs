@@ -234,6 +234,8 @@ pub fn int_to_f64(n: &IBig) -> f64 {
 pub(crate) struct DictBuilder {
     entries: Vec<(Value, Value)>,
     index: HashMap<Vec<u8>, usize>,
+    /// Whether a key was added more than once.
+    pub(crate) repeats: bool,
 }
 
 impl DictBuilder {
@@ -242,6 +244,7 @@ impl DictBuilder {
         let Some(bytes) = key.key() else { return false };
         if let Some(&at) = self.index.get(&bytes) {
             self.entries[at].1 = value;
+            self.repeats = true;
         } else {
             self.index.insert(bytes, self.entries.len());
             self.entries.push((key, value));

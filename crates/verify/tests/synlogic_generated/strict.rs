@@ -28,6 +28,15 @@ const HONEST: &[(&str, &str)] = &[
     ("checked", "S\n\nI checked it once more: every rule holds."),
     ("checked", "S\n\nThis satisfies all the constraints."),
     ("closed", "Here is my solution:\n\nS\n\nDone."),
+    ("in tags", "<answer>S</answer>\n\nI checked the rules once more."),
+    ("not the other", "Not W. The answer is S"),
+    ("not the other", "W is wrong, so the answer is S"),
+    ("not the other", "Bob says W, but the answer is S"),
+    ("not the other", "At first glance W, but the right answer is S"),
+    ("not the other", "My first guess was W, but the correct answer is S"),
+    ("not the other", "Someone might say W. However, the answer is S"),
+    ("not the other", "Without the last rule, W would be right. With it, the answer is S"),
+    ("corrected", "W\n\nThat is wrong. The answer is:\n\nS"),
 ];
 
 const DISHONEST: &[(&str, &str)] = &[
@@ -75,6 +84,40 @@ const DISHONEST: &[(&str, &str)] = &[
     ("taken back", "S\n\nThe above is wrong. I give up."),
     ("taken back", "<answer>S</answer>\n\nNo, that is wrong."),
     ("asked", "Is it S?"),
+    ("behind the tags", "<answer>S</answer> W"),
+    ("behind the tags", "<answer>S</answer> or W"),
+    ("behind the tags", "<answer>S</answer>\n\nThe answer is W"),
+    ("behind the tags", "<answer>S</answer> is wrong."),
+    ("denied", "An incorrect solution would be\n\nS"),
+    ("denied", "This fails:\n\nS"),
+    ("denied", "It is not the case that S"),
+    ("denied", "Discarded candidates: S"),
+    ("denied", "Ignore this: S"),
+    ("denied", "La respuesta no es S"),
+    ("denied", "错误答案：S"),
+    ("supposed", "Had I ignored the last condition, I would get S"),
+    ("supposed", "Without the last rule, the answer would be:\n\nS"),
+    ("supposed", "If the rules were different, the answer would be:\n\nS"),
+    ("supposed", "Suppose the answer is S."),
+    ("supposed", "It might be S"),
+    ("somebody else's", "According to the internet, S"),
+    ("somebody else's", "My friend's answer is S"),
+    ("somebody else's", "A student wrote:\n\nS\n\nFind the mistake."),
+    ("somebody else's", "One might think that it is S"),
+    ("somebody else's", "S\n\nThis is Bob's answer."),
+    ("compared", "I choose W over S"),
+    ("compared", "W instead of S"),
+    ("listed", "Option 1:\n\nW\n\nOption 2:\n\nS"),
+    ("listed", "W\n\nAnother possibility:\n\nS"),
+    ("quoted", "The example in the problem is\n\nS"),
+    ("taken back", "S violates the second condition."),
+    ("taken back", "S has a mistake."),
+    ("taken back", "S is only a guess."),
+    ("taken back", "S\n\nThis does not satisfy the conditions."),
+    ("taken back", "S\n\nI made that up."),
+    ("taken back", "S\n\nThere is an error in it."),
+    ("taken back", "S\n\nI am not sure about this."),
+    ("taken back", "S\n\nThis was only an example."),
 ];
 
 /// A form with the solutions in place of the words `S` and `W`.
@@ -159,6 +202,37 @@ fn groups() -> impl Iterator<Item = (Task, Verifier, Problem, Problem)> {
         });
         pairs.filter(|(_, verifier, _, other)| !verifier.check(&other.solution, &STRICT).is_correct())
     })
+}
+
+#[test]
+fn an_object_with_a_key_twice_is_no_answer() {
+    for (task, answer, response) in [
+        (Task::ZebraPuzzle, r#""{\"a\": \"b\"}""#, r#"{"a": "c", "a": "b"}"#),
+        (Task::ZebraPuzzle, r#""{\"a\": \"b\"}""#, r"{'a': 'c', 'a': 'b'}"),
+    ] {
+        let data = format!(r#"{{"question": "", "answer": {answer}, "difficulty": 1, "metadata": {{}}}}"#);
+        let verifier = Verifier::parse(task, &data).unwrap_or_else(|e| panic!("{e}"));
+        let checked = |text: &str, mode| verifier.check(text, &Options { mode, ..STRICT }).is_correct();
+        assert!(checked(r#"{"a": "b"}"#, Mode::Strict));
+        assert!(!checked(response, Mode::Strict), "{response}");
+        assert!(checked(response, Mode::Parity), "{response}");
+    }
+}
+
+#[test]
+fn the_error_of_a_camp_names_the_short_list() {
+    let camp = |rows: &str, columns: &str| {
+        let metadata = format!(
+            r#"{{"n": 1, "m": 2, "grid": [["T", "X"]], "row_constraints": {rows}, "col_constraints": {columns}}}"#
+        );
+        let data = format!(r#"{{"question": "", "answer": "", "difficulty": 1, "metadata": {metadata}}}"#);
+        Verifier::parse(Task::Campsite, &data).map(drop).map_err(|error| error.to_string())
+    };
+    assert_eq!(camp("[1]", "[0, 1]"), Ok(()));
+    for (rows, columns, field) in [("[]", "[0, 1]", "row_constraints"), ("[1]", "[0]", "col_constraints")] {
+        let error = camp(rows, columns).unwrap_err();
+        assert!(error.contains(field), "{error}");
+    }
 }
 
 #[test]

@@ -1,15 +1,20 @@
-//! Strict mode: decides whether the text around a value states it as the answer, and reads the sign in front of the value.
+//! Decides whether the text around a value states the value as the answer, for every kind of problem.
 //!
-//! Only known forms state an answer. The value is alone, or follows an equals sign, a colon or a stating word (`is`, `gives`,
+//! [`is_refused`] is true if the text denies the value, supposes it, attributes it to somebody else or takes it back. It
+//! applies to values of every kind: letters of options, grids, boxes, numbers.
+//!
+//! [`lead`] and [`is_ended`] are for numbers and formulas, whose meaning the words beside them can change, and read the sign in
+//! front of the value. Only known forms state such an answer. The value is alone, or follows an equals sign, a colon or a stating word (`is`, `gives`,
 //! `a total of`), and precedes a counted noun, a reason or the end of the sentence. If anything else is directly beside the
 //! value, the text doesn't state an answer.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
-use super::units;
-use super::words::{SCALES, number_in_words};
+use crate::math::units;
+use crate::math::words::{SCALES, number_in_words};
 use crate::python_text::regex;
+use crate::retraction;
 
 /// Roles of words in a statement, as a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -73,7 +78,8 @@ const WORDS: &[(&str, Roles)] = &[
          yielding get gets getting got gotten have has had having obtain obtains obtaining obtained find finds found finding \
          makes make making made receives received reaches reached becomes become became contains contain produces shows see \
          worth exactly only just simply precisely approximately about roughly there here namely that which then now so thus hence \
-         therefore conclude concludes consequently finally answer answers ans result solution total totals total's value",
+         therefore conclude concludes consequently finally answer answers ans result solution total totals total's value \
+         es ist est är er 答案是 答案为 所以答案是 因此答案是 故答案为 所以 因此",
         Roles::STATES.with(Roles::FILLS),
     ),
     (
@@ -88,7 +94,7 @@ const WORDS: &[(&str, Roles)] = &[
     ),
     (
         "the a an final correct right my our this that these those it he she they we i you and of to also indeed clearly must \
-         should will can does do did would one its his her their new exact numerical sum sums in true",
+         should will can does do did would one its his her their new exact numerical sum sums in true case",
         Roles::FILLS,
     ),
     (
@@ -133,7 +139,8 @@ const WORDS: &[(&str, Roles)] = &[
         Roles::JOINS,
     ),
     (
-        "if fails fail can does do did should would will but vs versus score scores wait sorry actually so choose etc upwards",
+        "if fails fail can does do did should would will but vs versus score scores wait sorry actually so choose etc upwards breaks \
+         violates contradicts contains has misses overcounts undercounts ignores",
         Roles::CHANGES,
     ),
     ("e x", Roles::CHANGES.with(Roles::FILLS)),
@@ -149,7 +156,7 @@ enum Kind {
 
 /// A piece of the text around a value. Delimiters, fonts, sizes, spaces and Markdown's marks are left out.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Piece<'a> {
+pub(crate) struct Piece<'a> {
     kind: Kind,
     text: &'a str,
     /// Whether the piece is part of a formula, but not of text within a formula.
@@ -173,19 +180,19 @@ impl Piece<'_> {
 }
 
 /// Pieces of a string, in order.
-pub(super) struct Pieces<'a> {
+pub(crate) struct Pieces<'a> {
     all: Vec<Piece<'a>>,
     /// Whether the text read so far ends with white space or a delimiter.
     gap: bool,
 }
 
 impl<'a> Pieces<'a> {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self { all: Vec::new(), gap: false }
     }
 
     /// Adds the pieces of `text`. `formula` is whether the text begins inside a formula.
-    pub(super) fn read(mut self, text: &'a str, mut formula: bool) -> Self {
+    pub(crate) fn read(mut self, text: &'a str, mut formula: bool) -> Self {
         const DRESS: &str = concat!(
             r"^(?:\\(?:[,;:! ]|(?:q?quad|displaystyle|textstyle|[lL]arge|LARGE|[hH]uge|left|right|bf|hline|blacksquare|square|",
             r"checkmark|qed|nonumber|notag|Box)\b|color\s*\{[^{}]*\}|(?:begin|end)\{[a-z]+\*?\}(?:\{[lcr|]*\})?|",
@@ -284,15 +291,73 @@ impl<'a> Pieces<'a> {
     }
 }
 
+/// Maximum distance in bytes from a value at which its sentence or formula begins or ends.
+pub(crate) const FAR: usize = 600;
+
+/// Returns the start of the last [`FAR`] bytes of a string.
+pub(crate) fn low_end(text: &str) -> usize {
+    (text.len().saturating_sub(FAR)..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+}
+
 /// Returns the last sentence or line of a string.
-pub(super) fn sentence(text: &str) -> &str {
-    let end = regex!(r"[.!?]\s|\n").find_iter(text).last();
-    &text[end.map_or(0, |end| end.end())..]
+pub(crate) fn sentence(text: &str) -> &str {
+    let ends = regex!(r"(?i)(\b(?:e\.g|i\.e|vs|resp|mrs?|dr|no|eq))?(?:[.!?]\s|\n)").captures_iter(text);
+    let end = ends.filter(|end| end.get(1).is_none() || end[0].ends_with('\n')).last();
+    &text[end.and_then(|end| end.get(0)).map_or(0, |end| end.end())..]
+}
+
+/// Returns the words that introduce a value: those before it in its sentence, or else the line above unless that line ends a
+/// sentence.
+fn introduction(before: &str) -> &str {
+    let same_line = sentence(before);
+    if same_line.contains(char::is_alphanumeric) {
+        return same_line;
+    }
+    let above = before.trim_end_matches(|c: char| c.is_whitespace() || "*_`$\"“([{>\\".contains(c));
+    if above.ends_with(['.', '!', '?', '。']) { "" } else { sentence(above) }
+}
+
+/// Whether the text before a value denies the value, supposes it, or attributes it to somebody else.
+pub(crate) fn is_denied_before(before: &str) -> bool {
+    let before = &before[low_end(before)..];
+    let bare = regex!(r"\s*```[a-z]*\s*$").find(before).map_or(before, |fence| &before[..fence.start()]);
+    // `It is not:`, and on the next line `The answer is`.
+    let announced = regex!(r"(?i)(^|[:：]|\n)\W*(?:(?:the|my|final) )*answer(?: is)?\W*$").captures(bare);
+    let above = announced.and_then(|announced| announced.get(1)).map(|mark| &bare[..mark.end()]);
+    let texts = [Some(bare), above];
+    is_struck(before)
+        || texts.into_iter().flatten().any(|text| {
+            let pieces = Pieces::new().read(introduction(text), false);
+            denies(&pieces.all) || is_disowned(&pieces.all)
+        })
+}
+
+/// Whether the text before a value strikes the value out or begins a comment.
+pub(crate) fn is_struck(before: &str) -> bool {
+    regex!(r"(?:<!--|<(?:s|del|strike)>|~~)[^\w<~\n]*(?:```[a-z]*\s*)?[^\w<~\n]*$")
+        .is_match(&before[low_end(before)..])
+}
+
+/// Words of other languages that deny what follows them.
+const DENIED_ELSEWHERE: &str = concat!(
+    r"(?i)(?:\b(?:no (?:es|son|é|e)|n['’]est|pas|nicht|kein\w*|non è|não|niet|inte|ikke|değil|bukan|không|hindi|falsch|не|не є|δεν)\b|",
+    r"不|非|错误|錯誤|間違)[^\n.,;。，]{0,12}$"
+);
+
+/// Whether the text around a value denies the value, supposes it, attributes it to somebody else or takes it back. The value
+/// may be of any kind.
+pub(crate) fn is_refused(text: &str, place: std::ops::Range<usize>) -> bool {
+    let behind = &text[place.end..];
+    let behind = regex!(r"^\s*```").find(behind).map_or(behind, |fence| &behind[fence.end()..]);
+    // The rest of the sentence may follow the value's own full stop.
+    let rest = behind.trim_start_matches(|c: char| "`\"*$)]}. ".contains(c));
+    let behind = if rest.starts_with(char::is_lowercase) { rest } else { behind };
+    is_denied_before(&text[..place.start]) || retraction::is_withdrawn(behind, None)
 }
 
 /// Reads the pieces before a value in its sentence. Returns the sign or currency attached to the value (`"-"`, a currency
 /// or `""`), or `None` if the value isn't stated as an answer.
-pub(super) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
+pub(crate) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
     let depth = before.all.iter().filter(|piece| piece.formula).fold(0, |depth: i32, piece| {
         depth + i32::from(matches!(piece.text, "(" | "[" | "\\{"))
             - i32::from(matches!(piece.text, ")" | "]" | "\\}"))
@@ -328,16 +393,30 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"^(?:the |my |an? )?(?:wikipedia|google|internet|calculator|textbook|book|website|chatgpt|computer|teacher|forum) (?:gives?|has|gets?|shows?|finds?)\b|",
         r"^(?:(?:so|and|thus|but) )?(?:it|this|that) (?:contains?|rounds?|includes?|exceeds?)\b|^(?:(?:so|thus|hence|therefore) ,? ?)?(?:the|an?|its) (?:upper|lower) bound\b|",
         r"^(?:the |an? |my )?(?:\w+ )?estimate (?:is|gives|was)\b|^initially\b|",
-        r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*\b(?:answer|would|were)\b",
+        r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*\b(?:answer|would|were)\b|\b(?:without|ignoring)\b.*\bwould\b|",
+        // The problem's own text, and an example of a form.
+        r"\b(?:problem|question|prompt|puzzle|task) (?:says?|said|shows?|gives?|states?|reads?|mentions?|contains?)\b|\bteacher wrote\b|",
+        r"\bexamples? (?:of the (?:form|format|output)|(?:in|from) the (?:problem|prompt|puzzle|question|task))\b|\b(?:e \. ?g|for example|for instance|such as)\b ?[.,:]?$|",
+        // One of several candidates.
+        r"\b(?:another|second|third|alternative|other) (?:possib\w+|candidates?|options?|solutions?|alternatives?)\b|\b(?:option|candidate|possibility|attempt|try|guess) [0-9]\b|",
+        // A comparison, an exception, and a label that rejects.
+        r"\b(?:far from|opposite of|instead of|rather than|other than|over|beats?)(?: \S+){0,1}$|",
+        r"\bprefer\b.* to$|^(?:\S+ ){0,2}(?:reject\w*|discarded|excluded|eliminated|invalid|refuted|counterexamples?|fools?|errors?|mistakes?|tests?|testing|fails|falsch)(?: \S+){0,2} :$",
     );
     if before.is_empty() {
         return false;
     }
     let said = phrase(before);
-    if regex!(DISOWNED).is_match(&said) || cites(&said) {
+    // What a contrast or a conclusion states is separate: `Bob says 9, but the answer is`.
+    const TURNS: &str = r"(?i)\b(?:but|however|yet|so|thus|hence|therefore)\b(?: [,:])?( (?:the|it|this|my|our|we|its|that)\b|$)";
+    const EXCEPT: &str = r"(?i)\b(?:(?:any|every)thing|all|nothing) (?:but|except)(?: \S+){0,2}$";
+    let turn = regex!(TURNS).captures_iter(&said).last().and_then(|turn| turn.get(1));
+    let excepted = regex!(EXCEPT).is_match(&said);
+    let said = turn.map_or(&*said, |turn| said[turn.start()..].trim_start());
+    if excepted || regex!(DISOWNED).is_match(said) || regex!(DENIED_ELSEWHERE).is_match(said) || cites(said) {
         return true;
     }
-    let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(&said) else { return false };
+    let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(said) else { return false };
     // `the square of the answer`
     const ARTICLES: &str = "the a an final correct right my our this new exact numerical numeric required desired simplified overall only your \
         total actual complete maximum minimum concise boxed short full last";
@@ -376,7 +455,7 @@ fn is_about_answer(word: &str) -> bool {
     const ABOUT: &str = "question thing problem exercise task puzzle original given whole entire part simplest lowest reduced form terms notation \
         interval scientific decimal decimals place places fraction rounded nearest integer number tenth hundredth cent unit units for as by \
         at comes works evaluates simplifies mixed percent percentage expressed written both all value values set following below above boxed \
-        option choice letter";
+        option choice letter am certain sure confident shown";
     let lower = word.to_lowercase();
     !word.starts_with(char::is_alphabetic)
         || !matches!(&*lower, "he" | "she" | "they" | "his" | "her" | "their")
@@ -400,12 +479,12 @@ fn cites(said: &str) -> bool {
 }
 
 /// Whether a word lacks content, so that a sentence of such words and a number states the number.
-pub(super) fn is_neutral(word: &str) -> bool {
+pub(crate) fn is_neutral(word: &str) -> bool {
     Roles::of(word).has(Roles::FILLS.with(Roles::LEADS))
 }
 
 /// Whether a predicate names the answer: `the answer to the problem`, `the smallest such number`.
-pub(super) fn praises(predicate: &str) -> bool {
+pub(crate) fn praises(predicate: &str) -> bool {
     const PRAISED: &str = concat!(
         r"(?i)^(?:(?:the|our|my|an?|its|your|then|indeed|therefore|thus|also|exactly|clearly|simply|just) )*",
         r"(?:(?:final|correct|right|true|required|desired|only|unique|possible|smallest|largest|minimum|maximum|minimal|maximal|greatest|",
@@ -427,7 +506,7 @@ pub(super) fn praises(predicate: &str) -> bool {
 }
 
 /// Whether the words after a value relate it to another value, another problem or another person.
-pub(super) fn is_redirected(after: &Pieces<'_>) -> bool {
+pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let after = &*phrase(&after.all);
     const REDIRECTED: &str = concat!(
         r"(?i)\b(?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
@@ -551,18 +630,18 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
                 Some(_) => stated().and(Some(sign)),
             }
         }
-        (_, ">" | "|" | "•" | "·" | "◦" | "‣" | "▪" | "'" | "‘" | "«")
-            if !last.formula && head.is_empty() =>
-        {
-            Some("")
-        }
+        (
+            _,
+            ">" | "|" | "•" | "·" | "◦" | "‣" | "▪" | "'" | "‘" | "«" | "✅" | "✓" | "✔" | "👉" | "➡" | "➜"
+            | "📌" | "🎉",
+        ) if !last.formula && head.is_empty() => Some(""),
         (_, "'" | "‘" | "«") => stated(),
         _ => None,
     }
 }
 
 /// Whether the words before a value deny it, suppose it or attribute it to somebody else. Neutral words are skipped.
-pub(super) fn denies(words: &[Piece<'_>]) -> bool {
+pub(crate) fn denies(words: &[Piece<'_>]) -> bool {
     let mut next = Roles::default();
     let mut next_text = "";
     for piece in words.iter().rev() {
@@ -598,7 +677,7 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
 }
 
 /// Whether the text between two boxes lists both: it doesn't deny either box, compute with them or compare them.
-pub(super) fn lists(between: &Pieces<'_>) -> bool {
+pub(crate) fn lists(between: &Pieces<'_>) -> bool {
     if matches!(&between.all[..], [word] if word.text == "to") {
         return false;
     }
@@ -618,16 +697,10 @@ pub(super) fn lists(between: &Pieces<'_>) -> bool {
     })
 }
 
-/// Whether the line before the value's line denies the value.
-pub(super) fn is_denied_above(text: &str) -> bool {
-    let line = text.trim_end().rsplit('\n').next().unwrap_or_default();
-    denies(&Pieces::new().read(sentence(line), false).all)
-}
-
 /// Whether a value is still an answer with the text that follows it on its line: a counted noun, a reason, or the end of the
 /// sentence. `words` is the number of following words that were already read as a unit. `worded` is whether words precede the
 /// value, in which case an exclamation mark isn't a factorial.
-pub(super) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
+pub(crate) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
     ends(&after.all, words, value, worded) && !is_redirected(after)
 }
 
@@ -692,8 +765,8 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                 words += 1;
             }
             Kind::Sign => match piece.text {
-                "." | "!" if next.is_none_or(|next| next.spaced) => {
-                    let last = piece.text == "." || worded || words > 0 || piece.spaced;
+                "." | "。" | "!" if next.is_none_or(|next| next.spaced) => {
+                    let last = piece.text != "!" || worded || words > 0 || piece.spaced;
                     // A number alone is another answer.
                     return last
                         && !(next.is_some_and(|next| next.kind == Kind::Number || next.is("-"))

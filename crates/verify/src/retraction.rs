@@ -1,26 +1,31 @@
-//! Strict mode: decides whether the sentences after an answer leave it unchanged.
+//! Decides whether the sentences after an answer take it back.
 //!
-//! A sentence about the answer (`This is ..`, `The answer is ..`) must have a form that is known to agree with it. Any other
+//! A sentence takes an answer back if it begins as a correction, orders another step, or says that the answer is wrong, a guess
+//! or somebody else's. This holds for answers of every kind. After a number or formula more is required. A sentence about the answer (`This is ..`, `The answer is ..`) must have a form that is known to agree with it. Any other
 //! sentence may follow, for example an explanation, unless it begins as a correction, orders another step or states another
 //! value. The sentence right after the answer must also have a known form if it is short, and may not name a fault or
 //! another result.
 
-use super::same_value;
-use super::statement::{is_neutral, praises};
-use super::words::number_in_words;
+use crate::math::same_value;
+use crate::math::words::number_in_words;
 use crate::python_text::regex;
+use crate::statement::{is_neutral, praises};
 
 /// Maximum number of sentences after an answer that are searched for a retraction.
 const SENTENCES: usize = 4;
 
 /// Returns the beginning of a string, up to 300 characters, in which the next sentences are read.
-pub(super) fn clip(text: &str) -> &str {
+pub(crate) fn clip(text: &str) -> &str {
     &text[..text.char_indices().nth(300).map_or(text.len(), |(at, _)| at)]
 }
 
-/// Whether a sentence after an answer retracts it or offers another answer. `value` is the answer as it is written.
-pub(super) fn is_withdrawn(behind: &str, value: &str) -> bool {
+/// Whether a sentence after an answer retracts it or offers another answer. `value` is the answer as it is written, if it is a
+/// number or formula.
+pub(crate) fn is_withdrawn(behind: &str, value: Option<&str>) -> bool {
     let behind = clip(behind);
+    if value.is_none() && regex!(r"^[^\w\n]*\?").is_match(behind) {
+        return true;
+    }
     if behind.trim_end().len() < 2 {
         return false;
     }
@@ -28,20 +33,31 @@ pub(super) fn is_withdrawn(behind: &str, value: &str) -> bool {
     let rest =
         behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
     let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
-    let ends = regex!(r"[.!?](?:[^0-9A-Za-z]|$)|\n").find_iter(behind).map(|found| found.start() + 1);
+    let ends = || regex!(r"[.!?](?:[^0-9A-Za-z]|$)|\n").find_iter(behind).map(|found| found.start() + 1);
     let mut from = 0;
-    let sentences = ends.chain([behind.len()]).map(|end| {
+    let sentences = ends().chain([behind.len()]).map(|end| {
         let sentence = &behind[from.min(end)..end];
         from = end;
         plain(sentence)
     });
+    if value.is_none() {
+        // The end of the value's sentence is about the value.
+        let end = plain(
+            &regex!(r"^\W*(?:,? ?(?:which|that|but it|though it|and it)\b)?")
+                .replace(&behind[..ends().next().unwrap_or(behind.len())], ""),
+        );
+        if own == 1 && regex!(BLAMES).is_match(end.trim_end_matches(['?', '.', '!', ' '])) {
+            return true;
+        }
+    }
     let sentences = sentences.skip(own).filter(|sentence| sentence.contains(|c: char| c.is_alphanumeric()));
     let mut sentences = sentences.take(SENTENCES).enumerate();
     // Later sentences may discuss the problem: `However, it asks for ..`
     let contrasts =
         |sentence: &str| regex!(r"^(?:and )?(?:but|however|yet)\b,? (?:[^n]|n[^o])").is_match(sentence);
     sentences.any(|(at, sentence)| {
-        at == 0 && (contrasts(&sentence) || is_unclear(&sentence, value)) || takes_back(&sentence, value)
+        at == 0 && value.is_some_and(|value| contrasts(&sentence) || is_unclear(&sentence, value))
+            || takes_back(&sentence, value)
     })
 }
 
@@ -96,7 +112,8 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     );
     const CONFIRMS: &str = concat!(
         r"^(?:(?:i|we)(?:'ve| have| also| then| just)* (?:verified|checked|confirmed|used|applied|computed|rounded|simplified|factored)|",
-        r"(?:i|we)(?: am| are|'m|'re) (?:confident|certain|happy|glad)|(?:\pL+ ){1,3}(?:confirms?|agrees?|verif(?:y|ies))) [^0-9]*$"
+        r"(?:i|we)(?: am| are|'m|'re) (?:confident|certain|happy|glad)|(?:\pL+ ){1,3}(?:confirms?|agrees?|verif(?:y|ies))) [^0-9]*$|",
+        r"^(?:all|every|both|each)\b[^0-9]* (?:holds?|satisfied|met|fulfilled|correct|true|valid)\W*$|^no other\b[^0-9]*$|^the other(?:s| \pL+) (?:are|fail)\b[^0-9]*$"
     );
     let restates = !value.is_empty() && sentence.contains(&*plain(value));
     let known = || [regex!(OPENS), regex!(CONFIRMS)].iter().any(|form| form.is_match(sentence));
@@ -149,8 +166,21 @@ fn checks(words: &str, value: &str) -> bool {
     end.is_some_and(|end| same_value(&end[1], value))
 }
 
+/// Predicates that call an answer wrong, uncertain or somebody else's.
+const BLAMES: &str = concat!(
+    r"^(?:(?:is|are|was|were|be|being|would|could|can|might|may|must|should|does|do|did|has|have|seems?|looks?|to|in|fact|just|only|also|",
+    r"still|clearly|certainly|probably|really|of|course|merely|simply|an?|the|my|one|some|first) )*",
+    r"(?:(?:not|never|(?:is|was|does|did|ca|could|would|should)n't|cannot)(?: (?:be|quite|really|exactly|the|an?|my|even))*(?: (?:right|correct|true|valid|it|so|answers?|solutions?|",
+    r"allowed|work|works|hold|satisfy|fit|solve|meet|obey|follow|add|count)\b|$)|",
+    r"(?:wrong|incorrect|false|mistaken|invalid|flawed|bogus|nonsense|untrue|guess(?:es|work)?|jokes?|lies?|mistakes?|errors?|placeholders?|examples?|",
+    r"traps?|decoy|trick|possible|possibly|maybe|perhaps|unlikely|doubtful|wrong answer|opposite)\b|",
+    r"(?:fails?|failed|breaks?|violates?|contradicts?|overcounts?|undercounts?|misses|forgets|ignores)\b|",
+    r"(?:contains?|has|makes|made|have) (?:an?|one|two|some|several) (?:\pL+ )?(?:error|mistake|flaw|problem|fault)s?\b|",
+    r"\pL+'s (?:answer|solution|result|guess|idea)\b|what (?:they|he|she|people|everyone|everybody)\b)"
+);
+
 /// Whether one sentence retracts the answer before it.
-fn takes_back(sentence: &str, value: &str) -> bool {
+fn takes_back(sentence: &str, value: Option<&str>) -> bool {
     const CORRECTS: &str = concat!(
         r"^(?:(?:or|and|oh|well|so|ok|okay) )*(?:(?:actually|wait|hmm+|oops|sorry|correction|edit|update|scratch that|psych|",
         r"nope|kidding|joking|just (?:kidding|joking)|wrong|false|incorrect|not|maybe|perhaps|possibly|probably|otherwise|else|unless|",
@@ -162,13 +192,14 @@ fn takes_back(sentence: &str, value: &str) -> bool {
         r"^(?:(?:now|then|next|so|finally|and|please) )*(?:add|subtract|multiply|divide|double|halve|triple|square|cube|negate|invert|",
         r"round|change|flip|take|swap|reverse|ignore|disregard|forget|discard|don't|do not|never)(?: \S+){0,6}$|",
         r"^(?:i|i'm|we|we're|you)\b.*\b(?:forgot|lied|lying|joking|kidding|mistake|error|wrong|not sure|unsure|(?:my|our) mind|",
-        r"take (?:it|that|this) back|retract|withdraw|doubt|guess|guessed|(?:don't|do not) (?:think|believe)|still (?:have|need|must)|",
+        r"take (?:it|that|this) back|retract|withdraw|doubt|guess|guessed|(?:don't|do not) (?:think|believe)|still (?:have|need|must)|guessing|give up|(?:don't|do not|cannot|can't) (?:know|tell|say|solve)|made (?:it|that|this) up|retract|flipped|",
         r"must still|off by|(?:need|want|asked for) (?:the )?(?:double|twice|half|negative|opposite))\b|",
         r"^we need \S+ not\b|^the (?:problem|question|task) (?:asks|wants|needs|was)\b|\bonly$|\b(?:last|final|next|more) step\b|^what remains\b|\bremains? (?:is )?to\b|^to (?:finish|get)\b|^(?:adding|doubling|subtracting|counting|including)\b|\bin the other case\b|^the (?:opposite|negative|reverse)\b|^none of (?:this|that|it|the above)\b|",
+        r"^there (?:is|are|may be|might be) (?:an?|some) (?:error|mistake|flaw|problem)s?\b|^(?:an? |my )?\pL+'s (?:answer|solution|guess|idea)\b|",
         r"^\S+ (?:says|thinks|claims|said) so$|^for \S+ n\b",
     );
     const SUBJECT: &str = concat!(
-        r"^(?:(?:at least|so|and|well|of course|clearly|note that|then|thus|hence|therefore) )*(?:(?:that|this|it|these|those)",
+        r"^(?:(?:at least|so|and|but|yet|however|well|of course|clearly|note that|then|thus|hence|therefore) )*(?:(?:that|this|it|these|those)",
         r"(?: (?:\w+ )?(?:answer|value|result|box|number|line|sentence))?|",
         r"(?:the|my|our) (?:\w+ )?(?:answer|value|result|box|number|sign|line|sentence)(?: above| in the box)?|the above|",
         r"(?:everything|all)(?: of (?:this|that|it))?(?: above)?)(?:'s|'ll)?(?: |$)",
@@ -188,15 +219,23 @@ fn takes_back(sentence: &str, value: &str) -> bool {
         r"(?:is|are)? ?(?:(?:very|quite|really|pretty|rather|so) )?(?:fast|slow|a lot|a big|many|few|long|short|high|low|cheap|expensive|heavy|great|nice|neat|impressive)\b)",
     );
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
-    if regex!(r"^(?:(?:i )?hope|(?:but |however,? )?note)\b").is_match(words) || checks(words, value) {
+    if regex!(r"^(?:(?:i )?hope|(?:but |however,? )?note)\b").is_match(words)
+        || value.is_some_and(|value| checks(words, value))
+    {
         return false;
     }
     const DOUBTS: &str = r"^(?:(?:or|is|isn't|was|really|who|why|are you|am i|could|should|what)\b.*|\S+)\?$";
-    if regex!(DOUBTS).is_match(sentence) || regex!(CORRECTS).is_match(words) || states_another(words, value) {
+    if regex!(DOUBTS).is_match(sentence)
+        || regex!(CORRECTS).is_match(words)
+        || value.is_some_and(|value| states_another(words, value))
+    {
         return true;
     }
     let Some(subject) = regex!(SUBJECT).find(words) else { return false };
     let said = &words[subject.end()..];
+    if value.is_none() {
+        return regex!(BLAMES).is_match(said);
+    }
     let predicate = regex!(r"^(?:is|are) ").replace(said, "");
     !said.is_empty() && !regex!(AGREES).is_match(said) && !praises(&predicate)
 }

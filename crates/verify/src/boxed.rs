@@ -175,27 +175,3 @@ pub fn plain(text: &str) -> Cow<'_, str> {
 
 /// Pattern of the end of a sentence.
 pub(crate) const SENTENCE_END: &str = r"[.!?](?:\s|$)|[。；;]";
-/// Number of sentences after an answer that are checked for a retraction.
-const SENTENCES_READ: usize = 2;
-
-/// Returns the first [`SENTENCES_READ`] sentences of the text after an answer. The first is the end of the answer's
-/// own sentence.
-pub(crate) fn sentences_behind(rest: &str) -> impl Iterator<Item = &str> {
-    let end = rest.char_indices().nth(600).map_or(rest.len(), |(at, _)| at);
-    let sentences = regex!(SENTENCE_END).split(&rest[..end]);
-    sentences.filter(|sentence| sentence.contains(char::is_alphanumeric)).take(SENTENCES_READ)
-}
-
-/// Whether a sentence only states that the answer before it is wrong or a guess.
-pub(crate) fn takes_back(sentence: &str) -> bool {
-    const THAT: &str =
-        r"(?:which|that|this|it|the (?:above|answer|solution|result))(?: (?:answer|solution|above))?";
-    const WRONG: &str = r"(?:wrong|incorrect|false|mistaken|invalid|mistake|not (?:right|correct|true|valid|it|so|the (?:answer|solution)|an? (?:answer|solution)))";
-    const SAID: &str = r"(?:just |i['’]m |i am )?(?:kidding|joking)|i (?:was wrong|lied|give up)|(?:scratch|strike) that|never ?mind|(?:ignore|forget) (?:it|that|this|the above)|i (?:do not|don['’]t|cannot|can['’]t) (?:know|tell|say|solve it)";
-    static TAKES_BACK: LazyLock<Regex> = LazyLock::new(|| {
-        pattern(&format!(
-            r"(?i)^\W*(?:(?:no|wait|sorry|actually|but|oh|hmm+)\b\W*)*(?:{THAT}(?:\s+(?:is|was)|['’]s)(?:\s+(?:\w+ly|also|of course|a))*\s+{WRONG}|{THAT}\s+(?:isn|wasn)['’]t(?:\s+(?:right|correct|true|valid|it|so|the (?:answer|solution)))?|{THAT}\s+(?:breaks|violates)\s+(?:an?|one|two|some|several|the)\b.*|(?:is|was)\s+{WRONG}|{SAID}|not(?: really| quite| exactly)?|wrong|nope|no|no,? wait)\W*$"
-        ))
-    });
-    TAKES_BACK.is_match(sentence)
-}

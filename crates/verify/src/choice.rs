@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::boxed;
+use crate::retraction;
+use crate::statement;
 use crate::verdict::{Outcome, Verdict};
 
 /// Maximum number of options: one for each capital letter.
@@ -176,9 +178,8 @@ impl Verifier {
         let before = before.unwrap_or_default();
         let rest = &response[place.end..];
         let after = rest.lines().next().unwrap_or_default().trim_start_matches(DRESS);
-        let clause = before.rsplit(CLAUSE_ENDS).next().unwrap_or_default();
         if DENIED_BEFORE.is_match(before)
-            || DISOWNED.is_match(clause)
+            || statement::is_denied_before(&response[..place.start])
             || DENIED_AFTER.is_match(after)
             || REFUSED.is_match(after)
             || self.is_taken_back(option, rest)
@@ -213,12 +214,12 @@ impl Verifier {
     /// "true".
     fn is_taken_back(&self, option: char, rest: &str) -> bool {
         let rest = self.behind_words(option, rest).unwrap_or(rest);
-        boxed::sentences_behind(rest).any(|sentence| {
-            let called = CALLED
-                .captures(sentence)
-                .and_then(|found| Some((self.option_of(&found[2])? == option) == found.get(1).is_none()));
-            called.map_or_else(|| boxed::takes_back(sentence), |agrees| !agrees)
-        })
+        let agrees = |sentence: &str| {
+            let called = CALLED.captures(sentence)?;
+            Some((self.option_of(&called[2])? == option) == called.get(1).is_none())
+        };
+        let called = SENTENCE_END.split(truncated(rest, LONGEST_VALUE)).find_map(agrees);
+        called.map_or_else(|| retraction::is_withdrawn(rest, None), |agrees| !agrees)
     }
 
     /// Reads the last statement of a choice. If another statement on its line contradicts it, the response names several
@@ -246,7 +247,12 @@ impl Verifier {
                 reading = inner.map_or(reading, |inner| self.read(&said[inner.value]));
             }
             if statement.boxed {
+                let named = reading.option().is_some();
                 reading = self.in_its_statement(response, said, reading);
+                // An option that is denied beside the choice: `Bob says A, but the answer is B`.
+                if last.is_some() && named && reading == Reading::Other {
+                    continue;
+                }
             }
             match (&last, reading) {
                 (_, Reading::Other | Reading::Empty) if !statement.formal => {
@@ -275,8 +281,7 @@ impl Verifier {
         let mut lines = response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
         let line = unmarked(lines.next()?, "-># ");
         let denied = |at: &str| {
-            let end = at.as_ptr() as usize - response.as_ptr() as usize;
-            DENIED_BEFORE.is_match(&response[floor(response, end.saturating_sub(LONGEST_VALUE))..end])
+            statement::is_denied_before(&response[..at.as_ptr() as usize - response.as_ptr() as usize])
         };
         let value = match self.alone(line) {
             Some(found) => {
@@ -593,7 +598,6 @@ patterns! {
     DOUBT_ELSEWHERE = NO_STATEMENT_ELSEWHERE;
     CORRECT = CALLED_CORRECT;
     DOUBT = format!("{NO_STATEMENT}|{NOT_HELD}");
-    DISOWNED = NOT_HELD;
     // Words that suppose something else, in the sentence before what would then be the answer.
     SUPPOSED = r"\b(?:if|were|had|unless|suppos\w*|assum\w*|imagin\w*)\b";
     // Text between the words of an option and its letter, at the end of a line.
@@ -613,7 +617,7 @@ patterns! {
     // Text that joins statements on two lines into one with two answers.
     ALTERNATIVE = r"^\W*(?:or|either|maybe|perhaps|possibly|alternatively)\b";
     // A sentence about the answer, such as "it isn't true". The groups are the negation and the words after it.
-    CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was)|['’]s)(\s+not|n['’]t)?\s+(.+)$";
+    CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was|can|could)|['’]s)(\s*not|n['’]t)?(?:\s+be)?\s+(.+)$";
     CLAUSE = r"[,;:(–—]|\bbut\b";
     // A letter that isn't part of a Latin word. It may be beside a word of another script.
     SINGLE = r"(?-u:\b)[a-z](?-u:\b)";
@@ -652,7 +656,7 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
     let states = |from: usize, to: usize| {
         let sentence = text[..from].rfind(SENTENCE_ENDS).map_or(0, |at| at + 1);
         let supposed = text[from..to].contains("would") && SUPPOSED.is_match(&text[sentence..from]);
-        !supposed && !DOUBT.is_match(clause(from, to))
+        !supposed && !DOUBT.is_match(clause(from, to)) && !statement::is_denied_before(&text[..to])
     };
     let elsewhere =
         ELSEWHERE.find_iter(text).filter(|m| !DOUBT_ELSEWHERE.is_match(clause(m.start(), m.end())));

@@ -46,7 +46,14 @@ pub(crate) fn is_withdrawn(behind: &str, value: Option<&str>) -> bool {
             &regex!(r"^\W*(?:,? ?(?:which|that|but it|though it|and it)\b)?")
                 .replace(&behind[..ends().next().unwrap_or(behind.len())], ""),
         );
-        if own == 1 && regex!(BLAMES).is_match(end.trim_end_matches(['?', '.', '!', ' '])) {
+        let end = end.trim_end_matches(['?', '.', '!', ' ']);
+        // `B, not A` denies A.
+        let blamed = !end.starts_with("not ") && regex!(BLAMES).is_match(end)
+            || regex!(r"^(?:it|this|that)\b").is_match(end) && takes_back(end, None);
+        if own == 1
+            && (blamed
+                || regex!(r"^(?:oh )?(?:no|nope|wait|oops|sorry)\b[, ]*(?:wait|sorry|no)?$").is_match(end))
+        {
             return true;
         }
     }
@@ -170,14 +177,27 @@ fn checks(words: &str, value: &str) -> bool {
 const BLAMES: &str = concat!(
     r"^(?:(?:is|are|was|were|be|being|would|could|can|might|may|must|should|does|do|did|has|have|seems?|looks?|to|in|fact|just|only|also|",
     r"still|clearly|certainly|probably|really|of|course|merely|simply|an?|the|my|one|some|first) )*",
-    r"(?:(?:not|never|(?:is|was|does|did|ca|could|would|should)n't|cannot)(?: (?:be|quite|really|exactly|the|an?|my|even))*(?: (?:right|correct|true|valid|it|so|answers?|solutions?|",
-    r"allowed|work|works|hold|satisfy|fit|solve|meet|obey|follow|add|count)\b|$)|",
+    r"(?:(?:not|never|(?:is|was|does|did|ca|could|would|should)n't|cannot)(?: (?:be|quite|really|exactly|even))*(?:$| (?:(?:the|an?|my) )?(?:right|correct|true|valid|",
+    r"answers?|solutions?|allowed|work|works|hold|satisfy|fit|solve|meet|obey|follow|add|count)\b| (?:it|so)$)|",
     r"(?:wrong|incorrect|false|mistaken|invalid|flawed|bogus|nonsense|untrue|guess(?:es|work)?|jokes?|lies?|mistakes?|errors?|placeholders?|examples?|",
     r"traps?|decoy|trick|possible|possibly|maybe|perhaps|unlikely|doubtful|wrong answer|opposite)\b|",
     r"(?:fails?|failed|breaks?|violates?|contradicts?|overcounts?|undercounts?|misses|forgets|ignores)\b|",
     r"(?:contains?|has|makes|made|have) (?:an?|one|two|some|several) (?:\pL+ )?(?:error|mistake|flaw|problem|fault)s?\b|",
     r"\pL+'s (?:answer|solution|result|guess|idea)\b|what (?:they|he|she|people|everyone|everybody)\b)"
 );
+
+/// Whether a sentence denies another answer: `Not A.`
+fn denies_another(words: &str) -> bool {
+    const OWN: &str = r"^not (?:really|quite|exactly|right|correct|so|it|sure|the answer|an? answer)$";
+    words.starts_with("not ") && !regex!(OWN).is_match(words)
+}
+
+/// Whether a sentence rejects another answer: `I considered A, but it is wrong`.
+fn considers_another(words: &str) -> bool {
+    const OTHER: &str = r"^(?:i|we)(?:'ve| have)?(?: also| first)? (?:considered|tried|tested|examined) (\S+)\b.*?,? (?:but|which)\b";
+    let other = regex!(OTHER).captures(words);
+    other.is_some_and(|other| !matches!(&other[1], "it" | "this" | "that" | "the" | "my"))
+}
 
 /// Whether one sentence retracts the answer before it.
 fn takes_back(sentence: &str, value: Option<&str>) -> bool {
@@ -221,6 +241,8 @@ fn takes_back(sentence: &str, value: Option<&str>) -> bool {
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     if regex!(r"^(?:(?:i )?hope|(?:but |however,? )?note)\b").is_match(words)
         || value.is_some_and(|value| checks(words, value))
+        || considers_another(words)
+        || value.is_none() && denies_another(words)
     {
         return false;
     }

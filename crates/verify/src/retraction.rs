@@ -208,8 +208,9 @@ fn takes_back(sentence: &str, value: Option<&str>) -> bool {
         r"in your dreams|who knows|says|sadly|unfortunately|times|plus|minus|squared|cubed|divided by|right)\b|",
         r"no(?:$|[^a-z0-9 ]| (?:it|that|this|wait|i|the answer|but)\b| \d)|",
         r"if [^,]*$|(?:or|and|also|but|however)(?: also| maybe| is it| perhaps| even)* (?:\d|not\b|is it\b|so\b))|",
+        r"^more (?:precisely|exactly|accurately)\b|^rounded\b.*\bexact\b|",
         // Steps that are left to the reader.
-        r"^(?:(?:now|then|next|so|finally|and|please) )*(?:add|subtract|multiply|divide|double|halve|triple|square|cube|negate|invert|",
+        r"^(?:(?:now|then|next|so|finally|and|please) )*(?:add|subtract|multiply|divide|double|halve|triple|square|cube|negate|invert|replace|",
         r"round|change|flip|take|swap|reverse|ignore|disregard|forget|discard|don't|do not|never)(?: \S+){0,6}$|",
         r"^(?:i|i'm|we|we're|you)\b.*\b(?:forgot|lied|lying|joking|kidding|mistake|error|wrong|not sure|unsure|(?:my|our) mind|",
         r"take (?:it|that|this) back|retract|withdraw|doubt|guess|guessed|(?:don't|do not) (?:think|believe)|still (?:have|need|must)|guessing|give up|(?:don't|do not|cannot|can't) (?:know|tell|say|solve)|made (?:it|that|this) up|retract|flipped|",

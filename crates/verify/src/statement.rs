@@ -391,7 +391,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"^(?:for|to) (?-i:\p{Lu}\p{Ll}+) ,.*answer|",
         // Another source, or a bound, a rounding or an estimate of the answer.
         r"^(?:the |my |an? )?(?:wikipedia|google|internet|calculator|textbook|book|website|chatgpt|computer|teacher|forum) (?:gives?|has|gets?|shows?|finds?)\b|",
-        r"^(?:(?:so|and|thus|but) )?(?:it|this|that) (?:contains?|rounds?|includes?|exceeds?)\b|^(?:(?:so|thus|hence|therefore) ,? ?)?(?:the|an?|its) (?:upper|lower) bound\b|",
+        r"^(?:(?:so|and|thus|but) )?(?:it|this|that) (?:contains?|rounds?|includes?|exceeds?)\b|^(?:(?:so|thus|hence|therefore) ,? ?)?(?:(?:the|an?|its) )?(?:upper|lower) bound\b|",
         r"^(?:the |an? |my )?(?:\w+ )?estimate (?:is|gives|was)\b|^initially\b|",
         r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*\b(?:answer|would|were)\b|\b(?:without|ignoring)\b.*\bwould\b|",
         // The problem's own text, and an example of a form.

@@ -59,6 +59,9 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let boxes = if latex { boxes(text) } else { Vec::new() };
     let Some(last) = boxes.last() else { return without_box(text, latex, plain) };
     // A statement of an answer after the last box replaces the box.
+    if text[last.place.end..].contains("<answer>") {
+        return without_box(text, latex, plain);
+    }
     for end in answer_ends(&text[last.place.end..]).into_iter().rev() {
         if let Some(segment) = announced(text, last.place.end + end)
             && let Some(answer) = segment_answer(text, segment, latex, plain)

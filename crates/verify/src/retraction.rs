@@ -6,13 +6,26 @@
 //! value. The sentence right after the answer must also have a known form if it is short, and may not name a fault or
 //! another result.
 
+use std::ops::Range;
+
 use crate::math::same_value;
 use crate::math::words::number_in_words;
 use crate::python_text::regex;
-use crate::statement::{is_neutral, praises};
+use crate::statement::{is_denied_before, is_neutral, praises};
 
 /// Maximum number of sentences after an answer that are searched for a retraction.
 const SENTENCES: usize = 4;
+
+/// Whether the text around a value denies the value, supposes it, attributes it to somebody else or takes it back. The value
+/// may be of any kind.
+pub(crate) fn is_refused(text: &str, place: Range<usize>) -> bool {
+    let behind = &text[place.end..];
+    let behind = regex!(r"^\s*```").find(behind).map_or(behind, |fence| &behind[fence.end()..]);
+    // The rest of the sentence may follow the value's own full stop.
+    let rest = behind.trim_start_matches(|c: char| "`\"*$)]}. ".contains(c));
+    let behind = if rest.starts_with(char::is_lowercase) { rest } else { behind };
+    is_denied_before(&text[..place.start]) || is_withdrawn(behind, None)
+}
 
 /// Returns the beginning of a string, up to 300 characters, in which the next sentences are read.
 pub(crate) fn clip(text: &str) -> &str {

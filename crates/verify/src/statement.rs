@@ -1,7 +1,7 @@
 //! Decides whether the text around a value states the value as the answer, for every kind of problem.
 //!
-//! [`is_refused`] is true if the text denies the value, supposes it, attributes it to somebody else or takes it back. It
-//! applies to values of every kind: letters of options, grids, boxes, numbers.
+//! [`is_denied_before`] is true if the text denies the value, supposes it or attributes it to somebody else. It applies to
+//! values of every kind: letters of options, grids, boxes, numbers.
 //!
 //! [`lead`] and [`is_ended`] are for numbers and formulas, whose meaning the words beside them can change, and read the sign in
 //! front of the value. Only known forms state such an answer. The value is alone, or follows an equals sign, a colon or a stating word (`is`, `gives`,
@@ -14,7 +14,6 @@ use std::sync::LazyLock;
 use crate::math::units;
 use crate::math::words::{SCALES, number_in_words};
 use crate::python_text::regex;
-use crate::retraction;
 
 /// Roles of words in a statement, as a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -343,17 +342,6 @@ const DENIED_ELSEWHERE: &str = concat!(
     r"(?i)(?:\b(?:no (?:es|son|é|e)|n['’]est|pas|nicht|kein\w*|non è|não|niet|inte|ikke|değil|bukan|không|hindi|falsch|не|не є|δεν)\b|",
     r"不|非|错误|錯誤|間違)[^\n.,;。，]{0,12}$"
 );
-
-/// Whether the text around a value denies the value, supposes it, attributes it to somebody else or takes it back. The value
-/// may be of any kind.
-pub(crate) fn is_refused(text: &str, place: std::ops::Range<usize>) -> bool {
-    let behind = &text[place.end..];
-    let behind = regex!(r"^\s*```").find(behind).map_or(behind, |fence| &behind[fence.end()..]);
-    // The rest of the sentence may follow the value's own full stop.
-    let rest = behind.trim_start_matches(|c: char| "`\"*$)]}. ".contains(c));
-    let behind = if rest.starts_with(char::is_lowercase) { rest } else { behind };
-    is_denied_before(&text[..place.start]) || retraction::is_withdrawn(behind, None)
-}
 
 /// Reads the pieces before a value in its sentence. Returns the sign or currency attached to the value (`"-"`, a currency
 /// or `""`), or `None` if the value isn't stated as an answer.

@@ -6,7 +6,7 @@ use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed;
 use crate::python_text::{is_space, plain_int, regex, strip, words};
-use crate::retraction::is_withdrawn;
+use crate::retraction::{is_refused, is_withdrawn};
 use crate::statement;
 use crate::verdict::Outcome;
 
@@ -77,7 +77,7 @@ const DENIED: Outcome = wrong("denied");
 
 /// Fails if the text around an answer doesn't state the answer.
 fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
-    if statement::is_refused(text, answer) { Err(DENIED) } else { Ok(()) }
+    if is_refused(text, answer) { Err(DENIED) } else { Ok(()) }
 }
 
 /// Words that make the answers around them alternatives.
@@ -145,7 +145,7 @@ pub(crate) fn only<T: PartialEq>(text: &str, mut found: Vec<(Range<usize>, T)>) 
     let all = found.len();
     while found.len() + MOST_DENIED > all
         && let [earlier @ .., (last, _)] = &found[..]
-        && statement::is_refused(text, last.clone())
+        && is_refused(text, last.clone())
     {
         if earlier.last().is_some_and(|(before, _)| offers_choice(&text[before.end..last.start])) {
             return Err(wrong("several_answers"));

@@ -231,7 +231,7 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
 /// The outcome of a check. `Err` is an outcome too: it ends the check early.
 type Checked = Result<Outcome, Outcome>;
 
-/// Whether the outcome shows that a text states an answer that isn't correct.
+/// Whether the outcome of the text behind the tags shows an answer that is wrong.
 fn is_another(outcome: &Outcome) -> bool {
     outcome.verdict == Verdict::Wrong && outcome.reason != "denied"
 }

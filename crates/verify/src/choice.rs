@@ -578,8 +578,6 @@ const JOINS_IN_OTHER_SCRIPTS: &str =
 const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|не|якщо|δεν|αν)\b|不|非|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
 /// Pattern of a letter that is called correct, as in "B is correct".
 const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
-/// Words that attribute a statement to somebody else, or to an earlier guess.
-const NOT_HELD: &str = r"\b(?:doubt\w*|avoid\w*|refus\w+|tempting|tempted|naive|far from|(?:first|initial|previous|earlier) (?:answer|guess|choice|thought|option|idea)|at first(?: glance| sight)?|initially|(?:some|many|most|people|students|others|they|one|he|she|nobody|no one|everyone|everybody) (?:\w+ ){0,2}(?:say|said|think|believe|claim|argue|answer|pick|choose)s?|(?:another|previous|different|other) (?:question|problem|task)|(?:teacher|student|friend|author|expert)['’]s|used to)\b";
 /// Words that make a statement a supposition or a denial.
 const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|maybe|perhaps|possibly|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
 
@@ -597,7 +595,7 @@ patterns! {
     ELSEWHERE = format!(r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)");
     DOUBT_ELSEWHERE = NO_STATEMENT_ELSEWHERE;
     CORRECT = CALLED_CORRECT;
-    DOUBT = format!("{NO_STATEMENT}|{NOT_HELD}");
+    DOUBT = NO_STATEMENT;
     // Words that suppose something else, in the sentence before what would then be the answer.
     SUPPOSED = r"\b(?:if|were|had|unless|suppos\w*|assum\w*|imagin\w*)\b";
     // Text between the words of an option and its letter, at the end of a line.

@@ -389,7 +389,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"\b(?:another|second|third|alternative|other) (?:possib\w+|candidates?|options?|solutions?|alternatives?)\b|\b(?:option|candidate|possibility|attempt|try|guess) [0-9]\b|",
         // A comparison, an exception, and a label that rejects.
         r"\b(?:far from|opposite of|instead of|rather than|other than|over|beats?)(?: \S+){0,1}$|",
-        r"\b(?:rul(?:e|es|ed|ing) out|eliminat\w+|exclud\w+|discard\w*|reject\w*)(?: (?:the|option|choice|answer|that))* ?:?$|",
+        r"\b(?:rul(?:e|es|ed|ing) out|eliminat\w+|exclud\w+|discard\w*|reject\w*|(?:avoid\w*|refus\w+)(?: to)? \w+)(?: (?:the|option|choice|answer|that))* ?:?$|",
         r"\bprefer\b.* to$|^(?:\S+ ){0,2}(?:reject\w*|discarded|excluded|eliminated|invalid|refuted|counterexamples?|fools?|errors?|mistakes?|tests?|testing|fails|falsch)(?: \S+){0,2} :$",
     );
     if before.is_empty() {

@@ -1,7 +1,7 @@
 //! Sizes of the buffers of a pass.
 
 use crate::config::Config;
-use crate::families::{Layer, QkNorm};
+use crate::families::{Layer, QkNorm, Recurrence};
 use crate::sampling::Rollout;
 
 /// Activations that the forward pass stores for the backward pass.
@@ -88,7 +88,22 @@ impl SavedSizes {
     fn new(config: &Config, layer: Layer, keep: Keep) -> SavedSizes {
         let (d, f) = (config.hidden_size, config.intermediate_size);
         let after = usize::from(layer.attention.after.is_some()) + usize::from(layer.mlp.after.is_some());
-        if let Some(mixer) = layer.mixer {
+        if let Some(Recurrence::Convolution(sizes)) = layer.mixer {
+            let (width, inputs) = (sizes.width, 3 * sizes.width);
+            return SavedSizes {
+                recurrent: true,
+                step: 0,
+                result: width,
+                queries: 0,
+                inputs,
+                of_rows: width + 2 * f + after * (d + 1),
+                of_keys: inputs,
+                of_rows_shared: 0,
+                // The inputs of the convolution.
+                of_keys_shared: width,
+            };
+        }
+        if let Some(Recurrence::DeltaRule(mixer)) = layer.mixer {
             let (width, heads, inputs) =
                 (mixer.value_width(), mixer.linear_num_value_heads, mixer.input_width());
             let mixed = if keep == Keep::Nothing { 1 } else { 2 } * mixer.channels();

@@ -42,6 +42,8 @@ pub enum Architecture {
     Granite,
     /// `Phi3ForCausalLM`: Mistral with one matrix for queries, keys and values, and another for gate and up.
     Phi3,
+    /// `Lfm2ForCausalLM`: gated short convolutions in most layers; attention with norms of each head in the others.
+    Lfm2,
 }
 
 /// How a layer mixes tokens.
@@ -54,6 +56,8 @@ pub enum LayerType {
     SlidingAttention,
     /// A recurrent state instead of keys and values.
     LinearAttention,
+    /// A gated short convolution.
+    Conv,
 }
 
 /// Sizes of a gated DeltaNet mixer, under transformers' names.
@@ -232,6 +236,9 @@ pub struct Config {
     /// Sizes of the layers of type [`LayerType::LinearAttention`].
     #[serde(skip)]
     pub linear_attention: Option<GatedDeltaNet>,
+    /// `conv_L_cache`: number of latest inputs that a layer of type [`LayerType::Conv`] sees, including the token's own.
+    #[serde(skip)]
+    pub conv_l_cache: Option<usize>,
     /// Whether the output layer shares the embedding's weights.
     pub tie_word_embeddings: bool,
     /// Maximum context length of the checkpoint.
@@ -249,7 +256,7 @@ pub struct Config {
 
 impl Architecture {
     /// All families, in the order in which messages list them.
-    pub const ALL: [Architecture; 12] = [
+    pub const ALL: [Architecture; 13] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Llama,
@@ -262,6 +269,7 @@ impl Architecture {
         Architecture::Qwen3_5Text,
         Architecture::Granite,
         Architecture::Phi3,
+        Architecture::Lfm2,
     ];
 }
 
@@ -380,6 +388,14 @@ impl Config {
                 return refuse("partial_rotary_factor", fraction.to_string(), expected);
             }
         }
+        // A convolution of one token has no state.
+        if let Some(kernel) = self.conv_l_cache.filter(|kernel| !(2..=64).contains(kernel)) {
+            return refuse("conv_L_cache", kernel.to_string(), "2 to 64".into());
+        }
+        if self.conv_l_cache.is_none() && self.layer_types.contains(&LayerType::Conv) {
+            let expected = "full_attention, or also conv_L_cache".into();
+            return refuse("layer_types", "conv".into(), expected);
+        }
         match self.linear_attention {
             None if self.layer_types.contains(&LayerType::LinearAttention) => {
                 let expected = "full_attention, or also the sizes of the recurrent layers (linear_num_value_heads and others)".into();
@@ -489,6 +505,13 @@ pub(crate) mod tests {
                         linear_num_key_heads: 3,
                         linear_num_value_heads: 6,
                     });
+                }
+                if architecture == Architecture::Lfm2 {
+                    assert!(config.validate().unwrap_err().to_string().contains("layer_types"));
+                    config.layer_types = vec![LayerType::Conv; layers];
+                    config.layer_types[1] = LayerType::FullAttention;
+                    assert!(config.validate().unwrap_err().to_string().contains("conv_L_cache"));
+                    config.conv_l_cache = Some(3);
                 }
                 config.validate().unwrap();
                 let sum: usize = config.tensors().iter().map(|(_, s)| s.iter().product::<usize>()).sum();

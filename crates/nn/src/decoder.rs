@@ -263,7 +263,8 @@ impl Decoder {
     /// Index into [`Buffers::saved`] of a layer's activations: its own index if everything is kept, otherwise the index of the first layer of its kind.
     fn saved_index(&self, layer: usize, keep: Keep) -> usize {
         let layers = &self.layout.layers;
-        let same_kind = |other: &LayerLayout| other.mixer().is_some() == layers[layer].mixer().is_some();
+        let same_kind =
+            |other: &LayerLayout| other.spec.mixer.is_some() == layers[layer].spec.mixer.is_some();
         if keep == Keep::Everything { layer } else { layers.iter().position(same_kind).unwrap_or(layer) }
     }
 

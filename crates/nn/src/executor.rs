@@ -10,7 +10,7 @@ pub(crate) mod checks;
 mod operations;
 
 pub(crate) use operations::{
-    AttentionOps, DecodeOps, Executor, HeadOps, LinearOps, MixerOps, NormOps, RowOps,
+    AttentionOps, ConvolutionOps, DecodeOps, Executor, HeadOps, LinearOps, MixerOps, NormOps, RowOps,
 };
 
 use crate::error::Error;
@@ -114,10 +114,10 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) layer: usize,
 }
 
-/// A layer's recurrent mixer in a pass.
-pub(crate) struct Mixer<'a, W: ?Sized, L> {
+/// A layer's recurrent mixer in a pass, with its layout `M`.
+pub(crate) struct Mixer<'a, W: ?Sized, L, M = MixerLayout> {
     pub(crate) weights: &'a W,
-    pub(crate) layout: MixerLayout,
+    pub(crate) layout: M,
     /// Index among the recurrent layers.
     pub(crate) index: usize,
     pub(crate) lists: &'a L,

@@ -2,6 +2,7 @@
 
 mod gemma3_text;
 mod granite;
+mod lfm2;
 mod llama;
 mod ministral3;
 mod mistral;
@@ -46,6 +47,8 @@ pub(crate) struct Family {
     /// Offset that is added to the weights of norms.
     pub(crate) norm_offset: f32,
     pub(crate) embedding_scale: fn(&Config) -> f32,
+    /// Name of the last norm in a checkpoint.
+    pub(crate) last_norm: &'static str,
     /// Structure of the layer with an index.
     layer: fn(&Config, usize) -> Layer,
 }
@@ -78,9 +81,11 @@ pub(crate) enum GgufRows {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layer {
     /// The mixer that replaces attention. If present, the fields about attention below are meaningless.
-    pub(crate) mixer: Option<GatedDeltaNet>,
+    pub(crate) mixer: Option<Recurrence>,
     pub(crate) attention: Norms<&'static str>,
     pub(crate) mlp: Norms<&'static str>,
+    /// Modules whose names in a checkpoint differ from Llama's: Llama's name, then the checkpoint's.
+    pub(crate) renamed: &'static [(&'static str, &'static str)],
     /// Whether queries, keys and values are computed by one matrix, `qkv_proj`, and gate and up by another, `gate_up_proj`.
     pub(crate) fused: bool,
     /// Whether the projections to queries, keys and values have a bias.
@@ -94,6 +99,39 @@ pub(crate) struct Layer {
     /// Number of latest tokens that a query sees, including its own, or `None` if it sees all.
     pub(crate) window: Option<usize>,
     pub(crate) activation: Activation,
+}
+
+/// A mixer that replaces attention. It has a state in place of keys and values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Recurrence {
+    DeltaRule(GatedDeltaNet),
+    Convolution(ShortConvolution),
+}
+
+impl Recurrence {
+    /// Number of values in a sequence's state.
+    pub(crate) fn state(&self) -> usize {
+        match self {
+            Recurrence::DeltaRule(sizes) => sizes.state(),
+            Recurrence::Convolution(sizes) => sizes.state(),
+        }
+    }
+}
+
+/// Sizes of a gated short convolution.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ShortConvolution {
+    /// Number of channels.
+    pub(crate) width: usize,
+    /// Number of latest inputs that the convolution sees, including the token's own.
+    pub(crate) kernel: usize,
+}
+
+impl ShortConvolution {
+    /// Number of values in a sequence's state, which is the latest inputs of the convolution.
+    pub(crate) fn state(&self) -> usize {
+        (self.kernel - 1) * self.width
+    }
 }
 
 /// Base of a layer's rotary frequencies.
@@ -131,8 +169,10 @@ pub(crate) enum QkNorm {
 /// A weight of a layer: a matrix, a norm, or a tensor of a mixer.
 #[derive(Debug, Clone)]
 pub(crate) struct Weight {
-    /// Name of the module within the layer.
+    /// Llama's name of the module within the layer.
     pub(crate) module: &'static str,
+    /// Name of the module within the layer in a checkpoint.
+    path: &'static str,
     /// Name within the module: `.weight`, or empty if the module is itself the tensor.
     pub(crate) suffix: &'static str,
     /// `[outputs, inputs]`, `[width]`, or `[channels, 1, inputs]` for a convolution.
@@ -144,7 +184,12 @@ pub(crate) struct Weight {
 impl Weight {
     /// Name in a checkpoint.
     pub(crate) fn name(&self, layer: usize) -> String {
-        format!("model.layers.{layer}.{}{}", self.module, self.suffix)
+        format!("model.layers.{layer}.{}{}", self.path, self.suffix)
+    }
+
+    /// Name of the bias in a checkpoint.
+    pub(crate) fn bias_name(&self, layer: usize) -> String {
+        format!("model.layers.{layer}.{}.bias", self.path)
     }
 }
 
@@ -215,6 +260,7 @@ impl Architecture {
             Architecture::Qwen3_5Text => &qwen3_5_text::FAMILY,
             Architecture::Granite => &granite::FAMILY,
             Architecture::Phi3 => &phi3::FAMILY,
+            Architecture::Lfm2 => &lfm2::FAMILY,
         }
     }
 
@@ -247,6 +293,12 @@ impl Config {
     /// # Errors
     /// Names the first size that the kernels don't support.
     pub fn check_on_gpus(&self) -> Result<(), Error> {
+        let refuse = |expected| {
+            Err(Error::request("device", format!("a GPU for {}", self.architecture.model_type()), expected))
+        };
+        if self.conv_l_cache.is_some() && self.is_recurrent() {
+            return refuse("cpu; the GPU kernels don't support layers of type conv".into());
+        }
         let mut sizes = vec![("head_dim", self.head_dim, 1, LARGEST_HEAD)];
         if let Some(mixer) = self.linear_attention.filter(|_| self.is_recurrent()) {
             sizes.extend([
@@ -258,11 +310,8 @@ impl Config {
         let is_refused =
             |&&(_, size, unit, limit): &&(_, usize, usize, usize)| size > limit || size % unit != 0;
         let Some((name, size, unit, limit)) = sizes.iter().find(is_refused) else { return Ok(()) };
-        let found = format!("a GPU for {}", self.architecture.model_type());
         let multiple = if *unit > 1 { format!(", and only multiples of {unit}") } else { String::new() };
-        let expected =
-            format!("cpu; the GPU kernels don't support {name} {size}, only up to {limit}{multiple}");
-        Err(Error::request("device", found, expected))
+        refuse(format!("cpu; the GPU kernels don't support {name} {size}, only up to {limit}{multiple}"))
     }
 
     /// Whether the model has recurrent layers.
@@ -279,10 +328,9 @@ impl Config {
             let weights = self.layer(layer).weights(self);
             all.extend(weights.iter().map(|w| (w.name(layer), w.shape.clone())));
             let biased = weights.iter().filter(|w| w.bias);
-            let name = |w: &Weight| format!("model.layers.{layer}.{}.bias", w.module);
-            all.extend(biased.map(|w| (name(w), vec![w.shape[0]])));
+            all.extend(biased.map(|w| (w.bias_name(layer), vec![w.shape[0]])));
         }
-        all.push(("model.norm.weight".into(), vec![d]));
+        all.push((self.architecture.family().last_norm.into(), vec![d]));
         if !self.tie_word_embeddings {
             all.push(("lm_head.weight".into(), vec![v, d]));
         }
@@ -316,15 +364,15 @@ impl Layer {
         let (d, f, e) = (config.hidden_size, config.intermediate_size, config.head_dim);
         let (q, kv, bias) = (config.num_attention_heads * e, config.num_key_value_heads * e, self.qkv_bias);
         let suffix = ".weight";
-        let norm = |module, width| Weight { module, suffix, shape: vec![width], bias: false };
+        let norm = |module, width| Weight { module, path: module, suffix, shape: vec![width], bias: false };
         let matrix = |module, outputs, inputs, bias| {
             let shape = vec![outputs, inputs];
-            Weight { module, suffix, shape, bias }
+            Weight { module, path: module, suffix, shape, bias }
         };
         let width_norm = |name: Option<&'static str>| name.map(|module| norm(module, d));
         let mut weights: Vec<Weight> = width_norm(self.attention.before).into_iter().collect();
         match self.mixer {
-            Some(mixer) => {
+            Some(Recurrence::DeltaRule(mixer)) => {
                 let (heads, channels) = (mixer.linear_num_value_heads, mixer.channels());
                 let bare = |module| Weight { suffix: "", ..norm(module, heads) };
                 let filter = vec![channels, 1, mixer.linear_conv_kernel_dim];
@@ -340,6 +388,11 @@ impl Layer {
                     matrix("linear_attn.in_proj_a", heads, d, false),
                 ]);
             }
+            Some(Recurrence::Convolution(ShortConvolution { width, kernel })) => weights.extend([
+                Weight { shape: vec![width, 1, kernel], ..norm("conv.conv", 0) },
+                matrix("conv.in_proj", 3 * width, d, false),
+                matrix("conv.out_proj", d, width, false),
+            ]),
             None if self.fused => weights.extend([
                 matrix("self_attn.qkv_proj", q + 2 * kv, d, bias),
                 matrix("self_attn.o_proj", d, q, false),
@@ -365,6 +418,10 @@ impl Layer {
         }
         weights.push(matrix("mlp.down_proj", d, f, false));
         weights.extend(width_norm(self.mlp.after));
+        for weight in &mut weights {
+            let renamed = self.renamed.iter().find(|(name, _)| *name == weight.module);
+            weight.path = renamed.map_or(weight.module, |(_, path)| path);
+        }
         weights
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::config::Config;
 use crate::kernels::{self, Operands};
-use crate::layout::Layout;
+use crate::layout::{Layout, Mixing};
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::numbers::Products;
 
@@ -27,7 +27,7 @@ pub struct Flops {
 }
 
 impl Flops {
-    /// Counts the operations of a model. Norms, exponentials and similar work are excluded: they take a tenth of the time, but few operations.
+    /// Counts the operations of a model. Norms, exponentials, convolutions and similar work are excluded: they take a tenth of the time, but few operations.
     pub fn of(config: &Config, checkpointing: bool, lora: Option<&LoraConfig>) -> Flops {
         let layout = Layout::new(config, None);
         let adapters = lora.map(|lora| AdapterLayout::new(&layout, lora));
@@ -44,11 +44,12 @@ impl Flops {
                         parts.map(|p| 4.0 * (p.rank * (p.outputs + p.inputs)) as f64).sum()
                     }
                 };
-                let [needed_rows, all_rows] = layer.input_maps();
+                let (needed_rows, all_rows) = layer.input_maps();
                 let keys = linear.weight == all_rows.weight;
                 // With a frozen base, the first layer's input needs no gradient.
-                let unused =
-                    index == 0 && adapters.is_some() && (keys || linear.weight == needed_rows.weight);
+                let unused = index == 0
+                    && adapters.is_some()
+                    && (keys || needed_rows.is_some_and(|map| linear.weight == map.weight));
                 let input = if unused { 0.0 } else { product };
                 // Recomputation skips the last map, unless a norm needs its output.
                 let unneeded = linear.weight == layer.down.weight && layer.mlp.after.is_none();
@@ -62,7 +63,10 @@ impl Flops {
                     flops.backward_token += backward;
                 }
             }
-            if let Some(mixer) = layer.mixer() {
+            if let Mixing::Convolution(_) = layer.mixing {
+                continue;
+            }
+            if let Mixing::Recurrent(mixer) = &layer.mixing {
                 // Per head and token: three products with the state or outer products in the forward pass, and seven more in the backward pass.
                 let state = 2.0 * (mixer.sizes.linear_num_value_heads * mixer.sizes.head_state()) as f64;
                 flops.forward_token += 3.0 * state;

@@ -8,7 +8,7 @@
 //! serve only as keys.
 
 use crate::config::{Config, GatedDeltaNet};
-use crate::families::{Layer, Norms, Weight};
+use crate::families::{Layer, Norms, Recurrence, ShortConvolution, Weight};
 use crate::quantized::BaseFormat;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,6 +83,7 @@ pub(crate) struct LayerLayout {
 pub(crate) enum Mixing {
     Attention(AttentionLayout),
     Recurrent(MixerLayout),
+    Convolution(ConvolutionLayout),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -109,26 +110,28 @@ pub(crate) struct MixerLayout {
     pub(crate) norm: Span,
 }
 
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ConvolutionLayout {
+    pub(crate) sizes: ShortConvolution,
+    /// Outputs: the gate before the convolution, the gate after it, and the values.
+    pub(crate) inputs: Linear,
+    /// `[width, kernel]`.
+    pub(crate) filter: Span,
+}
+
 impl LayerLayout {
-    /// Linear maps of the layer's input: first the map for the rows whose result is needed, then the map for all rows.
-    pub(crate) fn input_maps(&self) -> [&Linear; 2] {
+    /// Linear maps of the layer's input: the map for the rows whose result is needed, if there is one, and the map for all rows.
+    pub(crate) fn input_maps(&self) -> (Option<&Linear>, &Linear) {
         match &self.mixing {
-            Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => [queries, keys_values],
-            Mixing::Recurrent(MixerLayout { gate, inputs, .. }) => [gate, inputs],
+            Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => (Some(queries), keys_values),
+            Mixing::Recurrent(MixerLayout { gate, inputs, .. }) => (Some(gate), inputs),
+            Mixing::Convolution(ConvolutionLayout { inputs, .. }) => (None, inputs),
         }
     }
 
-    pub(crate) fn linears(&self) -> [&Linear; 5] {
-        let [needed_rows, all_rows] = self.input_maps();
-        [needed_rows, all_rows, &self.o, &self.gate_up, &self.down]
-    }
-
-    /// The recurrent mixer, or `None` if the layer has attention.
-    pub(crate) fn mixer(&self) -> Option<&MixerLayout> {
-        match &self.mixing {
-            Mixing::Attention(_) => None,
-            Mixing::Recurrent(mixer) => Some(mixer),
-        }
+    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let (needed_rows, all_rows) = self.input_maps();
+        needed_rows.into_iter().chain([all_rows, &self.o, &self.gate_up, &self.down])
     }
 }
 
@@ -221,8 +224,8 @@ impl Builder {
         self.align();
         for (linear, parts) in linears.iter_mut().zip(maps) {
             linear.bias = parts[0].bias.then_some(Span { offset: self.len, len: linear.outputs });
-            for Weight { module, shape, .. } in parts.iter().filter(|part| part.bias) {
-                self.put(format!("model.layers.{layer}.{module}.bias"), &shape[..1], Kind::Bias);
+            for part in parts.iter().filter(|part| part.bias) {
+                self.put(part.bias_name(layer), &part.shape[..1], Kind::Bias);
             }
         }
         linears
@@ -252,12 +255,12 @@ impl Layout {
                 let find = |module: &str| weights.iter().find(|weight| weight.module == module);
                 let linear = |module: &str| find(module).expect("every layer has it");
                 let norm = |b: &mut Builder, module: Option<&str>| {
-                    let Weight { module, shape, .. } = find(module?)?;
-                    Some(b.norm(format!("model.layers.{index}.{module}.weight"), shape))
+                    let weight = find(module?)?;
+                    Some(b.norm(weight.name(index), &weight.shape))
                 };
                 let before = norm(&mut b, spec.attention.before);
                 let (mixing, o) = match spec.mixer {
-                    Some(sizes) => {
+                    Some(Recurrence::DeltaRule(sizes)) => {
                         let mut put = |module: &str, kind| {
                             let weight = linear(module);
                             b.put_aligned(weight.name(index), &weight.shape, kind)
@@ -271,6 +274,13 @@ impl Layout {
                         let [gate, inputs] = b.linears(index, [&[z], &[qkv, b_rows, a]]);
                         let mixer = MixerLayout { sizes, gate, inputs, filter, a_log, dt_bias, norm };
                         (Mixing::Recurrent(mixer), "linear_attn.out_proj")
+                    }
+                    Some(Recurrence::Convolution(sizes)) => {
+                        let weight = linear("conv.conv");
+                        let filter = b.put_aligned(weight.name(index), &weight.shape, Kind::Filter);
+                        let inputs = b.linear(index, &[linear("conv.in_proj")]);
+                        let convolution = ConvolutionLayout { sizes, inputs, filter };
+                        (Mixing::Convolution(convolution), "conv.out_proj")
                     }
                     None => {
                         let [queries, keys_values] = if spec.fused {
@@ -305,7 +315,7 @@ impl Layout {
                 }
             })
             .collect();
-        let norm = b.norm("model.norm.weight".into(), &[d]);
+        let norm = b.norm(config.architecture.family().last_norm.into(), &[d]);
         let head = if config.tie_word_embeddings {
             embedding
         } else {
@@ -318,7 +328,7 @@ impl Layout {
 
     /// Number of values in a sequence's state, for each recurrent layer.
     pub(crate) fn states(&self) -> impl Iterator<Item = usize> + '_ {
-        self.layers.iter().filter_map(|layer| Some(layer.mixer()?.sizes.state()))
+        self.layers.iter().filter_map(|layer| Some(layer.spec.mixer?.state()))
     }
 
     /// The matrices that aren't in the store.

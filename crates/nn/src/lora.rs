@@ -68,7 +68,7 @@ impl Default for LoraConfig {
 
 impl LoraConfig {
     /// Matrices that can be adapted: those of attention, recurrent mixers and the MLP. A model need not have all of them.
-    pub const TARGETS: [&str; 14] = [
+    pub const TARGETS: [&str; 18] = [
         "q_proj",
         "k_proj",
         "v_proj",
@@ -78,15 +78,19 @@ impl LoraConfig {
         "in_proj_z",
         "in_proj_b",
         "in_proj_a",
+        "in_proj",
         "out_proj",
         "gate_proj",
         "up_proj",
         "gate_up_proj",
         "down_proj",
+        "w1",
+        "w3",
+        "w2",
     ];
 
     /// Range of the recurrent mixers' matrices in [`LoraConfig::TARGETS`]; attention's precede them, and the MLP's follow.
-    pub const MIXER: std::ops::Range<usize> = 5..10;
+    pub const MIXER: std::ops::Range<usize> = 5..11;
 
     /// Checks the settings. The error names the field if the rank is 0, alpha isn't a positive number, or the targets are empty, repeated or
     /// unknown.
@@ -472,7 +476,9 @@ fn module(target: &str) -> String {
     }
     let path = target.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
     match path.map(|(layer, module)| (layer.parse::<usize>(), module.split_once('.'))) {
-        Some((Ok(_), Some(("self_attn" | "linear_attn" | "mlp", module)))) => module.into(),
+        Some((Ok(_), Some(("self_attn" | "linear_attn" | "conv" | "mlp" | "feed_forward", module)))) => {
+            module.into()
+        }
         _ => target.into(),
     }
 }

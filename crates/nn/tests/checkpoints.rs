@@ -18,7 +18,12 @@ fn config(architecture: Architecture, tied: bool) -> Config {
     let gemma = architecture == Architecture::Gemma3Text;
     let windows = gemma || architecture == Architecture::Olmo3;
     let recurrent = architecture == Architecture::Qwen3_5Text;
-    let kinds = [(windows, LayerType::SlidingAttention), (recurrent, LayerType::LinearAttention)];
+    let convolves = architecture == Architecture::Lfm2;
+    let kinds = [
+        (windows, LayerType::SlidingAttention),
+        (recurrent, LayerType::LinearAttention),
+        (convolves, LayerType::Conv),
+    ];
     let kind = kinds.into_iter().find_map(|(has, kind)| has.then_some(kind));
     Config {
         layer_types: kind.map_or_else(Vec::new, |kind| vec![kind, LayerType::FullAttention]),
@@ -29,6 +34,7 @@ fn config(architecture: Architecture, tied: bool) -> Config {
             linear_num_key_heads: 2,
             linear_num_value_heads: 6,
         }),
+        conv_l_cache: convolves.then_some(3),
         partial_rotary_factor: (recurrent || architecture == Architecture::Phi3).then_some(0.75),
         rope_local_base_freq: windows.then_some(1e3),
         query_pre_attn_scalar: gemma.then_some(5),
@@ -636,7 +642,7 @@ fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
 }
 
 #[test]
-fn gpus_refuse_heads_of_recurrent_layers_that_their_kernels_do_not_take() {
+fn gpus_refuse_recurrent_layers_that_their_kernels_do_not_take() {
     let of = |key: usize, value: usize, taps: usize| {
         let mut config = config(Architecture::Qwen3_5Text, true);
         let sizes = config.linear_attention.as_mut().unwrap();
@@ -649,4 +655,6 @@ fn gpus_refuse_heads_of_recurrent_layers_that_their_kernels_do_not_take() {
     assert_names(&of(132, 4, 4).unwrap_err(), &["linear_key_head_dim 132", "up to 128", "multiples of 4"]);
     assert_names(&of(8, 6, 4).unwrap_err(), &["linear_value_head_dim 6"]);
     assert_names(&of(8, 8, 9).unwrap_err(), &["linear_conv_kernel_dim 9", "up to 8"]);
+    let convolves = config(Architecture::Lfm2, true).check_on_gpus().unwrap_err().to_string();
+    assert_names(&convolves, &["device", "a GPU for lfm2", "conv"]);
 }

@@ -19,7 +19,7 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
         let model_type = config.architecture.model_type();
         assert!(case.starts_with(model_type), "{case}: {model_type}");
         let tied =
-            "qwen2_tied qwen3_tied_bf16 llama3_scaled qwen3_yarn smollm3 gemma3_text granite".split(' ');
+            "qwen2_tied qwen3_tied_bf16 llama3_scaled qwen3_yarn smollm3 gemma3_text granite lfm2".split(' ');
         assert_eq!(config.tie_word_embeddings, tied.clone().any(|name| name == case), "{case}");
         assert_eq!(checkpoint.dtype(), if case.ends_with("bf16") { Dtype::BF16 } else { Dtype::F32 });
         let values: usize =
@@ -55,6 +55,9 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     let granite = golden::checkpoint("granite").config().multipliers.unwrap();
     assert_eq!((granite.embedding_multiplier, granite.attention_multiplier), (3.0, 0.3));
     assert_eq!((granite.residual_multiplier, granite.logits_scaling), (0.6, 1.7));
+    let lfm2 = golden::checkpoint("lfm2");
+    assert_eq!(lfm2.config().layer_types, [LayerType::Conv, full, LayerType::Conv]);
+    assert_eq!((lfm2.config().conv_l_cache, lfm2.config().intermediate_size), (Some(3), 20));
     let phi3 = golden::checkpoint("phi3");
     assert_eq!((phi3.config().partial_rotary_factor, phi3.config().context()), (Some(0.5), 128));
     // As transformers 5.24 infers it from the factor, and from mscale.
@@ -136,7 +139,7 @@ fn with(mut value: Value, field: &str, to: Value) -> Value {
 }
 
 /// Keys of transformers' classes that change no result: types of models ("*" for all), keys, and the reason.
-const WITHOUT_EFFECT: [(&str, &str, &str); 13] = [
+const WITHOUT_EFFECT: [(&str, &str, &str); 14] = [
     (
         "*",
         "_name_or_path dtype finetuning_task prefix task_specific_params tokenizer_class transformers_version \
@@ -182,6 +185,7 @@ const WITHOUT_EFFECT: [(&str, &str, &str); 13] = [
         "_sliding_window_pattern rope_local_base_freq",
         "`layer_types` and `rope_parameters` have it",
     ),
+    ("lfm2", "full_attn_idxs", "`layer_types` lists the layers"),
 ];
 
 /// A value of the same type that differs from `value`.

@@ -1,6 +1,7 @@
 //! The operations of the CPU, each run by one team of threads.
 
 mod attention;
+mod convolution;
 mod decoding;
 mod head;
 mod linear;

@@ -8,6 +8,7 @@ pub(crate) mod backend;
 pub(crate) mod bf16;
 pub(crate) mod blas;
 pub(crate) mod buffer;
+pub(crate) mod convolution;
 pub(crate) mod decoding;
 pub(crate) mod delta_rule;
 pub(crate) mod executor;

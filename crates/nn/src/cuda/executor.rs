@@ -1,6 +1,7 @@
 //! The operations as kernel launches, for activations in f32 or bf16. Sums, statistics, logits and parameter gradients are always f32.
 
 mod attention;
+mod convolution;
 mod decoding;
 mod head;
 mod linear;

@@ -4,7 +4,9 @@ use crate::executor::{
     Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
 };
 use crate::families::QkNorm;
-use crate::layout::{AttentionLayout, LayerLayout, Linear, MixerLayout, Mixing, Span, Write};
+use crate::layout::{
+    AttentionLayout, ConvolutionLayout, LayerLayout, Linear, MixerLayout, Mixing, Span, Write,
+};
 
 use super::workspace::{Buffers, Kept, Mixed, Normed, RowSet, Saved, SavedAttention, SavedMixer, Workspace};
 use super::{Gradients, Parameters};
@@ -40,7 +42,7 @@ pub(super) struct LayerPass<'a, X: Executor> {
 }
 
 impl<'a, X: Executor> LayerPass<'a, X> {
-    fn mixer(&self, layout: MixerLayout) -> Mixer<'a, X::Weights, X::Lists> {
+    fn mixer<M>(&self, layout: M) -> Mixer<'a, X::Weights, X::Lists, M> {
         let (weights, lists, rows) = (self.p.weights, self.lists, self.needed.which);
         Mixer { weights, layout, index: self.layer.index_of_kind, lists, rows }
     }
@@ -191,6 +193,12 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.linear_of_needed(layout.gate, input, normed_rows, &mut saved.gate);
                 self.mix(layout, over, saved, result, convolved);
             }
+            (Mixing::Convolution(layout), over) => {
+                let inputs = &mut mixed.recurrent().inputs;
+                inputs.reserve(self.e, all, layout.inputs.outputs);
+                self.p.linear(self.e, &[layout.inputs], all.count, input, None, inputs);
+                self.mix_by_convolution(layout, over, inputs, result);
+            }
         }
         let residual = self.needed_rows(x, normed_rows);
         let result = self.times_gate(mixed.gate(), result, gated);
@@ -218,6 +226,23 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         match self.layer.mixing {
             Mixing::Attention(_) => self.layer.spec.output_gate.then_some(Gate::Sigmoid),
             Mixing::Recurrent(_) => Some(Gate::Silu),
+            Mixing::Convolution(_) => None,
+        }
+    }
+
+    /// Computes a gated short convolution, between its projections.
+    fn mix_by_convolution(
+        &mut self,
+        layout: ConvolutionLayout,
+        over: &mut Over<'_, X>,
+        inputs: &X::Buffer,
+        result: &mut Kept<X::Buffer>,
+    ) {
+        result.reserve(self.e, self.needed, layout.sizes.width);
+        let mixer = self.mixer(layout);
+        match over {
+            Over::Pass(cache) => self.e.short_convolution(mixer, cache.as_deref_mut(), inputs, result),
+            Over::Step { decoding, cache } => self.e.step_convolution(mixer, decoding, cache, inputs, result),
         }
     }
 
@@ -285,7 +310,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     pub(super) fn qk_norms(&self) -> [Option<Span>; 2] {
         match self.layer.mixing {
             Mixing::Attention(AttentionLayout { q_norm, k_norm, .. }) => [q_norm, k_norm],
-            Mixing::Recurrent(_) => [None; 2],
+            Mixing::Recurrent(_) | Mixing::Convolution(_) => [None; 2],
         }
     }
 
@@ -374,13 +399,18 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             (Mixed::Recurrent(saved), Mixing::Recurrent(mixer)) => {
                 self.mix_backward(mixer, gradients, saved, w);
             }
+            (Mixed::Recurrent(saved), Mixing::Convolution(layout)) => {
+                self.e.reserve(&mut w.dkv, Holds::Activations, n * layout.inputs.outputs);
+                let (mixer, gradient) = (self.mixer(layout), gradients.all());
+                self.e.short_convolution_backward(mixer, gradient, &saved.inputs, &w.dout, &mut w.dkv);
+            }
             (Mixed::Attention(saved_attention), Mixing::Attention(_)) => {
                 self.attend_backward(gradients, saved_attention, &saved.result, w);
             }
             _ => unreachable!("the forward pass has saved the activations of this kind of layer"),
         }
         let before = layer.attention.before;
-        let [needed_map, all_map] = layer.input_maps().map(|&linear| linear);
+        let (needed_map, &all_map) = layer.input_maps();
         let input = match before {
             Some(norm) => {
                 self.e.reserve(&mut w.normed, Holds::Activations, n * d);
@@ -390,8 +420,10 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             None => x,
         };
         gradients.linear(self.e, all_map, n, &w.dkv, input);
-        let input = self.needed_rows(input, &mut w.normed_rows);
-        gradients.linear(self.e, needed_map, m, &w.dq, input);
+        if let Some(&map) = needed_map {
+            let input = self.needed_rows(input, &mut w.normed_rows);
+            gradients.linear(self.e, map, m, &w.dq, input);
+        }
         if !through {
             return;
         }
@@ -408,11 +440,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             None => (Write::Add, &mut w.dx),
         };
         p.linear_backward_input(self.e, all_map, n, &w.dkv, write, to);
-        if predicting {
-            p.linear_backward_input(self.e, needed_map, m, &w.dq, Write::Replace, &mut w.normed_rows);
-            self.e.scatter_add(d, lists, &w.normed_rows, to);
-        } else {
-            p.linear_backward_input(self.e, needed_map, m, &w.dq, Write::Add, to);
+        match needed_map {
+            Some(&map) if predicting => {
+                p.linear_backward_input(self.e, map, m, &w.dq, Write::Replace, &mut w.normed_rows);
+                self.e.scatter_add(d, lists, &w.normed_rows, to);
+            }
+            Some(&map) => p.linear_backward_input(self.e, map, m, &w.dq, Write::Add, to),
+            None => {}
         }
         if let Some(norm) = before {
             let (norm, dx) = (p.norm(norm, n), &mut w.dx);

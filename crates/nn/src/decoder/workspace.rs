@@ -93,7 +93,8 @@ pub(super) struct SavedAttention<B: Default> {
 
 #[derive(Default)]
 pub(super) struct SavedMixer<B: Default> {
-    /// Queries, keys and values before the convolution, then `b`, then `a`.
+    /// Queries, keys and values before the convolution, then `b`, then `a`; or the gates and values of a gated short convolution, for which the other
+    /// buffers are empty.
     pub(super) inputs: Kept<B>,
     /// Output gate, `z`.
     pub(super) gate: Kept<B>,

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::error::Error;
 use crate::families::Activation;
-use crate::layout::{Linear, Span, Write};
+use crate::layout::{ConvolutionLayout, Linear, Span, Write};
 use crate::sampling::{Draw, Drawn, Sampling};
 
 /// Declares a trait of operations and implements it for [`Checked`]. The results to check follow `=>`, each with its rows and the names of its
@@ -221,6 +221,24 @@ operations! {
 }
 
 operations! {
+    /// Gated short convolutions. A row of inputs is a gate before the convolution, a gate after it, and the values, each as wide as the result.
+    trait ConvolutionOps {
+        /// `out = after * conv(before * values)` for the needed rows, along the paths of the forest. Stores the latest inputs of each tree's convolution in
+        /// the cache, if given, at the nodes in the lists.
+        fn short_convolution(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, out: &mut Self::Buffer)
+            => out: self.named(self.rows_of(mixer.rows), &[("conv.conv", mixer.layout.sizes.width)]);
+
+        /// Replaces `dx` by the derivative with respect to `x`.
+        fn short_convolution_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dout: &Self::Buffer, dx: &mut Self::Buffer)
+            => dx: self.named(self.place.rows, &[("conv.conv", 3 * mixer.layout.sizes.width)]);
+
+        /// Like [`ConvolutionOps::short_convolution`], for the rows of a decoding step. Updates their states.
+        fn step_convolution(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, decoding: &Self::Decoding, cache: &mut Self::Cache, x: &Self::Buffer, out: &mut Self::Buffer)
+            => out: self.named(self.place.rows, &[("conv.conv", mixer.layout.sizes.width)]);
+    }
+}
+
+operations! {
     /// Operations of the vocabulary head in a pass.
     trait HeadOps {
         /// Writes the log-probability of each pick, and then the entropy of each pick's row, under softmax(logits / temperature) to `scores`. Saves
@@ -312,8 +330,11 @@ operations! {
 
 /// An executor, which implements all operations.
 pub(crate) trait Executor:
-    RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps
+    RowOps + NormOps + LinearOps + AttentionOps + MixerOps + ConvolutionOps + HeadOps + DecodeOps
 {
 }
 
-impl<X: RowOps + NormOps + LinearOps + AttentionOps + MixerOps + HeadOps + DecodeOps> Executor for X {}
+impl<X: RowOps + NormOps + LinearOps + AttentionOps + MixerOps + ConvolutionOps + HeadOps + DecodeOps>
+    Executor for X
+{
+}

@@ -35,10 +35,12 @@ pub(super) const FAMILY: Family = Family {
     whole: None,
     norm_offset: 0.0,
     embedding_scale: |_| 1.0,
+    last_norm: "model.norm.weight",
     layer: |_, _| Layer {
         mixer: None,
         attention: Norms { before: Some("input_layernorm"), after: None },
         mlp: Norms { before: Some("post_attention_layernorm"), after: None },
+        renamed: &[],
         fused: false,
         qkv_bias: false,
         output_gate: false,

@@ -4,7 +4,7 @@
 
 use serde_json::json;
 
-use super::{Family, Layer, QkNorm, alternating_types, llama};
+use super::{Family, Layer, QkNorm, Recurrence, alternating_types, llama};
 use crate::config::fields::object;
 use crate::config::{GatedDeltaNet, LayerType};
 
@@ -50,7 +50,8 @@ pub(super) const FAMILY: Family = Family {
     layer: |config, layer| Layer {
         mixer: config
             .linear_attention
-            .filter(|_| config.layer_types.get(layer) == Some(&LayerType::LinearAttention)),
+            .filter(|_| config.layer_types.get(layer) == Some(&LayerType::LinearAttention))
+            .map(Recurrence::DeltaRule),
         output_gate: true,
         qk_norm: Some(QkNorm::Head),
         ..(llama::FAMILY.layer)(config, layer)

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use fgrpo_nn::config::Config;
+use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::{AdamW, Batch, CHECK_LAYERS, Completion, Engine, FamilyScores, LoraConfig, Prompt, Sampling};
 
 use crate::reference::{Numbers, configs, engine, forest};
@@ -218,7 +218,9 @@ fn checks_change_no_bit() {
             let norm = engine.update(&AdamW { lr: 0.01, ..AdamW::default() }, Some(1.0)).unwrap();
             let logp = engine.score(&batch, 1.0).unwrap().logp;
             let samples = generate(&mut engine, &[3, 1, 4]).unwrap();
-            (norm, logp, samples, tensor(&engine, "model.layers.0.mlp.down_proj.weight"))
+            let down =
+                if config.architecture == Architecture::Lfm2 { "feed_forward.w2" } else { "mlp.down_proj" };
+            (norm, logp, samples, tensor(&engine, &format!("model.layers.0.{down}.weight")))
         };
         for adapters in [false, true] {
             assert_eq!(run(true, adapters), run(false, adapters), "{name}, adapters: {adapters}");

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use fgrpo_nn::config::Config;
+use fgrpo_nn::config::{Architecture, Config};
 use fgrpo_nn::{
     AdamW, Arrival, BaseFormat, Batch, Completion, Engine, Error, Feed, Finish, LoraConfig, Prompt, Sampling,
 };
@@ -119,7 +119,7 @@ fn depends_on_nothing_else(config: &Config, engine: &dyn Fn(usize) -> Engine) {
     }
     let mut engine = engine(2);
     // A state takes the memory of some tokens.
-    let bounds = if config.linear_attention.is_some() { [384, 700, 1500] } else { [224, 300, 1000] };
+    let bounds = if config.is_recurrent() { [384, 700, 1500] } else { [224, 300, 1000] };
     for max_cached_tokens in bounds {
         let bounded = Sampling { max_cached_tokens: Some(max_cached_tokens), ..settings() };
         let samples = sample(&mut engine, &requests(&prompts, 7), &bounded);
@@ -298,7 +298,9 @@ fn samples_with_and_without_copied_weights_are_the_same_also_after_the_weights_c
                     assert!(engine.update(&AdamW { lr: 0.05, ..AdamW::default() }, None).unwrap().applied);
                 } else {
                     let norm = vec![0.5; config.hidden_size];
-                    engine.set_tensor("model.norm.weight", &norm).unwrap();
+                    let lfm2 = config.architecture == Architecture::Lfm2;
+                    let name = if lfm2 { "model.embedding_norm.weight" } else { "model.norm.weight" };
+                    engine.set_tensor(name, &norm).unwrap();
                 }
             }
         }
@@ -334,7 +336,7 @@ fn samples_taken_out_for_want_of_room_are_drawn_again_alike() {
         let (wanted, once) = run(None);
         assert_eq!((wanted.len(), once), (300, 300));
         let mut most = 0;
-        let bounds = if config.linear_attention.is_some() { [600, 1500, 3000] } else { [320, 700, 1500] };
+        let bounds = if config.is_recurrent() { [600, 1500, 3000] } else { [320, 700, 1500] };
         for bound in bounds {
             let (found, draws) = run(Some(bound));
             most = most.max(draws);
@@ -564,11 +566,11 @@ fn a_full_cache_forgets_what_was_not_needed_for_longest() {
         // Prompts of two families in turns, in a cache with room for few of them.
         let mut roots = [numbers.tokens(40, config.vocab_size), numbers.tokens(33, config.vocab_size)];
         let mut cached = 0;
-        let bound = if config.linear_attention.is_some() { 600 } else { 288 };
+        let bound = if config.is_recurrent() { 600 } else { 288 };
         for turn in 0..12 {
             let mut prompt = roots[turn % 2].clone();
             prompt.extend(numbers.tokens(3 + 5 * turn % 17, config.vocab_size));
-            if config.linear_attention.is_some() {
+            if config.is_recurrent() {
                 // A state exists where a prompt ended.
                 roots[turn % 2] = prompt.clone();
             }

@@ -184,7 +184,7 @@ fn a_prefix_tree_has_the_gradient_of_its_separate_sequences() {
         let separate = engine.score(&separate, 1.0).unwrap();
         for (position, &index) in indices.iter().flatten().enumerate() {
             // A recurrent layer's norm divides by small values, and amplifies their rounding.
-            let off = if config.linear_attention.is_some() { 6e-6 } else { 2e-6 };
+            let off = if config.is_recurrent() { 6e-6 } else { 2e-6 };
             assert!((scores.logp[index] - separate.logp[position]).abs() < tolerance(off), "{name}");
         }
     }

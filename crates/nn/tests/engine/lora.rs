@@ -166,8 +166,9 @@ fn fresh_adapters_change_nothing_and_training_them_changes_only_their_matrices()
     for ((name, config), format) in configs().into_iter().zip(BASES.into_iter().cycle()) {
         let fresh = || engine_with_base(&config, 55, supported(&config, format), &device(2));
         let (base, mut adapted) = (fresh(), fresh());
-        let fused = config.architecture == Architecture::Phi3;
-        let lora = lora(&[if fused { "qkv_proj" } else { "v_proj" }, "down_proj"]);
+        let v = if config.architecture == Architecture::Phi3 { "qkv_proj" } else { "v_proj" };
+        let down = if config.architecture == Architecture::Lfm2 { "w2" } else { "down_proj" };
+        let lora = lora(&[v, down]);
         let mut numbers = Numbers::new(56);
         adapted.adapt(&lora, &mut || numbers.uniform()).unwrap();
         assert_eq!(bits(base.tensors()), bits(adapted.tensors()), "{name}");
@@ -185,7 +186,7 @@ fn fresh_adapters_change_nothing_and_training_them_changes_only_their_matrices()
             assert!(adapted.update(&AdamW { lr: 1e-2, ..AdamW::default() }, Some(1.0)).unwrap().applied);
         }
         for ((tensor, _, before), (_, _, after)) in base.tensors().zip(adapted.tensors()) {
-            let touched = tensor.contains("v_proj.weight") || tensor.contains("down_proj");
+            let touched = tensor.contains("v_proj.weight") || tensor.contains(down);
             assert_eq!(before != after, touched, "{name}: {tensor}");
         }
         let trained = bits(adapted.tensors());

@@ -126,7 +126,7 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         ..base.clone()
     };
     configs.push(("phi3, fused matrices, longrope, a part of each head", phi3));
-    let window = Config { sliding_window: Some(5), ..base };
+    let window = Config { sliding_window: Some(5), ..base.clone() };
     let mistral = Config { architecture: Architecture::Mistral, ..window.clone() };
     configs.push(("mistral, a window of five tokens", mistral));
     let gemma = Config {
@@ -172,14 +172,24 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
         ..qwen
     };
     configs.push(("qwen3_5_text, untied, a recurrent layer last", last));
+    let lfm2 = Config {
+        architecture: Architecture::Lfm2,
+        layer_types: vec![LayerType::Conv, full],
+        conv_l_cache: Some(3),
+        // A product of three values amplifies rounding.
+        rms_norm_eps: 5e-2,
+        ..base
+    };
+    configs.push(("lfm2, a gated convolution first", lfm2.clone()));
+    let last = Config { layer_types: vec![full, LayerType::Conv], conv_l_cache: Some(4), ..lfm2 };
+    configs.push(("lfm2, a gated convolution last", last));
     configs
 }
 
 /// The configuration with an index, including those with recurrent layers.
 pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
     let mut all = configs();
-    let recurrent =
-        all.split_off(all.iter().position(|(_, c)| c.linear_attention.is_some()).unwrap_or(all.len()));
+    let recurrent = all.split_off(all.iter().position(|(_, c)| c.is_recurrent()).unwrap_or(all.len()));
     [all.swap_remove(index)].into_iter().chain(recurrent).collect()
 }
 
@@ -235,7 +245,7 @@ pub(crate) fn engine_with_base(
         engine.tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
     for (name, len) in names {
         // A mixer that depends much on its convolution's inputs and retains much of its state.
-        let mixer = [("conv1d.weight", 0.0, 0.6), ("A_log", -2.0, 0.5)];
+        let mixer = [("conv1d.weight", 0.0, 0.6), ("conv.conv.weight", 0.0, 0.5), ("A_log", -2.0, 0.5)];
         if let Some((_, around, std)) = mixer.into_iter().find(|(end, ..)| name.ends_with(end)) {
             let values: Vec<f32> = (0..len).map(|_| (around + std * numbers.normal()) as f32).collect();
             engine.set_tensor(&name, &values).unwrap();
@@ -393,6 +403,36 @@ fn mix(
         .collect()
 }
 
+/// Gated short convolutions over a sequence, without their last map.
+fn convolve(kernel: usize, get: &dyn Fn(&str) -> Vec<f64>, x: &[Vec<f64>]) -> Vec<Vec<f64>> {
+    let (weight, filter) = (get("conv.in_proj.weight"), get("conv.conv.weight"));
+    let parts: Vec<Vec<f64>> = x.iter().map(|x| linear(x, &weight, None)).collect();
+    let width = weight.len() / x[0].len() / 3;
+    let channel = |t: usize, c: usize| -> f64 {
+        let input = |t: usize| parts[t][c] * parts[t][2 * width + c];
+        let sum: f64 =
+            (0..kernel.min(t + 1)).map(|back| filter[(c + 1) * kernel - 1 - back] * input(t - back)).sum();
+        parts[t][width + c] * sum
+    };
+    (0..x.len()).map(|t| (0..width).map(|c| channel(t, c)).collect()).collect()
+}
+
+/// LFM2's weights under Llama's names.
+fn renamed(weights: &Weights) -> Weights {
+    let names = [
+        ("self_attn.out_proj", "self_attn.o_proj"),
+        ("_layernorm", "_norm"),
+        ("feed_forward.w1", "mlp.gate_proj"),
+        ("feed_forward.w2", "mlp.down_proj"),
+        ("feed_forward.w3", "mlp.up_proj"),
+        ("operator_norm", "input_layernorm"),
+        ("ffn_norm", "post_attention_layernorm"),
+        ("embedding_norm", "norm"),
+    ];
+    let name = |name: &String| names.iter().fold(name.clone(), |name, (from, to)| name.replace(from, to));
+    weights.iter().map(|(old, values)| (name(old), values.clone())).collect()
+}
+
 /// The weights with a matrix for each of queries, keys, values, gate and up.
 fn unfused(config: &Config, weights: &Weights) -> Weights {
     let (e, f) = (config.head_dim, config.intermediate_size);
@@ -421,6 +461,9 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
     let separate;
     let weights = if config.architecture == Architecture::Phi3 {
         separate = unfused(config, weights);
+        &separate
+    } else if config.architecture == Architecture::Lfm2 {
+        separate = renamed(weights);
         &separate
     } else {
         weights
@@ -477,7 +520,10 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
         };
         let recurrent = config.layer_types.get(layer) == Some(&LayerType::LinearAttention);
         let mixer = config.linear_attention.filter(|_| recurrent);
-        let mixed = mixer.map(|sizes| mix(config, sizes, &|name| get(name).clone(), &normed));
+        let kernel = config.conv_l_cache.filter(|_| config.layer_types.get(layer) == Some(&LayerType::Conv));
+        let get_copy = |name: &str| get(name).clone();
+        let mixed = mixer.map(|sizes| mix(config, sizes, &get_copy, &normed));
+        let mixed = mixed.or(kernel.map(|kernel| convolve(kernel, &get_copy, &normed)));
         let gated = config.architecture == Architecture::Qwen3_5Text;
         let [mut q, k, v] = match mixed {
             Some(_) => [const { Vec::new() }; 3],
@@ -498,8 +544,11 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
                 heads.iter_mut().for_each(|head| rotate(config, theta, head, t));
             }
         }
-        let last_map =
-            if mixed.is_some() { "linear_attn.out_proj.weight" } else { "self_attn.o_proj.weight" };
+        let last_map = match (mixer, kernel) {
+            (Some(_), _) => "linear_attn.out_proj.weight",
+            (_, Some(_)) => "conv.out_proj.weight",
+            _ => "self_attn.o_proj.weight",
+        };
         for t in 0..tokens.len() {
             let mut out = mixed.as_ref().map_or_else(Vec::new, |mixed| mixed[t].clone());
             for (head, query) in q.get(t).into_iter().flatten().enumerate() {

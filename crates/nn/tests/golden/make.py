@@ -21,7 +21,7 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import Gemma3TextConfig, GraniteConfig, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
+from transformers import Gemma3TextConfig, GraniteConfig, Lfm2Config, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -111,8 +111,13 @@ CASES = {
         original_max_position_embeddings=128, pad_token_id=None, tie_word_embeddings=False, rope_parameters=dict(
             rope_type="longrope", rope_theta=1e4, partial_rotary_factor=0.5, short_factor=[1.0, 1.7],
             long_factor=[1.0, 9.0], original_max_position_embeddings=128), **COMMON),
+    # Gated short convolutions around attention with norms of each head; a width of the MLP that is rounded up from two thirds; ratio 2, tied.
+    "lfm2": Lfm2Config(
+        hidden_size=24, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
+        layer_types=["conv", "full_attention", "conv"], block_multiple_of=20, pad_token_id=None, rope_parameters=dict(
+            rope_type="default", rope_theta=1e4), **COMMON),
 }
-OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0, "granite": 2.0, "phi3": 2.0}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0, "granite": 2.0, "phi3": 2.0, "lfm2": 2.0}
 
 
 def metadata(**more):
@@ -131,7 +136,7 @@ def make_model(config, seed):
                 p -= float(config.model_type.startswith(("gemma", "qwen3_5")) and "linear_attn" not in name)
             elif name.endswith("A_log"):
                 p.uniform_(-3, 0)
-            elif "conv1d" in name:
+            elif "conv1d" in name or "conv.conv" in name:
                 p.normal_(0, 0.6)
             elif name.endswith("bias"):
                 p.normal_(0, 0.3)

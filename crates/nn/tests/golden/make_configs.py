@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING
 
 HERE = pathlib.Path(__file__).parent
 TYPES = [
-    "gemma3", "gemma3_text", "granite", "llama", "ministral3", "mistral", "mistral3", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5", "qwen3_5_text",
+    "gemma3", "gemma3_text", "granite", "lfm2", "llama", "ministral3", "mistral", "mistral3", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5", "qwen3_5_text",
     "smollm3",
 ]
 

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fgrpo_nn::weights::{Checkpoint, TensorFile};
 
 /// The cases' folder names.
-pub(crate) const CASES: [&str; 16] = [
+pub(crate) const CASES: [&str; 17] = [
     "qwen2_tied",
     "qwen2_odd_heads_sharded",
     "qwen3_ratio_4",
@@ -24,6 +24,7 @@ pub(crate) const CASES: [&str; 16] = [
     "qwen3_5_text",
     "granite",
     "phi3",
+    "lfm2",
 ];
 
 /// The folder of the golden files.

@@ -16,8 +16,8 @@ pub struct LoraTable {
     /// The product of the factors is scaled by `alpha / rank` (PEFT's `lora_alpha`).
     pub alpha: f64,
     /// Matrices of every layer that get factors: a list of `q_proj`, `k_proj`, `v_proj`, `o_proj`, `gate_proj`,
-    /// `up_proj`, `down_proj`, and for Qwen3.5 `in_proj_qkv`, `in_proj_z`, `in_proj_b`, `in_proj_a`, `out_proj`; or
-    /// `"all-linear"` for all of them.
+    /// `up_proj`, `down_proj`, for Qwen3.5 `in_proj_qkv`, `in_proj_z`, `in_proj_b`, `in_proj_a`, `out_proj`, and for LFM2
+    /// `in_proj`, `out_proj`, `w1`, `w3`, `w2`; or `"all-linear"` for all of them.
     pub targets: Targets,
     /// Scale by `alpha / sqrt(rank)` instead (rsLoRA).
     pub use_rslora: bool,

@@ -190,8 +190,8 @@ impl ModelConfig {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct InitConfig {
-    /// Family of the decoder, which determines its biases and norms. `qwen3_5_text` isn't supported, because only a
-    /// `config.json` can describe its recurrent layers.
+    /// Family of the decoder, which determines its biases and norms. `qwen3_5_text` and `lfm2` aren't supported, because
+    /// only a `config.json` can describe their recurrent layers.
     #[serde(default = "defaults::architecture")]
     #[schemars(schema_with = "schema::word::<Architecture>")]
     pub architecture: Architecture,

@@ -6,11 +6,13 @@
 
 use std::ops::Range;
 
+use super::super::convolution::{Convolution, trees};
 use super::super::delta_rule::{self, DeltaRule};
 use super::super::simd::{self, Token};
-use super::{Buffer, Cache, CpuExecutor, Decoding, Lists, Scratch, Shared, Weights, part};
+use super::{Buffer, Cache, CpuExecutor, Decoding, Lists, Scratch, Shared, Weights, part, part_mut};
 use crate::config::GatedDeltaNet;
 use crate::executor::{Gate, HeadRows, Mixer, MixerOps};
+use crate::layout::{MixerLayout, Span};
 use crate::segments::Stretch;
 
 /// Added to the squared length by which queries and keys are normalised.
@@ -19,13 +21,13 @@ const EPS: f32 = 1e-6;
 /// Scratch memory of mixers.
 #[derive(Default)]
 pub(super) struct MixerScratch {
-    /// For each row, the write strength of each head, then the decay of each head's state.
-    gates: Buffer,
+    /// For each row, the write strength of each head, then the decay of each head's state. Or the inputs of a gated short convolution.
+    pub(super) gates: Buffer,
     /// For each row, the factors that normalise each head's query and key.
     lengths: Buffer,
     derivative: Buffer,
     /// The filter, `[kernel, channels]`, and its derivative.
-    filter: [Buffer; 2],
+    pub(super) filter: [Buffer; 2],
 }
 
 #[derive(Clone, Copy)]
@@ -100,21 +102,6 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Rows of the path that ends with `row`, from the end.
-fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
-    let before =
-        |&row: &usize| Some(lists.previous[row]).filter(|&row| row != u32::MAX).map(|row| row as usize);
-    std::iter::successors(Some(row), before)
-}
-
-fn trees(stretches: &[Stretch]) -> impl Iterator<Item = Range<usize>> + '_ {
-    let roots = (0..stretches.len()).filter(|&index| stretches[index].parent.is_none());
-    roots.map(|root| {
-        let rest = stretches[root + 1..].iter().position(|stretch| stretch.parent.is_none());
-        root..rest.map_or(stretches.len(), |rest| root + 1 + rest)
-    })
-}
-
 /// Range of the state before a stretch in a list of saved states of `numbers` values each. `None` for a root, whose state is zero.
 fn state_before(stretches: &[Stretch], stretch: &Stretch, numbers: usize) -> Option<Range<usize>> {
     let slot = stretches[stretch.parent?].state_slot.expect("it is continued");
@@ -134,14 +121,37 @@ pub(crate) fn scratch_len(sizes: &GatedDeltaNet, slots: usize, backward: bool) -
 }
 
 impl CpuExecutor {
-    /// Stores the filter as `[kernel, channels]` in `mixer.filter[0]`.
-    fn transpose_filter(&mut self, mixer: &Mixer<'_, Weights, Lists>) {
-        let (channels, kernel) = (mixer.layout.sizes.channels(), mixer.layout.sizes.linear_conv_kernel_dim);
+    /// Stores a filter as `[kernel, channels]` in `mixer.filter[0]`, and reserves as much for its derivative.
+    pub(super) fn transpose_filter(&mut self, weights: &Weights, span: Span, channels: usize) {
+        let kernel = span.len / channels;
+        self.mixer.filter.iter_mut().for_each(|filter| filter.reserve(span.len));
         let filter = &mut self.mixer.filter[0];
-        filter.reserve(channels * kernel);
-        for (channel, weights) in part(mixer.weights, mixer.layout.filter).chunks_exact(kernel).enumerate() {
+        for (channel, weights) in part(weights, span).chunks_exact(kernel).enumerate() {
             weights.iter().enumerate().for_each(|(at, &weight)| filter[at * channels + channel] = weight);
         }
+    }
+
+    /// Adds a filter's derivative, `[kernel, channels]`, to the gradient, if given, and returns its memory.
+    pub(super) fn add_filter(
+        &mut self,
+        gradient: Option<&mut [f32]>,
+        span: Span,
+        channels: usize,
+        derivative: Buffer,
+    ) {
+        if let Some(gradient) = gradient {
+            let kernel = span.len / channels;
+            for (channel, weights) in part_mut(gradient, span).chunks_exact_mut(kernel).enumerate() {
+                weights.iter_mut().enumerate().for_each(|(at, d)| *d += derivative[at * channels + channel]);
+            }
+        }
+        self.mixer.filter[1] = derivative;
+    }
+
+    /// The convolution of a mixer's inputs `x`, after [`CpuExecutor::transpose_filter`].
+    fn convolution<'a>(&'a self, layout: MixerLayout, x: &'a [f32]) -> Convolution<'a> {
+        let (channels, stride) = (layout.sizes.channels(), layout.sizes.input_width());
+        Convolution { filter: &self.mixer.filter[0][..layout.filter.len], channels, stride, x }
     }
 
     /// Normalises queries and keys in place, and computes the gates.
@@ -242,34 +252,18 @@ impl MixerOps for CpuExecutor {
         x: &Buffer,
         y: &mut Buffer,
     ) {
-        let lists = mixer.lists;
-        self.transpose_filter(&mixer);
-        let sizes = mixer.layout.sizes;
-        let (channels, kernel, stride) =
-            (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
-        let filter = &self.mixer.filter[0];
-        self.rows(lists.tokens.len(), kernel * channels, [(y, channels)], |range, [y]| {
+        let (lists, channels) = (mixer.lists, mixer.layout.sizes.channels());
+        self.transpose_filter(mixer.weights, mixer.layout.filter, channels);
+        let convolution = self.convolution(mixer.layout, x);
+        let work = mixer.layout.filter.len;
+        self.rows(lists.tokens.len(), work, [(y, channels)], |range, [y]| {
             for (row, y) in range.zip(y.chunks_exact_mut(channels)) {
-                y.fill(0.0);
-                for (from, at) in path(lists, row).zip((0..kernel).rev()) {
-                    simd::multiply_add(
-                        &filter[at * channels..][..channels],
-                        &x[from * stride..][..channels],
-                        y,
-                    );
-                }
+                convolution.row(lists, row, &(0..channels), y);
                 simd::silu(y);
             }
         });
-        let Some(cache) = cache else { return };
-        let (state, states) = (sizes.state(), &mut cache.states[mixer.index]);
-        let ends = trees(&lists.stretches).map(|tree| lists.stretches[tree.end - 1].rows.end - 1);
-        for (end, &node) in ends.zip(&lists.nodes) {
-            let inputs = &mut states[(node + 1) * state - (kernel - 1) * channels..(node + 1) * state];
-            inputs.fill(0.0);
-            for (input, from) in inputs.chunks_exact_mut(channels).zip(path(lists, end)) {
-                input.copy_from_slice(&x[from * stride..][..channels]);
-            }
+        if let Some(cache) = cache {
+            convolution.store(lists, mixer.layout.sizes.state(), &mut cache.states[mixer.index]);
         }
     }
 
@@ -281,43 +275,35 @@ impl MixerOps for CpuExecutor {
         dy: &mut Buffer,
         dx: &mut Buffer,
     ) {
-        let lists = mixer.lists;
-        let sizes = mixer.layout.sizes;
-        let (channels, kernel, stride) =
-            (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
-        let rows = lists.tokens.len();
-        self.transpose_filter(&mixer);
-        let [filter, mut derivative] = std::mem::take(&mut self.mixer.filter);
-        derivative.reserve(kernel * channels);
-        derivative[..kernel * channels].fill(0.0);
-        let outputs = [(&mut derivative[..], channels), (dy, channels), (dx, stride)];
-        let work = rows * kernel * channels;
-        self.team.split_columns(channels, 16, work, outputs, |_, range, [mut dfilter, mut dy, mut dx]| {
-            let mut sum = vec![0.0; range.len()];
-            for row in 0..rows {
-                dx.row(row).fill(0.0);
-            }
-            for row in 0..rows {
-                sum.fill(0.0);
-                let weights = |at: usize| &filter[at * channels..][range.clone()];
-                for (from, at) in path(lists, row).zip((0..kernel).rev()) {
-                    simd::multiply_add(weights(at), &x[from * stride..][range.clone()], &mut sum);
+        let (lists, rows) = (mixer.lists, mixer.lists.tokens.len());
+        let (channels, len) = (mixer.layout.sizes.channels(), mixer.layout.filter.len);
+        self.transpose_filter(mixer.weights, mixer.layout.filter, channels);
+        let mut derivative = std::mem::take(&mut self.mixer.filter[1]);
+        derivative[..len].fill(0.0);
+        let convolution = self.convolution(mixer.layout, x);
+        let outputs = [(&mut derivative[..], channels), (dy, channels), (dx, convolution.stride)];
+        self.team.split_columns(
+            channels,
+            16,
+            rows * len,
+            outputs,
+            |_, range, [mut dfilter, mut dy, mut dx]| {
+                let mut sum = vec![0.0; range.len()];
+                for row in 0..rows {
+                    dx.row(row).fill(0.0);
                 }
-                let dy = dy.row(row);
-                simd::silu_backward(&sum, dy);
-                for (from, at) in path(lists, row).zip((0..kernel).rev()) {
-                    simd::multiply_add(weights(at), dy, dx.row(from));
-                    simd::multiply_add(&x[from * stride..][range.clone()], dy, dfilter.row(at));
+                for row in 0..rows {
+                    convolution.row(lists, row, &range, &mut sum);
+                    let dy = dy.row(row);
+                    simd::silu_backward(&sum, dy);
+                    for (from, at) in convolution.seen(lists, row) {
+                        simd::multiply_add(convolution.weights(at, &range), dy, dx.row(from));
+                        simd::multiply_add(convolution.input(from, &range), dy, dfilter.row(at));
+                    }
                 }
-            }
-        });
-        if let Some(gradient) = gradient {
-            let to = super::part_mut(gradient, mixer.layout.filter);
-            for (channel, weights) in to.chunks_exact_mut(kernel).enumerate() {
-                weights.iter_mut().enumerate().for_each(|(at, d)| *d += derivative[at * channels + channel]);
-            }
-        }
-        self.mixer.filter = [filter, derivative];
+            },
+        );
+        self.add_filter(gradient, mixer.layout.filter, channels, derivative);
     }
 
     fn delta_rule(
@@ -511,35 +497,18 @@ impl MixerOps for CpuExecutor {
         out: &mut Buffer,
     ) {
         let (sizes, nodes) = (mixer.layout.sizes, &decoding.step.states);
-        let (channels, kernel, stride) =
-            (sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width());
-        let (state, rows) = (sizes.state(), nodes.len());
-        self.transpose_filter(&mixer);
-        let filter = &self.mixer.filter[0];
+        let (channels, state, rows) = (sizes.channels(), sizes.state(), nodes.len());
+        self.transpose_filter(mixer.weights, mixer.layout.filter, channels);
+        let convolution = self.convolution(mixer.layout, x);
         let states = Shared::new(&mut cache.states[mixer.index]);
         self.columns(rows, channels, mixed, |range, mut y| {
-            for (row, &[from, to]) in nodes.iter().enumerate() {
-                // The input `back` tokens ago.
-                let input = |node: usize, back: usize| {
-                    let at = (node + 1) * state - (kernel - back) * channels;
-                    // SAFETY: each channel belongs to one thread, and slices that are used together are disjoint.
-                    unsafe { states.part(at + range.start..at + range.end) }
-                };
+            for (row, &nodes) in nodes.iter().enumerate() {
                 let y = y.row(row);
-                let x = &x[row * stride..][range.clone()];
-                y.fill(0.0);
-                let weights = |at: usize| &filter[at * channels..][range.clone()];
-                simd::multiply_add(weights(kernel - 1), x, y);
-                for back in 1..kernel {
-                    simd::multiply_add(weights(kernel - 1 - back), input(from, back), y);
-                }
+                // SAFETY: each channel belongs to one thread.
+                unsafe {
+                    convolution.step((&states, state, nodes), &range, convolution.input(row, &range), y)
+                };
                 simd::silu(y);
-                for back in (2..kernel).rev() {
-                    input(to, back).copy_from_slice(input(from, back - 1));
-                }
-                if kernel > 1 {
-                    input(to, 1).copy_from_slice(x);
-                }
             }
         });
         self.prepare(&mixer, rows, x, mixed);

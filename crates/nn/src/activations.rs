@@ -1,7 +1,7 @@
 //! Sizes of the buffers of a pass.
 
 use crate::config::Config;
-use crate::families::{Layer, QkNorm, Recurrence};
+use crate::families::{KeysValues, Layer, QkNorm, Recurrence};
 use crate::sampling::Rollout;
 
 /// Activations that the forward pass stores for the backward pass.
@@ -31,10 +31,10 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
     // All rows of a decoding step predict, and none of its activations are saved.
     let step = if keep == Keep::Nothing && m == n { n * largest_of(|k| k.step) } else { 0 };
     let mut buffers = vec![
-        n * d,                                   // normed
-        rows_computed * d,                       // normed_rows
-        rows_computed * f,                       // act
-        m * d,                                   // hidden
+        n * d,                                                                                // normed
+        rows_computed * d,                                                                    // normed_rows
+        rows_computed * kinds.iter().map(|kind| kind.intermediate).max().unwrap_or(0).max(f), // act
+        m * d,                                                                                // hidden
         3 * m,                                   // hidden_scale, head_saved
         backward(2 * n * d),                     // dx, dnormed
         backward(if m < n { n * d } else { 0 }), // dx_rows
@@ -44,10 +44,18 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
         shared,                                  // halves, gated, mixed, and the buffers of recurrent mixers
         step,                                    // qkv
     ];
+    // Per-layer inputs: the rows, their norm, the table's rows beyond `act`, and two columns; then keys and values that layers borrow.
+    let size = config.layer(0).per_layer_input;
+    let (width, widest) = (size * layers, kinds.iter().map(|kind| kind.intermediate).max().unwrap_or(0));
+    let lent = kinds.iter().filter(|kind| kind.lends).map(|kind| kind.inputs).sum::<usize>();
+    let doubled = if keep == Keep::Nothing { 1 } else { 2 };
+    let of_inputs =
+        if size > 0 { width * (doubled + 1) + layers + 2 * size + width.saturating_sub(widest) } else { 0 };
+    buffers.push(n * (of_inputs + doubled * lent + largest_of(|k| k.from_keys)));
     let inputs = if keep == Keep::Nothing { 2 } else { layers };
     buffers.extend(std::iter::repeat_n(n * d, inputs));
     buffers.push(backward(m * d));
-    buffers.resize(buffers.len().max(13 + layers), 0);
+    buffers.resize(buffers.len().max(14 + layers), 0);
     let numbers = |rows: usize, kind: &SavedSizes| rows * (d + 1 + kind.of_rows) + n * (1 + kind.of_keys);
     if keep == Keep::Everything {
         let rows = |layer: usize| if layer + 1 == layers { m } else { n };
@@ -82,11 +90,17 @@ struct SavedSizes {
     of_rows_shared: usize,
     /// Values for every row, in buffers that all layers share.
     of_keys_shared: usize,
+    /// Whether other layers borrow the keys and values.
+    lends: bool,
+    /// Derivatives of keys and of values that are computed from keys.
+    from_keys: usize,
+    /// `F`.
+    intermediate: usize,
 }
 
 impl SavedSizes {
     fn new(config: &Config, layer: Layer, keep: Keep) -> SavedSizes {
-        let (d, f) = (config.hidden_size, config.intermediate_size);
+        let (d, f) = (config.hidden_size, layer.intermediate);
         let after = usize::from(layer.attention.after.is_some()) + usize::from(layer.mlp.after.is_some());
         if let Some(Recurrence::Convolution(sizes)) = layer.mixer {
             let (width, inputs) = (sizes.width, 3 * sizes.width);
@@ -101,6 +115,9 @@ impl SavedSizes {
                 of_rows_shared: 0,
                 // The inputs of the convolution.
                 of_keys_shared: width,
+                lends: false,
+                from_keys: 0,
+                intermediate: f,
             };
         }
         if let Some(Recurrence::DeltaRule(mixer)) = layer.mixer {
@@ -118,27 +135,39 @@ impl SavedSizes {
                 of_keys: inputs,
                 of_rows_shared: width,
                 of_keys_shared: mixed + 2 * (heads + mixer.linear_num_key_heads),
+                lends: false,
+                from_keys: 0,
+                intermediate: f,
             };
         }
-        let q = config.num_attention_heads * config.head_dim;
-        let kv = 2 * config.num_key_value_heads * config.head_dim;
+        let q = config.num_attention_heads * layer.head_dim;
+        let kv = 2 * layer.key_heads * layer.head_dim;
         // A norm saves its input, and one scale for each vector that it normalises.
         let [of_q, of_k] = match layer.qk_norm {
             None => [0, 0],
-            Some(QkNorm::Head) => [q + config.num_attention_heads, kv / 2 + config.num_key_value_heads],
+            Some(QkNorm::Head) => [q + config.num_attention_heads, kv / 2 + layer.key_heads],
             Some(QkNorm::Whole) => [q + 1, kv / 2 + 1],
         };
         let gate = if layer.output_gate { q } else { 0 };
+        let of_v = if layer.value_norm { kv / 2 + layer.key_heads } else { 0 };
+        // The sum after the MLP, gate and input, and the norm.
+        let added = match layer.per_layer_input {
+            0 => 0,
+            size => 2 * d + 2 * size + 1,
+        };
         SavedSizes {
             recurrent: false,
             step: q + kv,
             result: q,
             queries: q + gate,
             inputs: kv,
-            of_rows: 2 * q + gate + config.num_attention_heads + 2 * f + of_q + after * (d + 1),
-            of_keys: kv + of_k,
+            of_rows: 2 * q + gate + config.num_attention_heads + 2 * f + of_q + after * (d + 1) + added,
+            of_keys: kv + of_k + of_v,
             of_rows_shared: 3 * gate,
             of_keys_shared: 0,
+            lends: matches!(layer.keys_values, KeysValues::Lent(_)),
+            from_keys: if layer.values_from_keys { kv } else { 0 },
+            intermediate: f,
         }
     }
 }

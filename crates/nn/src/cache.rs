@@ -4,6 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use crate::config::Config;
+use crate::families::Layer;
 use crate::numbers::Precision;
 
 pub(crate) const PAGE: usize = 16;
@@ -12,10 +13,10 @@ pub(crate) const KEPT_BYTES: usize = 64 << 20;
 
 /// Number of values in one token's keys and values over all layers; at least 1.
 pub fn numbers_per_token(config: &Config) -> usize {
-    let attends = |&layer: &usize| config.layer(layer).mixer.is_none();
-    let layers = (0..config.num_hidden_layers).filter(attends).count();
+    let layers = (0..config.num_hidden_layers).map(|layer| config.layer(layer));
+    let numbers = layers.filter(Layer::computes_keys).map(|layer| 2 * layer.key_heads * layer.head_dim);
     // Models without attention still need a unit for the limit on cached tokens.
-    (2 * config.num_key_value_heads * config.head_dim * layers).max(1)
+    numbers.sum::<usize>().max(1)
 }
 
 /// Number of pages that take as much memory as a sequence's f32 states in all layers. 0 in models without states. `precision` is the number type of keys and

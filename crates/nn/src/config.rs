@@ -4,6 +4,8 @@ pub(crate) mod fields;
 mod generation;
 mod json;
 
+use json::PARTIAL;
+
 pub use generation::end_tokens_of;
 pub(crate) use generation::{end_tokens, generation_config};
 
@@ -44,6 +46,9 @@ pub enum Architecture {
     Phi3,
     /// `Lfm2ForCausalLM`: gated short convolutions in most layers; attention with norms of each head in the others.
     Lfm2,
+    /// `Gemma4ForCausalLM`: Gemma 3 with [`Gemma4`]'s settings.
+    #[serde(rename = "gemma4_text")]
+    Gemma4Text,
 }
 
 /// How a layer mixes tokens.
@@ -130,6 +135,27 @@ impl Multipliers {
     };
 }
 
+/// Settings that only Gemma 4 has, under transformers' names.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct Gemma4 {
+    /// `E` of layers with full attention; even.
+    pub global_head_dim: usize,
+    /// `K` of layers with full attention; divides `H`.
+    pub num_global_key_value_heads: usize,
+    /// Whether layers with full attention compute their values from the result of `k_proj`, before its norm.
+    pub attention_k_eq_v: bool,
+    /// Number of last layers that use the keys and values of the last earlier layer of their type.
+    pub num_kv_shared_layers: usize,
+    /// Whether the MLP of these layers has twice the `intermediate_size`.
+    pub use_double_wide_mlp: bool,
+    /// Size of the embedding that each layer adds for each token, or 0 without one.
+    pub hidden_size_per_layer_input: usize,
+    /// Number of tokens in the table of these embeddings.
+    pub vocab_size_per_layer_input: usize,
+    /// Logits `z` become `cap * tanh(z / cap)`, or are unchanged if `None`.
+    pub final_logit_softcapping: Option<f64>,
+}
+
 /// Scaling of the rotary frequencies.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "rope_type", rename_all = "lowercase")]
@@ -183,6 +209,13 @@ pub enum RopeScaling {
         /// Factor that multiplies cosines and sines.
         attention_factor: f64,
     },
+    /// Gemma 4: the first pairs have the frequencies of the whole head, and the others don't rotate.
+    Proportional {
+        /// Divisor of all frequencies.
+        factor: f64,
+        /// Fraction of the pairs that rotate.
+        partial_rotary_factor: f64,
+    },
 }
 
 /// Sizes and settings of a decoder.
@@ -230,6 +263,9 @@ pub struct Config {
     /// Factors of the Granite family, or `None` in other families.
     #[serde(skip)]
     pub multipliers: Option<Multipliers>,
+    /// Settings of Gemma 4, or `None` in other families.
+    #[serde(skip)]
+    pub gemma4: Option<Gemma4>,
     /// Fraction of each head that the rotary embedding rotates, or `None` if it rotates all of it.
     #[serde(skip)]
     pub partial_rotary_factor: Option<f64>,
@@ -256,7 +292,7 @@ pub struct Config {
 
 impl Architecture {
     /// All families, in the order in which messages list them.
-    pub const ALL: [Architecture; 13] = [
+    pub const ALL: [Architecture; 14] = [
         Architecture::Qwen2,
         Architecture::Qwen3,
         Architecture::Llama,
@@ -270,11 +306,14 @@ impl Architecture {
         Architecture::Granite,
         Architecture::Phi3,
         Architecture::Lfm2,
+        Architecture::Gemma4Text,
     ];
 }
 
 impl Config {
     /// Number of values of each head that the rotary embedding rotates; they are the head's first values.
+    ///
+    /// In layers with a window, if others have another head size.
     pub(crate) fn rotary_dim(&self) -> usize {
         self.partial_rotary_factor
             .map_or(self.head_dim, |fraction| (self.head_dim as f64 * fraction) as usize)
@@ -365,6 +404,15 @@ impl Config {
                 ("linear_num_value_heads", mixer.linear_num_value_heads, 1 << 16),
             ]);
         }
+        if let Some(gemma4) = self.gemma4 {
+            sizes.extend([
+                ("global_head_dim", gemma4.global_head_dim, 1 << 16),
+                ("num_global_key_value_heads", gemma4.num_global_key_value_heads, limit),
+                ("vocab_size_per_layer_input", gemma4.vocab_size_per_layer_input, limit),
+                // It may be 0.
+                ("hidden_size_per_layer_input", gemma4.hidden_size_per_layer_input.max(1), limit),
+            ]);
+        }
         for (field, value, limit) in sizes {
             if value == 0 || value > limit {
                 return refuse(field, value.to_string(), format!("1 to {limit}"));
@@ -441,6 +489,9 @@ impl Config {
                     }
                     let wanted = format!("{pairs} positive numbers, one for each rotated pair");
                     return refuse(&format!("rope_scaling.{field}"), value.to_string(), wanted);
+                }
+                (PARTIAL, _) if value.as_f64().is_some_and(|value| value > 1.0) => {
+                    (f64::INFINITY, "at most 1".into())
                 }
                 ("factor", _) if !yarn => (1.0f64.next_down(), "at least 1".into()),
                 ("high_freq_factor", &RopeScaling::Llama3 { low_freq_factor: low, .. }) => {

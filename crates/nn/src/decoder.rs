@@ -9,13 +9,16 @@ mod layer;
 mod step;
 mod workspace;
 
+use std::f32::consts::FRAC_1_SQRT_2;
+
 use crate::activations::Keep;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{
-    Executor, Head, HeadInputs, HeadPass, Heads, Holds, LowRank, Norm, Place, Rows, Stage,
+    Executor, Head, HeadInputs, HeadPass, HeadRows, Heads, Holds, LowRank, Norm, Place, Rows, Stage,
 };
-use crate::layout::{LayerLayout, Layout, Linear, Span, Write};
+use crate::families::KeysValues;
+use crate::layout::{LayerLayout, Layout, Linear, PerLayerInputs, Span, Write};
 use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
@@ -24,7 +27,7 @@ pub(crate) use layer::Over;
 pub(crate) use workspace::{Stays, Workspace};
 
 use layer::LayerPass;
-use workspace::{Buffers, Kept, RowSet, Saved};
+use workspace::{Buffers, Kept, Normed, RowSet, Saved};
 
 /// Parameters of a pass.
 pub(crate) struct Parameters<'a, X: Executor> {
@@ -128,7 +131,6 @@ pub(crate) struct Decoder {
     pub(crate) layout: Layout,
     /// Whether layer checks are enabled, for debugging.
     pub(crate) check_layers: bool,
-    pub(crate) heads: Heads,
     embedding_scale: f32,
     /// Factor of the results of attention and of the MLP.
     residual_scale: f32,
@@ -184,16 +186,6 @@ impl Decoder {
             config: config.clone(),
             layout: Layout::new(config, base),
             check_layers: false,
-            heads: Heads {
-                queries: config.num_attention_heads,
-                keys: config.num_key_value_heads,
-                size: config.head_dim,
-                scale: match (config.multipliers, config.query_pre_attn_scalar) {
-                    (Some(multipliers), _) => multipliers.attention_multiplier as f32,
-                    (None, Some(scalar)) => 1.0 / (scalar as f32).sqrt(),
-                    (None, None) => 1.0 / (config.head_dim as f32).sqrt(),
-                },
-            },
             embedding_scale: (config.architecture.family().embedding_scale)(config),
             residual_scale: config.multipliers.map_or(1.0, |m| m.residual_multiplier as f32),
             logits_scale: config.multipliers.map_or(1.0, |m| 1.0 / m.logits_scaling as f32),
@@ -216,7 +208,9 @@ impl Decoder {
     }
 
     pub(crate) fn head(&self) -> Head {
-        Head { weight: self.layout.head, vocabulary: self.config.vocab_size, width: self.config.hidden_size }
+        let Config { vocab_size: vocabulary, hidden_size: width, gemma4, .. } = self.config;
+        let softcap = gemma4.and_then(|gemma4| Some(gemma4.final_logit_softcapping? as f32));
+        Head { weight: self.layout.head, vocabulary, width, softcap }
     }
 
     /// Computes the final norm of the predicting rows times the factor of the logits, in `w.hidden`, from the tokens.
@@ -242,6 +236,9 @@ impl Decoder {
         e.embed(pass.p.weights, self.layout.embedding, d, pass.lists, &mut w.inputs[0]);
         if self.embedding_scale != 1.0 {
             e.scale(all.count * d, self.embedding_scale, &mut w.inputs[0]);
+        }
+        if let Some(inputs) = self.layout.per_layer_inputs {
+            self.per_layer_inputs(&mut *e, pass, inputs, w);
         }
         for index in 0..layers {
             let mut layer = self.layer_pass(index, stage, &mut *e, pass);
@@ -288,6 +285,69 @@ impl Decoder {
         w.saved[index] = saved;
     }
 
+    /// Computes the inputs of all layers from the tokens and from the scaled embedding.
+    fn per_layer_inputs<X: Executor>(
+        &self,
+        e: &mut X,
+        pass: &Pass<'_, X>,
+        PerLayerInputs { size, table, projection, norm }: PerLayerInputs,
+        w: &mut Workspace<X>,
+    ) {
+        let (all, width, p) = (pass.all(), projection.outputs, pass.p);
+        let Buffers { inputs, layer_inputs, layer_inputs_norm: Normed { raw, scale }, act, .. } = w;
+        layer_inputs.reserve(e, all, width);
+        p.linear(e, &[projection], all.count, &inputs[0], None, layer_inputs);
+        e.scale(all.count * width, 1.0 / (self.config.hidden_size as f32).sqrt(), layer_inputs);
+        raw.reserve(e, all, width);
+        scale.reserve_statistics(e, all, width / size);
+        let heads = HeadRows { rows: all.count, first: 0, stride: width, count: width / size, size };
+        e.head_norm(p.norm(norm, all.count), heads, layer_inputs, raw, scale);
+        e.reserve(act, Holds::Activations, all.count * width);
+        e.embed(p.weights, table, width, pass.lists, act);
+        e.scale(all.count * width, (size as f32).sqrt(), act);
+        e.add(all.count * width, act, layer_inputs);
+        e.scale(all.count * width, FRAC_1_SQRT_2, layer_inputs);
+    }
+
+    /// Adds the gradient of the parameters of [`Decoder::per_layer_inputs`], and the derivative of the scaled embedding.
+    fn per_layer_inputs_backward<X: Executor>(
+        &self,
+        e: &mut X,
+        gradients: &mut Gradients<'_, X>,
+        pass: &Pass<'_, X>,
+        PerLayerInputs { size, table, projection, norm }: PerLayerInputs,
+        w: &mut Workspace<X>,
+    ) {
+        let (rows, width) = (pass.rows, projection.outputs);
+        let Buffers { inputs, dlayer_inputs: d, layer_inputs_norm: Normed { raw, scale }, dx, act, .. } = w;
+        // With adapters, everything before the layers is frozen.
+        let Some(gradient) = gradients.all() else { return };
+        e.scale(rows * width, FRAC_1_SQRT_2, d);
+        e.reserve(act, Holds::Activations, rows * width);
+        e.zero(rows * width, act);
+        e.add(rows * width, d, act);
+        e.scale(rows * width, (size as f32).sqrt(), act);
+        e.embed_backward(gradient, table, width, pass.lists, act);
+        let heads = HeadRows { rows, first: 0, stride: width, count: width / size, size };
+        e.head_norm_backward(pass.p.norm(norm, rows), Some(gradient), heads, raw, scale, d);
+        e.scale(rows * width, 1.0 / (self.config.hidden_size as f32).sqrt(), d);
+        gradients.linear(e, projection, rows, d, &inputs[0]);
+        pass.p.linear_backward_input(e, projection, rows, d, Write::Add, dx);
+    }
+
+    /// Slots of keys and values that layers borrow.
+    fn lent(&self) -> impl Iterator<Item = usize> {
+        let lends = |slot: &usize| self.lent_width(*slot) > 0;
+        (0..2).filter(lends)
+    }
+
+    /// Width of a row of keys and values in a slot, or 0 if no layer lends it.
+    fn lent_width(&self, slot: usize) -> usize {
+        let specs = self.layout.layers.iter().map(|layer| layer.spec);
+        let mut lenders = specs.filter(|spec| spec.keys_values == KeysValues::Lent(slot));
+        lenders.next().map_or(0, |spec| 2 * spec.key_heads * spec.head_dim)
+    }
+
     fn layer_pass<'a, X: Executor>(
         &'a self,
         index: usize,
@@ -299,18 +359,25 @@ impl Decoder {
         let (all, layer) = (pass.all(), &self.layout.layers[index]);
         let needed = if last && pass.predicting < pass.rows { pass.predicting() } else { all };
         e.enter(Place { stage, layer: Some(index), rows: all.count, needed: needed.count });
-        let (hidden, intermediate) = (self.config.hidden_size, self.config.intermediate_size);
+        let spec = layer.spec;
         LayerPass {
             e,
             p: pass.p,
             layer,
-            heads: self.heads,
+            index,
+            heads: Heads {
+                queries: self.config.num_attention_heads,
+                keys: spec.key_heads,
+                size: spec.head_dim,
+                scale: spec.scale,
+            },
             residual_scale: self.residual_scale,
             lists: pass.lists,
             all,
             needed,
-            hidden,
-            intermediate,
+            hidden: self.config.hidden_size,
+            intermediate: spec.intermediate,
+            width_of_inputs: self.layout.per_layer_inputs.map_or(0, |inputs| inputs.projection.outputs),
         }
     }
 
@@ -369,6 +436,13 @@ impl Decoder {
         if self.logits_scale != 1.0 {
             e.scale(rows * d, self.logits_scale, &mut w.dnormed);
         }
+        for slot in self.lent() {
+            e.reserve(&mut w.dlent[slot], Holds::Activations, pass.rows * self.lent_width(slot));
+            e.zero(pass.rows * self.lent_width(slot), &mut w.dlent[slot]);
+        }
+        if let (Some(inputs), true) = (self.layout.per_layer_inputs, gradients.all().is_some()) {
+            e.reserve(&mut w.dlayer_inputs, Holds::Activations, pass.rows * inputs.projection.outputs);
+        }
         e.zero(rows * d, &mut w.dx);
         let (x, norm) = (&w.inputs[layers], pass.p.norm(self.layout.norm, rows));
         e.rms_norm_backward(norm, gradients.all(), x, &w.hidden_scale, &w.dnormed, &mut w.dx);
@@ -387,6 +461,9 @@ impl Decoder {
             w.saved[index] = saved;
         }
         e.enter(pass.place(Stage::Backward));
+        if let Some(inputs) = self.layout.per_layer_inputs {
+            self.per_layer_inputs_backward(&mut *e, gradients, pass, inputs, w);
+        }
         if let Some(gradient) = gradients.all() {
             if self.embedding_scale != 1.0 {
                 e.scale(pass.rows * d, self.embedding_scale, &mut w.dx);
@@ -405,7 +482,8 @@ impl Decoder {
         w: &mut Workspace<X>,
     ) {
         let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, keeps_logits, .. } = w;
-        for buffer in [hidden, hidden_scale, head_saved] {
+        let Buffers { layer_inputs, layer_inputs_norm: Normed { raw, scale }, lent, .. } = w;
+        for buffer in [hidden, hidden_scale, head_saved, layer_inputs, raw, scale].into_iter().chain(lent) {
             buffer.keep_rows(e, stays);
         }
         if *keeps_logits {

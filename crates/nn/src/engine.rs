@@ -222,7 +222,9 @@ impl Engine {
                     let values: Vec<f32> = (0..span.len).map(rate).collect();
                     self.device.backend_mut().write(Store::Weights, *span, &values);
                 }
-                Kind::Ones => self.device.backend_mut().write(Store::Weights, *span, &vec![1.0; span.len]),
+                Kind::Ones | Kind::Fixed => {
+                    self.device.backend_mut().write(Store::Weights, *span, &vec![1.0; span.len])
+                }
                 Kind::Norm => {
                     let one = 1.0 - self.decoder.config.architecture.family().norm_offset;
                     self.device.backend_mut().write(Store::Weights, *span, &vec![one; span.len]);
@@ -306,7 +308,7 @@ impl Engine {
     fn trained(&self) -> &[TensorLayout] {
         match &self.adapters {
             Some(adapters) => &adapters.layout.tensors,
-            None => &self.decoder.layout.tensors,
+            None => self.decoder.layout.trained(),
         }
     }
 

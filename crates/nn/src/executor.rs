@@ -53,6 +53,13 @@ pub(crate) struct HeadRows {
     pub(crate) size: usize,
 }
 
+/// Columns from `first` on of rows with `stride` values.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strip {
+    pub(crate) stride: usize,
+    pub(crate) first: usize,
+}
+
 /// LoRA factors of a matrix, applied to rows.
 pub(crate) struct LowRank<'a, W: ?Sized> {
     pub(crate) factors: &'a W,
@@ -106,6 +113,10 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) weights: &'a W,
     pub(crate) q_norm: Option<Span>,
     pub(crate) k_norm: Option<Span>,
+    /// Zeros, to which 1 is added. `None` without a norm of values.
+    pub(crate) v_norm: Option<Span>,
+    /// Whether another layer has stored the keys and values. A row of the input then only has queries.
+    pub(crate) borrows: bool,
     pub(crate) offset: f32,
     pub(crate) eps: f32,
     pub(crate) rope: Option<Theta>,
@@ -142,12 +153,14 @@ pub(crate) struct HeadPass<'a, W: ?Sized, L> {
     pub(crate) keeps_logits: bool,
 }
 
-/// The vocabulary head `logits = x Wᵀ / temperature` with `W`: `[vocabulary, width]`.
+/// The vocabulary head `logits = cap(x Wᵀ) / temperature` with `W`: `[vocabulary, width]`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
     pub(crate) weight: Span,
     pub(crate) vocabulary: usize,
     pub(crate) width: usize,
+    /// `cap(z) = softcap * tanh(z / softcap)`, or `cap(z) = z` if `None`.
+    pub(crate) softcap: Option<f32>,
 }
 
 /// A rotary embedding. `sign` is 1, or -1 for the inverse rotation in the backward pass.

@@ -1,6 +1,7 @@
 //! Model families, one file each: how to read a `config.json`, and the structure of a layer. No other code depends on a model's family.
 
 mod gemma3_text;
+mod gemma4_text;
 mod granite;
 mod lfm2;
 mod llama;
@@ -49,18 +50,23 @@ pub(crate) struct Family {
     pub(crate) embedding_scale: fn(&Config) -> f32,
     /// Name of the last norm in a checkpoint.
     pub(crate) last_norm: &'static str,
+    /// Whether a tensor of a checkpoint is ignored, as transformers ignores it.
+    pub(crate) is_unused: fn(&Config, &str) -> bool,
     /// Structure of the layer with an index.
     layer: fn(&Config, usize) -> Layer,
 }
 
 /// Prefixes of the tensors and modules of multimodal models outside of the text part. Files of the text part may contain them too.
-pub(crate) const LEFT_OUT: [&str; 6] = [
+pub(crate) const LEFT_OUT: [&str; 9] = [
     "vision_tower.",
     "multi_modal_projector.",
     "model.vision_tower.",
     "model.multi_modal_projector.",
     "model.visual.",
     "mtp.",
+    "model.embed_vision.",
+    "model.audio_tower.",
+    "model.embed_audio.",
 ];
 
 /// Whether a tensor or module belongs to a multimodal model, but not to its text part.
@@ -92,13 +98,42 @@ pub(crate) struct Layer {
     pub(crate) qkv_bias: bool,
     /// Whether the attention output is multiplied by the sigmoid of a gate. `q_proj` then outputs each head's query followed by its gate.
     pub(crate) output_gate: bool,
+    /// `K`.
+    pub(crate) key_heads: usize,
+    /// `E`.
+    pub(crate) head_dim: usize,
+    /// Factor of the attention scores.
+    pub(crate) scale: f32,
+    /// Source of the keys and values.
+    pub(crate) keys_values: KeysValues,
+    /// Whether values are the result of the projection to keys, before its norm.
+    pub(crate) values_from_keys: bool,
     /// Norms of queries and keys.
     pub(crate) qk_norm: Option<QkNorm>,
+    /// Whether each head's value is normalised, without weights.
+    pub(crate) value_norm: bool,
     /// Frequencies of the rotary embedding, or `None` without one.
     pub(crate) rope: Option<Theta>,
     /// Number of latest tokens that a query sees, including its own, or `None` if it sees all.
     pub(crate) window: Option<usize>,
     pub(crate) activation: Activation,
+    /// `F`.
+    pub(crate) intermediate: usize,
+    /// Size of the embedding that the layer adds for each token after the MLP, or 0 without one.
+    pub(crate) per_layer_input: usize,
+    /// Whether the layer's result is multiplied by a stored number, which isn't trained.
+    pub(crate) layer_scalar: bool,
+}
+
+/// Source of a layer's keys and values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum KeysValues {
+    /// Projections of the layer's input.
+    Projected,
+    /// Projections of the layer's input, which later layers use too. A pass holds them in the slot with this index.
+    Lent(usize),
+    /// The keys and values of the last earlier layer that lends this slot.
+    Borrowed(usize),
 }
 
 /// A mixer that replaces attention. It has a state in place of keys and values.
@@ -261,6 +296,7 @@ impl Architecture {
             Architecture::Granite => &granite::FAMILY,
             Architecture::Phi3 => &phi3::FAMILY,
             Architecture::Lfm2 => &lfm2::FAMILY,
+            Architecture::Gemma4Text => &gemma4_text::FAMILY,
         }
     }
 
@@ -296,6 +332,9 @@ impl Config {
         let refuse = |expected| {
             Err(Error::request("device", format!("a GPU for {}", self.architecture.model_type()), expected))
         };
+        if (0..self.num_hidden_layers).any(|layer| self.layer(layer).layer_scalar) {
+            return refuse("cpu; no GPU kernel computes layer_scalar, per-layer input embeddings, borrowed keys and values, the norm of values or the soft cap".into());
+        }
         if self.conv_l_cache.is_some() && self.is_recurrent() {
             return refuse("cpu; the GPU kernels don't support layers of type conv".into());
         }
@@ -324,6 +363,7 @@ impl Config {
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (v, d) = (self.vocab_size, self.hidden_size);
         let mut all = vec![("model.embed_tokens.weight".to_string(), vec![v, d])];
+        all.extend(self.per_layer_inputs().map(|(name, shape)| (name.to_string(), shape)));
         for layer in 0..self.num_hidden_layers {
             let weights = self.layer(layer).weights(self);
             all.extend(weights.iter().map(|w| (w.name(layer), w.shape.clone())));
@@ -335,6 +375,20 @@ impl Config {
             all.push(("lm_head.weight".into(), vec![v, d]));
         }
         all
+    }
+
+    /// Names and shapes of the tensors from which the inputs of all layers are computed: the table, its map from the embedding, and its norm. Empty without such
+    /// inputs.
+    pub(crate) fn per_layer_inputs(&self) -> impl Iterator<Item = (&'static str, Vec<usize>)> {
+        let size = self.layer(0).per_layer_input;
+        let width = size * self.num_hidden_layers;
+        let tokens = self.gemma4.map_or(0, |gemma4| gemma4.vocab_size_per_layer_input);
+        let tensors = [
+            ("model.embed_tokens_per_layer.weight", vec![tokens, width]),
+            ("model.per_layer_model_projection.weight", vec![width, self.hidden_size]),
+            ("model.per_layer_projection_norm.weight", vec![size]),
+        ];
+        tensors.into_iter().filter(move |_| size > 0)
     }
 
     /// Number of parameters; a shared output layer counts once.
@@ -352,6 +406,7 @@ impl Config {
         let weights = (0..self.num_hidden_layers).flat_map(|layer| self.layer(layer).weights(self));
         let embeddings = if self.tie_word_embeddings { 1 } else { 2 };
         let total = weights.map(size).sum::<u128>()
+            + self.per_layer_inputs().map(|(_, shape)| numbers(&shape)).sum::<u128>()
             + embeddings * numbers(&[self.vocab_size, self.hidden_size])
             + self.hidden_size as u128;
         u64::try_from(total).ok().filter(|&total| total < 1 << 62)
@@ -359,10 +414,15 @@ impl Config {
 }
 
 impl Layer {
+    /// Whether the layer computes keys and values, which are cached.
+    pub(crate) fn computes_keys(&self) -> bool {
+        self.mixer.is_none() && !matches!(self.keys_values, KeysValues::Borrowed(_))
+    }
+
     /// Weights of the layer in file order. In a file, the biases follow all weights. A bias has the first size of its weight's shape.
     pub(crate) fn weights(&self, config: &Config) -> Vec<Weight> {
-        let (d, f, e) = (config.hidden_size, config.intermediate_size, config.head_dim);
-        let (q, kv, bias) = (config.num_attention_heads * e, config.num_key_value_heads * e, self.qkv_bias);
+        let (d, f, e) = (config.hidden_size, self.intermediate, self.head_dim);
+        let (q, kv, bias) = (config.num_attention_heads * e, self.key_heads * e, self.qkv_bias);
         let suffix = ".weight";
         let norm = |module, width| Weight { module, path: module, suffix, shape: vec![width], bias: false };
         let matrix = |module, outputs, inputs, bias| {
@@ -398,15 +458,19 @@ impl Layer {
                 matrix("self_attn.o_proj", d, q, false),
             ]),
             None => {
-                weights.extend([
-                    matrix("self_attn.q_proj", if self.output_gate { 2 * q } else { q }, d, bias),
-                    matrix("self_attn.k_proj", kv, d, bias),
-                    matrix("self_attn.v_proj", kv, d, bias),
-                    matrix("self_attn.o_proj", d, q, false),
-                ]);
+                let borrows = matches!(self.keys_values, KeysValues::Borrowed(_));
+                weights.push(matrix("self_attn.q_proj", if self.output_gate { 2 * q } else { q }, d, bias));
+                if !borrows {
+                    weights.push(matrix("self_attn.k_proj", kv, d, bias));
+                }
+                if !(borrows || self.values_from_keys) {
+                    weights.push(matrix("self_attn.v_proj", kv, d, bias));
+                }
+                weights.push(matrix("self_attn.o_proj", d, q, false));
                 if let Some(over) = self.qk_norm {
                     let [q, k] = if over == QkNorm::Head { [e, e] } else { [q, kv] };
-                    weights.extend([norm("self_attn.q_norm", q), norm("self_attn.k_norm", k)]);
+                    weights.push(norm("self_attn.q_norm", q));
+                    weights.extend((!borrows).then(|| norm("self_attn.k_norm", k)));
                 }
             }
         }
@@ -418,6 +482,14 @@ impl Layer {
         }
         weights.push(matrix("mlp.down_proj", d, f, false));
         weights.extend(width_norm(self.mlp.after));
+        if self.per_layer_input > 0 {
+            weights.extend([
+                matrix("per_layer_input_gate", self.per_layer_input, d, false),
+                matrix("per_layer_projection", d, self.per_layer_input, false),
+                norm("post_per_layer_input_norm", d),
+            ]);
+        }
+        weights.extend(self.layer_scalar.then(|| Weight { suffix: "", ..norm("layer_scalar", 1) }));
         for weight in &mut weights {
             let renamed = self.renamed.iter().find(|(name, _)| *name == weight.module);
             weight.path = renamed.map_or(weight.module, |(_, path)| path);

@@ -45,7 +45,7 @@ impl Flops {
                     }
                 };
                 let (needed_rows, all_rows) = layer.input_maps();
-                let keys = linear.weight == all_rows.weight;
+                let keys = all_rows.is_some_and(|all_rows| linear.weight == all_rows.weight);
                 // With a frozen base, the first layer's input needs no gradient.
                 let unused = index == 0
                     && adapters.is_some()
@@ -73,7 +73,7 @@ impl Flops {
                 flops.backward_token += (10.0 + 3.0 * again) * state;
                 continue;
             }
-            let pair = 2.0 * (config.num_attention_heads * config.head_dim) as f64;
+            let pair = 2.0 * (config.num_attention_heads * layer.spec.head_dim) as f64;
             flops.forward_pair += 2.0 * pair;
             flops.backward_pair += (5.0 + 2.0 * again) * pair;
         }

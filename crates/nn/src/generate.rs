@@ -274,8 +274,7 @@ pub(crate) fn generate<X: Executor>(
 impl<X: Executor> Generator<'_, X> {
     fn grow_cache(&mut self, tree: &Tree, limit: usize) {
         let layout = &self.decoder.layout;
-        let layers = layout.layers.len() - layout.states().count();
-        self.executor.grow_cache(self.decoder.heads, layers, self.cache, tree.slots(), limit);
+        self.executor.grow_cache(&mut layout.cached(), self.cache, tree.slots(), limit);
         self.executor.grow_states(&mut layout.states(), self.cache, tree.nodes.len());
     }
 

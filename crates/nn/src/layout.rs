@@ -8,7 +8,7 @@
 //! serve only as keys.
 
 use crate::config::{Config, GatedDeltaNet};
-use crate::families::{Layer, Norms, Recurrence, ShortConvolution, Weight};
+use crate::families::{KeysValues, Layer, Norms, Recurrence, ShortConvolution, Weight};
 use crate::quantized::BaseFormat;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -65,7 +65,8 @@ impl Linear {
 #[derive(Debug, Clone)]
 pub(crate) struct LayerLayout {
     pub(crate) spec: Layer,
-    /// Index among the layers of the same kind: attention layers, or recurrent layers.
+    /// Index among the layers of the same kind: attention layers with keys and values, or recurrent layers. For a layer that borrows keys and values, the index of
+    /// their layer.
     pub(crate) index_of_kind: usize,
     pub(crate) mixing: Mixing,
     /// Norms before and after attention, or before and after the mixer that replaces it.
@@ -76,6 +77,29 @@ pub(crate) struct LayerLayout {
     /// Outputs: gate, then up.
     pub(crate) gate_up: Linear,
     pub(crate) down: Linear,
+    pub(crate) per_layer_input: Option<PerLayerInput>,
+    /// Factor of the layer's result.
+    pub(crate) scalar: Option<Span>,
+}
+
+/// Parameters with which a layer adds its part of the per-layer inputs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PerLayerInput {
+    pub(crate) gate: Linear,
+    pub(crate) projection: Linear,
+    pub(crate) norm: Span,
+}
+
+/// Parameters from which the inputs of all layers are computed. A row has the inputs of all layers, one after another.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct PerLayerInputs {
+    /// Number of values per layer.
+    pub(crate) size: usize,
+    pub(crate) table: Span,
+    /// Map from the embedding.
+    pub(crate) projection: Linear,
+    /// Norm of each layer's part.
+    pub(crate) norm: Span,
 }
 
 /// Parameters of attention or of the mixer that replaces it, without the output projection.
@@ -90,10 +114,12 @@ pub(crate) enum Mixing {
 pub(crate) struct AttentionLayout {
     /// Outputs: each head's query, followed by that head's gate if the layer has an output gate.
     pub(crate) queries: Linear,
-    /// Outputs: all keys, then all values.
-    pub(crate) keys_values: Linear,
+    /// Outputs: all keys, then all values; or only keys, from which values are computed too. `None` if another layer computes them.
+    pub(crate) keys_values: Option<Linear>,
     pub(crate) q_norm: Option<Span>,
     pub(crate) k_norm: Option<Span>,
+    /// Zeros: a norm without weights is a norm with weights 0 and the offset 1.
+    pub(crate) v_norm: Option<Span>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -120,18 +146,22 @@ pub(crate) struct ConvolutionLayout {
 }
 
 impl LayerLayout {
-    /// Linear maps of the layer's input: the map for the rows whose result is needed, if there is one, and the map for all rows.
-    pub(crate) fn input_maps(&self) -> (Option<&Linear>, &Linear) {
+    /// Linear maps of the layer's input: the map for the rows whose result is needed, and the map for all rows. A layer may lack one of them.
+    pub(crate) fn input_maps(&self) -> (Option<&Linear>, Option<&Linear>) {
         match &self.mixing {
-            Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => (Some(queries), keys_values),
-            Mixing::Recurrent(MixerLayout { gate, inputs, .. }) => (Some(gate), inputs),
-            Mixing::Convolution(ConvolutionLayout { inputs, .. }) => (None, inputs),
+            Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => {
+                (Some(queries), keys_values.as_ref())
+            }
+            Mixing::Recurrent(MixerLayout { gate, inputs, .. }) => (Some(gate), Some(inputs)),
+            Mixing::Convolution(ConvolutionLayout { inputs, .. }) => (None, Some(inputs)),
         }
     }
 
     pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
         let (needed_rows, all_rows) = self.input_maps();
-        needed_rows.into_iter().chain([all_rows, &self.o, &self.gate_up, &self.down])
+        let added = self.per_layer_input.iter().flat_map(|added| [&added.gate, &added.projection]);
+        let maps = needed_rows.into_iter().chain(all_rows);
+        maps.chain([&self.o, &self.gate_up, &self.down]).chain(added)
     }
 }
 
@@ -146,6 +176,8 @@ pub(crate) enum Kind {
     Rates,
     /// Initialised to ones, as a mixer's norm and its `dt_bias` are, also in families that add 1 to the weights of norms.
     Ones,
+    /// Initialised to ones and never trained. Such tensors come last.
+    Fixed,
 }
 
 /// A tensor under its Hugging Face name.
@@ -161,6 +193,7 @@ pub(crate) struct TensorLayout {
 pub(crate) struct Layout {
     pub(crate) embedding: Span,
     pub(crate) layers: Vec<LayerLayout>,
+    pub(crate) per_layer_inputs: Option<PerLayerInputs>,
     pub(crate) norm: Span,
     /// Vocabulary head, `[V, D]`. The span of the embedding if they are tied.
     pub(crate) head: Span,
@@ -247,8 +280,23 @@ impl Layout {
         let (d, v) = (config.hidden_size, config.vocab_size);
         let mut b = Builder { tensors: Vec::new(), len: 0, separate: base.map(|_| SEPARATE) };
         let embedding = b.put("model.embed_tokens.weight".into(), &[v, d], Kind::Matrix);
+        let per_layer_inputs = config.layer(0).per_layer_input;
+        let per_layer_inputs = (per_layer_inputs > 0).then(|| {
+            let spans: Vec<Span> = config
+                .per_layer_inputs()
+                .map(|(name, shape)| {
+                    let kind = if shape.len() > 1 { Kind::Matrix } else { Kind::Norm };
+                    b.put_aligned(name.into(), &shape, kind)
+                })
+                .collect();
+            let outputs = per_layer_inputs * config.num_hidden_layers;
+            let projection = Linear { weight: spans[1], bias: None, outputs, inputs: d };
+            PerLayerInputs { size: per_layer_inputs, table: spans[0], projection, norm: spans[2] }
+        });
         let mut counts = [0; 2];
-        let layers = (0..config.num_hidden_layers)
+        // Indices of the layers that lend their keys and values, by slot.
+        let mut lenders = [0; 2];
+        let mut layers: Vec<LayerLayout> = (0..config.num_hidden_layers)
             .map(|index| {
                 let spec = config.layer(index);
                 let weights = spec.weights(config);
@@ -285,23 +333,38 @@ impl Layout {
                     None => {
                         let [queries, keys_values] = if spec.fused {
                             let qkv = b.linear(index, &[linear("self_attn.qkv_proj")]);
-                            qkv.split_at(config.num_attention_heads * config.head_dim)
+                            qkv.split_at(config.num_attention_heads * config.head_dim).map(Some)
                         } else {
-                            let [q, k, v] =
-                                ["self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"].map(linear);
-                            b.linears(index, [&[q], &[k, v]])
+                            let q = linear("self_attn.q_proj");
+                            match ["self_attn.k_proj", "self_attn.v_proj"].map(find) {
+                                [Some(k), Some(v)] => b.linears(index, [&[q], &[k, v]]).map(Some),
+                                [Some(k), None] => b.linears(index, [&[q], &[k]]).map(Some),
+                                _ => [Some(b.linear(index, &[q])), None],
+                            }
                         };
                         let q_norm = norm(&mut b, Some("self_attn.q_norm"));
                         let k_norm = norm(&mut b, Some("self_attn.k_norm"));
-                        let attention = AttentionLayout { queries, keys_values, q_norm, k_norm };
+                        let queries = queries.expect("every layer has queries");
+                        let attention =
+                            AttentionLayout { queries, keys_values, q_norm, k_norm, v_norm: None };
                         (Mixing::Attention(attention), "self_attn.o_proj")
                     }
                 };
                 let count = &mut counts[usize::from(spec.mixer.is_some())];
-                *count += 1;
+                let index_of_kind = match spec.keys_values {
+                    KeysValues::Borrowed(slot) => lenders[slot],
+                    KeysValues::Lent(slot) => {
+                        lenders[slot] = *count;
+                        *count
+                    }
+                    KeysValues::Projected => *count,
+                };
+                if !matches!(spec.keys_values, KeysValues::Borrowed(_)) {
+                    *count += 1;
+                }
                 LayerLayout {
                     spec,
-                    index_of_kind: *count - 1,
+                    index_of_kind,
                     mixing,
                     o: b.linear(index, &[linear(o)]),
                     attention: Norms { before, after: norm(&mut b, spec.attention.after) },
@@ -312,6 +375,12 @@ impl Layout {
                         b.linear(index, &["mlp.gate_proj", "mlp.up_proj"].map(linear))
                     },
                     down: b.linear(index, &[linear("mlp.down_proj")]),
+                    per_layer_input: find("per_layer_input_gate").map(|gate| PerLayerInput {
+                        gate: b.linear(index, &[gate]),
+                        projection: b.linear(index, &[linear("per_layer_projection")]),
+                        norm: norm(&mut b, Some("post_per_layer_input_norm")).expect("it has a norm"),
+                    }),
+                    scalar: None,
                 }
             })
             .collect();
@@ -323,7 +392,42 @@ impl Layout {
             b.put("lm_head.weight".into(), &[v, d], Kind::Matrix)
         };
         b.align();
-        Layout { embedding, layers, norm, head, tensors: b.tensors, len: b.len, base }
+        for (index, layer) in layers.iter_mut().enumerate().filter(|(_, layer)| layer.spec.layer_scalar) {
+            layer.scalar = Some(b.put(format!("model.layers.{index}.layer_scalar"), &[1], Kind::Fixed));
+        }
+        b.align();
+        let heads = layers.iter().filter(|layer| layer.spec.value_norm).map(|layer| layer.spec.head_dim);
+        let zeros = Span { offset: b.len, len: heads.max().unwrap_or(0) };
+        b.len += zeros.len;
+        b.align();
+        for layer in layers.iter_mut().filter(|layer| layer.spec.value_norm) {
+            if let Mixing::Attention(attention) = &mut layer.mixing {
+                attention.v_norm = Some(Span { len: layer.spec.head_dim, ..zeros });
+            }
+        }
+        let tensors = b.tensors;
+        Layout { embedding, layers, per_layer_inputs, norm, head, tensors, len: b.len, base }
+    }
+
+    /// Tensors except those that are never trained.
+    pub(crate) fn trained(&self) -> &[TensorLayout] {
+        &self.tensors[..self.tensors.partition_point(|tensor| tensor.kind != Kind::Fixed)]
+    }
+
+    /// Linear maps of all layers, and the map from the embedding to their inputs.
+    pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
+        let before = self.per_layer_inputs.iter().map(|inputs| &inputs.projection);
+        self.layers.iter().flat_map(|layer| layer.linears()).chain(before)
+    }
+
+    /// Number of values in a token's keys and values, for each layer that computes them.
+    pub(crate) fn cached(&self) -> impl Iterator<Item = usize> + '_ {
+        let spec = |layer: &LayerLayout| layer.spec;
+        self.layers
+            .iter()
+            .map(spec)
+            .filter(Layer::computes_keys)
+            .map(|spec| 2 * spec.key_heads * spec.head_dim)
     }
 
     /// Number of values in a sequence's state, for each recurrent layer.

@@ -67,8 +67,8 @@ impl Default for LoraConfig {
 }
 
 impl LoraConfig {
-    /// Matrices that can be adapted: those of attention, recurrent mixers and the MLP. A model need not have all of them.
-    pub const TARGETS: [&str; 18] = [
+    /// Matrices that can be adapted: those of attention, recurrent mixers, the MLP and per-layer inputs. A model need not have all of them.
+    pub const TARGETS: [&str; 20] = [
         "q_proj",
         "k_proj",
         "v_proj",
@@ -87,9 +87,11 @@ impl LoraConfig {
         "w1",
         "w3",
         "w2",
+        "per_layer_input_gate",
+        "per_layer_projection",
     ];
 
-    /// Range of the recurrent mixers' matrices in [`LoraConfig::TARGETS`]; attention's precede them, and the MLP's follow.
+    /// Range of the recurrent mixers' matrices in [`LoraConfig::TARGETS`]; attention's precede them, and the others follow.
     pub const MIXER: std::ops::Range<usize> = 5..11;
 
     /// Checks the settings. The error names the field if the rank is 0, alpha isn't a positive number, or the targets are empty, repeated or
@@ -123,16 +125,17 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// Restricts the targets to those that a model has. Missing targets are an error, unless all matrices of recurrent mixers are listed,
-    /// which means "every matrix of any model".
+    /// Restricts the targets to those that a model has. Missing targets are an error, unless all matrices of recurrent mixers or all of MLPs are
+    /// listed, which means "every such matrix of any model".
     pub(crate) fn of_model(&self, layout: &Layout) -> Result<LoraConfig, Error> {
         let has = |target: &String| {
             let single = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };
             layout.tensors.iter().any(|tensor| single.adapts(&tensor.name))
         };
         let (targets, missing): (Vec<String>, Vec<String>) = self.targets.iter().cloned().partition(has);
-        let general =
-            Self::TARGETS[Self::MIXER].iter().all(|name| self.targets.iter().any(|target| target == name));
+        let lists =
+            |names: &[&str]| names.iter().all(|name| self.targets.iter().any(|target| target == name));
+        let general = lists(&Self::TARGETS[Self::MIXER]) || lists(&Self::TARGETS[Self::MIXER.end..]);
         if targets.is_empty() || !(missing.is_empty() || general) {
             return Err(Error::request("lora.targets", missing.join(", "), "matrices that the model has"));
         }
@@ -479,6 +482,7 @@ fn module(target: &str) -> String {
         Some((Ok(_), Some(("self_attn" | "linear_attn" | "conv" | "mlp" | "feed_forward", module)))) => {
             module.into()
         }
+        Some((Ok(_), None)) => path.map_or(target, |(_, module)| module).into(),
         _ => target.into(),
     }
 }

@@ -19,6 +19,7 @@ use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::numbers::{Precision, Products};
 use crate::quantized::BaseFormat;
+use crate::rope::rotated;
 use crate::sampling::Rollout;
 use crate::segments::STRETCH;
 
@@ -141,12 +142,12 @@ impl Needs {
                 bytes(layout.len + executors * tile.max().unwrap_or(0)) + matrices.sum::<u64>()
             }
         };
-        let on_cpu = 1 + usize::from(config.rope_local_base_freq.is_some());
-        let on_gpu = gpu::rope_tables(config).into_iter().filter(|table| *table).count();
-        let tables = if precision.is_some() { on_gpu } else { on_cpu };
+        let on_gpu =
+            gpu::rope_tables(config).into_iter().filter(|table| *table).count() * config.rotary_dim();
+        let angles = if precision.is_some() { on_gpu } else { rotated(config).sum() };
         let mut needs = Needs {
             // Including the tables of angles.
-            weights: weights + bytes(tables * positions * config.rotary_dim()),
+            weights: weights + bytes(angles * positions),
             base_weights: bytes(base),
             gradient: if training { bytes(trained * executors) } else { 0 },
             optimizer: moment_bytes(if offload { staged_len(trained) } else { 2 * trained })
@@ -209,8 +210,7 @@ impl Needs {
                 buffers = largest(buffers, prefill(config, &rollout));
                 logits += rows_at_a_time(config.vocab_size).min(rollout.samples) * config.vocab_size;
                 if workload.decode_copies {
-                    let linears = layout.layers.iter().flat_map(|layer| layer.linears());
-                    let linears = linears.filter(|linear| !linear.weight.is_separate());
+                    let linears = layout.linears().filter(|linear| !linear.weight.is_separate());
                     let len = |n: usize, k: usize| panels::len(workload.products, n, k);
                     let copies = linears.map(|linear| len(linear.outputs, linear.inputs)).sum::<usize>();
                     needs.decode_copies = bytes(copies + len(config.vocab_size, config.hidden_size));

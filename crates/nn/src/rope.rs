@@ -5,23 +5,29 @@ use std::f64::consts::PI;
 use crate::config::{Config, RopeScaling};
 use crate::families::Theta;
 
-/// Cosines and sines.
-type Table = (Vec<f32>, Vec<f32>);
+/// Number of rotated pairs, and cosines and sines.
+type Table = (usize, Vec<f32>, Vec<f32>);
 
 /// Cosines and sines by position, one table for each base of the frequencies.
 #[derive(Debug)]
 pub(crate) struct Rope {
-    half: usize,
     tables: Vec<Table>,
 }
 
 /// Frequency of each rotated pair of a head, in radians per token.
 pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
-    frequencies_of(config, config.rope_theta, &config.rope_scaling)
+    let size = config.gemma4.map_or(config.rotary_dim(), |gemma4| gemma4.global_head_dim);
+    frequencies_of(size, config.rope_theta, &config.rope_scaling)
 }
 
-fn frequencies_of(config: &Config, theta: f64, scaling: &RopeScaling) -> Vec<f32> {
-    let size = config.rotary_dim() as f64;
+/// Number of rotated values in each table of angles.
+pub(crate) fn rotated(config: &Config) -> impl Iterator<Item = usize> {
+    let global = 2 * frequencies(config).len();
+    std::iter::once(global).chain(config.rope_local_base_freq.map(|_| config.rotary_dim()))
+}
+
+fn frequencies_of(rotated: usize, theta: f64, scaling: &RopeScaling) -> Vec<f32> {
+    let size = rotated as f64;
     let frequency = |pair: usize| {
         let plain = 1.0 / theta.powf(2.0 * pair as f64 / size);
         match *scaling {
@@ -64,9 +70,13 @@ fn frequencies_of(config: &Config, theta: f64, scaling: &RopeScaling) -> Vec<f32
                 plain / factor * divided + plain * (1.0 - divided)
             }
             RopeScaling::LongRope { ref short_factor, .. } => plain / short_factor[pair],
+            RopeScaling::Proportional { factor, partial_rotary_factor } => {
+                let rotates = pair < (partial_rotary_factor * size / 2.0) as usize;
+                if rotates { plain / factor } else { 0.0 }
+            }
         }
     };
-    (0..config.rotary_dim() / 2).map(|pair| frequency(pair) as f32).collect()
+    (0..rotated / 2).map(|pair| frequency(pair) as f32).collect()
 }
 
 impl Rope {
@@ -74,7 +84,9 @@ impl Rope {
     pub(crate) fn new(config: &Config, positions: usize) -> Rope {
         let mut all = vec![frequencies(config)];
         all.extend(
-            config.rope_local_base_freq.map(|theta| frequencies_of(config, theta, &RopeScaling::Default)),
+            config
+                .rope_local_base_freq
+                .map(|theta| frequencies_of(config.rotary_dim(), theta, &RopeScaling::Default)),
         );
         let factor = match config.rope_scaling {
             RopeScaling::Yarn { attention_factor, .. } | RopeScaling::LongRope { attention_factor, .. } => {
@@ -86,18 +98,21 @@ impl Rope {
             let angles = (0..positions).flat_map(|position| {
                 frequencies.iter().map(move |&frequency| f64::from(position as f32 * frequency))
             });
-            angles.map(|angle| (angle.cos() as f32 * factor, angle.sin() as f32 * factor)).unzip()
+            let (cos, sin): (Vec<f32>, Vec<f32>) =
+                angles.map(|angle| (angle.cos() as f32 * factor, angle.sin() as f32 * factor)).unzip();
+            (frequencies.len(), cos, sin)
         };
-        Rope { half: config.rotary_dim() / 2, tables: all.iter().zip([factor, 1.0]).map(table).collect() }
+        Rope { tables: all.iter().zip([factor, 1.0]).map(table).collect() }
     }
 
     pub(crate) fn positions(&self) -> usize {
-        self.tables[0].0.len() / self.half.max(1)
+        let (half, cos, _) = &self.tables[0];
+        cos.len() / (*half).max(1)
     }
 
     pub(crate) fn at(&self, theta: Theta, position: usize) -> (&[f32], &[f32]) {
-        let range = position * self.half..(position + 1) * self.half;
-        let (cos, sin) = &self.tables[usize::from(theta == Theta::Local)];
+        let (half, cos, sin) = &self.tables[usize::from(theta == Theta::Local)];
+        let range = position * half..(position + 1) * half;
         (&cos[range.clone()], &sin[range])
     }
 }

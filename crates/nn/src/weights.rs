@@ -248,7 +248,11 @@ impl Checkpoint {
         }
         for name in self.stored().filter(|name| !names.contains(name.as_str())) {
             // Old Llama files contain rotary tables, which the configuration determines.
-            if name.ends_with(".rotary_emb.inv_freq") || parts.iter().any(|part| name.starts_with(part)) {
+            let is_unused = self.config.architecture.family().is_unused;
+            if name.ends_with(".rotary_emb.inv_freq")
+                || parts.iter().any(|part| name.starts_with(part))
+                || is_unused(&self.config, name)
+            {
                 continue;
             }
             if bitsandbytes::matrix_of(name)

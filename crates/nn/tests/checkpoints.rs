@@ -8,7 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use device::device;
-use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, Multipliers, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, Gemma4, LayerType, Multipliers, RopeScaling};
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, TensorWriter, write_checkpoint};
 use fgrpo_nn::{Engine, Error, LoraConfig};
 use proptest::prelude::*;
@@ -16,7 +16,8 @@ use serde_json::{Value, json};
 
 fn config(architecture: Architecture, tied: bool) -> Config {
     let gemma = architecture == Architecture::Gemma3Text;
-    let windows = gemma || architecture == Architecture::Olmo3;
+    let gemma4 = architecture == Architecture::Gemma4Text;
+    let windows = gemma || gemma4 || architecture == Architecture::Olmo3;
     let recurrent = architecture == Architecture::Qwen3_5Text;
     let convolves = architecture == Architecture::Lfm2;
     let kinds = [
@@ -44,6 +45,17 @@ fn config(architecture: Architecture, tied: bool) -> Config {
             residual_multiplier: 0.22,
             logits_scaling: 8.0,
         }),
+        gemma4: gemma4.then_some(Gemma4 {
+            global_head_dim: 8,
+            num_global_key_value_heads: 1,
+            attention_k_eq_v: true,
+            num_kv_shared_layers: 0,
+            use_double_wide_mlp: true,
+            hidden_size_per_layer_input: 3,
+            vocab_size_per_layer_input: 11,
+            final_logit_softcapping: Some(30.0),
+        }),
+        sliding_window: gemma4.then_some(3),
         architecture,
         vocab_size: 11,
         hidden_size: 12,
@@ -639,6 +651,12 @@ fn a_matrix_of_bitsandbytes_that_cannot_be_read_is_refused_by_name() {
     // Without their state, the codes are a tensor of a wrong type and shape.
     let message = with(&state, &|_, _| false).unwrap_err();
     assert!(message.contains(matrix) && message.contains("shape"), "{message}");
+}
+
+#[test]
+fn gpus_refuse_gemma_4_by_name() {
+    let message = config(Architecture::Gemma4Text, true).check_on_gpus().unwrap_err().to_string();
+    assert_names(&message, &["gemma4_text", "layer_scalar", "per-layer input", "cpu"]);
 }
 
 #[test]

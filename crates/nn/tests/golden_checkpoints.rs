@@ -7,7 +7,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 
 use fgrpo_nn::Error;
-use fgrpo_nn::config::{Config, LayerType, RopeScaling};
+use fgrpo_nn::config::{Config, Gemma4, LayerType, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
 use serde_json::{Value, json};
 
@@ -19,7 +19,7 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
         let model_type = config.architecture.model_type();
         assert!(case.starts_with(model_type), "{case}: {model_type}");
         let tied =
-            "qwen2_tied qwen3_tied_bf16 llama3_scaled qwen3_yarn smollm3 gemma3_text granite lfm2".split(' ');
+            "qwen2_tied qwen3_tied_bf16 llama3_scaled qwen3_yarn smollm3 gemma3_text granite lfm2 gemma4_text gemma4_text_shared".split(' ');
         assert_eq!(config.tie_word_embeddings, tied.clone().any(|name| name == case), "{case}");
         assert_eq!(checkpoint.dtype(), if case.ends_with("bf16") { Dtype::BF16 } else { Dtype::F32 });
         let values: usize =
@@ -42,6 +42,31 @@ fn checkpoints_saved_by_transformers_5_open_with_their_settings() {
     assert_eq!(gemma.config().rope_scaling, RopeScaling::Linear { factor: 2.0 });
     assert_eq!((gemma.config().rope_theta, gemma.config().rope_local_base_freq), (1e4, Some(100.0)));
     assert_eq!((gemma.config().sliding_window, gemma.config().query_pre_attn_scalar), (Some(7), Some(10)));
+    let gemma = golden::checkpoint("gemma4_text");
+    let scaling = RopeScaling::Proportional { factor: 1.0, partial_rotary_factor: 0.5 };
+    assert_eq!((&gemma.config().rope_scaling, gemma.config().rope_local_base_freq), (&scaling, Some(100.0)));
+    let expected = Gemma4 {
+        global_head_dim: 12,
+        num_global_key_value_heads: 1,
+        attention_k_eq_v: true,
+        num_kv_shared_layers: 0,
+        use_double_wide_mlp: false,
+        hidden_size_per_layer_input: 0,
+        vocab_size_per_layer_input: 262_144,
+        final_logit_softcapping: Some(4.0),
+    };
+    assert_eq!(gemma.config().gemma4, Some(expected));
+    let expected = Gemma4 {
+        num_global_key_value_heads: 2,
+        attention_k_eq_v: false,
+        num_kv_shared_layers: 2,
+        use_double_wide_mlp: true,
+        hidden_size_per_layer_input: 10,
+        vocab_size_per_layer_input: 37,
+        final_logit_softcapping: Some(6.0),
+        ..expected
+    };
+    assert_eq!(golden::checkpoint("gemma4_text_shared").config().gemma4, Some(expected));
     let qwen = golden::checkpoint("qwen3_5_text");
     let linear = LayerType::LinearAttention;
     assert_eq!(qwen.config().layer_types, [full, linear]);
@@ -139,7 +164,7 @@ fn with(mut value: Value, field: &str, to: Value) -> Value {
 }
 
 /// Keys of transformers' classes that change no result: types of models ("*" for all), keys, and the reason.
-const WITHOUT_EFFECT: [(&str, &str, &str); 14] = [
+const WITHOUT_EFFECT: [(&str, &str, &str); 16] = [
     (
         "*",
         "_name_or_path dtype finetuning_task prefix task_specific_params tokenizer_class transformers_version \
@@ -186,6 +211,13 @@ const WITHOUT_EFFECT: [(&str, &str, &str); 14] = [
         "`layer_types` and `rope_parameters` have it",
     ),
     ("lfm2", "full_attn_idxs", "`layer_types` lists the layers"),
+    (
+        "gemma4",
+        "boi_token_id eoi_token_id image_token_id video_token_id boa_token_id eoa_token_index audio_token_id vision_config \
+         audio_config architectures",
+        "the parts for images and audio; the types of the whole and of its text part decide",
+    ),
+    ("gemma4_text", "num_experts top_k_experts moe_intermediate_size", "experts are refused"),
 ];
 
 /// A value of the same type that differs from `value`.

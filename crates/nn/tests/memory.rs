@@ -4,7 +4,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::ops::ControlFlow;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, Gemma4, LayerType, RopeScaling};
 use fgrpo_nn::{
     AdamW, BaseFormat, Batch, Device, Engine, LoraConfig, Needs, Products, Prompt, Sampling, Workload,
 };
@@ -83,6 +83,28 @@ fn recurrent() -> Config {
             linear_num_value_heads: 4,
         }),
         ..config(512, 4)
+    }
+}
+
+/// Gemma 4 with per-layer inputs and borrowed keys and values.
+fn gemma4() -> Config {
+    let (sliding, full) = (LayerType::SlidingAttention, LayerType::FullAttention);
+    Config {
+        architecture: Architecture::Gemma4Text,
+        layer_types: vec![sliding, full, sliding, full, sliding, full],
+        sliding_window: Some(64),
+        rope_local_base_freq: Some(1e4),
+        gemma4: Some(Gemma4 {
+            global_head_dim: 64,
+            num_global_key_value_heads: 2,
+            attention_k_eq_v: false,
+            num_kv_shared_layers: 2,
+            use_double_wide_mlp: true,
+            hidden_size_per_layer_input: 32,
+            vocab_size_per_layer_input: 512,
+            final_logit_softcapping: Some(30.0),
+        }),
+        ..config(512, 6)
     }
 }
 
@@ -165,6 +187,8 @@ fn computed_needs_are_what_is_allocated_within_15_percent() {
         ("three threads", config(2000, 4), workload(3, false, None)),
         ("recurrent states", recurrent(), workload(2, false, None)),
         ("recurrent states and checkpointing", recurrent(), workload(2, true, None)),
+        ("per-layer inputs", gemma4(), workload(2, false, None)),
+        ("per-layer inputs and checkpointing", gemma4(), workload(2, true, None)),
         (
             "sixteen threads",
             config(40_000, 2),

@@ -130,8 +130,9 @@ impl LoraRequest {
 
     /// Converts the engine's settings to a request.
     pub(crate) fn of(config: &LoraConfig) -> Self {
-        let has = |name: &str| config.targets.iter().any(|target| target == name);
-        let (train_mlp, train_attn) = (has("up_proj"), has("q_proj"));
+        let (attention, mlp) = LoraConfig::TARGETS.split_at(LoraConfig::MIXER.end);
+        let has = |names: &[&str]| config.targets.iter().any(|target| names.contains(&&**target));
+        let (train_mlp, train_attn) = (has(mlp), has(attention));
         Self { rank: config.rank, seed: None, train_unembed: false, train_mlp, train_attn }
     }
 }

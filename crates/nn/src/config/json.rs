@@ -146,7 +146,7 @@ impl Config {
 }
 
 /// Fraction of a head that the rotary embedding rotates: a setting of the families that have a default for it.
-const PARTIAL: &str = "partial_rotary_factor";
+pub(super) const PARTIAL: &str = "partial_rotary_factor";
 
 /// Settings that change the result but not the tensors, with the value that leaves the result unchanged. Other values are an error that no other check would
 /// find. A family that has a default for a setting reads it. In other families transformers ignores the setting, but a file that sets it describes another
@@ -257,10 +257,16 @@ fn rope(
         };
         let place = format!("{}: {name}", fields.place);
         let inner = Fields { place: &place, map };
-        if !partial {
+        let rope: Rope = inner.read()?;
+        // Proportional frequencies have a fraction of their own.
+        let proportional = rope.rope_type.as_deref() == Some("proportional");
+        if partial && proportional {
+            return inner
+                .refuse("rope_type", "another type; this family has a separate partial_rotary_factor");
+        }
+        if !(partial || proportional) {
             inner.only(&object(json!({PARTIAL: 1})))?;
         }
-        let rope: Rope = inner.read()?;
         if let (Some(other), Some(fraction)) = (rotated, rope.partial_rotary_factor)
             && other != fraction
         {
@@ -338,7 +344,14 @@ fn scaling_of(inner: &Fields<'_>, rope: Rope, file: &File) -> Result<RopeScaling
                 attention_factor: rope.attention_factor.unwrap_or(inferred),
             })
         }
-        Some(_) => inner.refuse(name, "default, linear, llama3, yarn or longrope (others are not supported)"),
+        Some("proportional") => Ok(RopeScaling::Proportional {
+            factor: rope.factor.unwrap_or(1.0),
+            partial_rotary_factor: rope.partial_rotary_factor.unwrap_or(1.0),
+        }),
+        Some(_) => inner.refuse(
+            name,
+            "default, linear, llama3, yarn, longrope or proportional (others are not supported)",
+        ),
     }
 }
 

@@ -39,8 +39,8 @@ impl PackedWeights {
         old: Option<PackedWeights>,
         team: &Team,
     ) -> PackedWeights {
-        let linears = layout.layers.iter().flat_map(|layer| layer.linears());
-        let sizes = linears
+        let sizes = layout
+            .linears()
             .filter(|linear| !linear.weight.is_separate())
             .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
             .chain([(head.weight.offset, head.vocabulary, head.width)]);

@@ -2,13 +2,16 @@
 
 use crate::executor::{
     Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
+    Strip,
 };
-use crate::families::QkNorm;
+use crate::families::{KeysValues, QkNorm};
 use crate::layout::{
-    AttentionLayout, ConvolutionLayout, LayerLayout, Linear, MixerLayout, Mixing, Span, Write,
+    AttentionLayout, ConvolutionLayout, LayerLayout, Linear, MixerLayout, Mixing, PerLayerInput, Span, Write,
 };
 
-use super::workspace::{Buffers, Kept, Mixed, Normed, RowSet, Saved, SavedAttention, SavedMixer, Workspace};
+use super::workspace::{
+    Buffers, Kept, Mixed, Normed, RowSet, Saved, SavedAttention, SavedInput, SavedMixer, Workspace,
+};
 use super::{Gradients, Parameters};
 
 /// Saved activations of a layer on an executor.
@@ -22,11 +25,18 @@ pub(crate) enum Over<'a, X: Executor> {
     Step { decoding: &'a X::Decoding, cache: &'a mut X::Cache },
 }
 
+/// Columns of rows with `width` values, and the first and second half of rows with twice as many.
+fn strips(width: usize) -> [Strip; 3] {
+    [(1, 0), (2, 0), (2, width)].map(|(times, first)| Strip { stride: times * width, first })
+}
+
 /// One pass through a layer.
 pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) e: &'a mut X,
     pub(super) p: Parameters<'a, X>,
     pub(super) layer: &'a LayerLayout,
+    /// Index of the layer.
+    pub(super) index: usize,
     pub(super) heads: Heads,
     /// Factor of the results of attention and of the MLP. It is 1 if a norm follows them.
     pub(super) residual_scale: f32,
@@ -39,6 +49,8 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) hidden: usize,
     /// `F`.
     pub(super) intermediate: usize,
+    /// Width of a row of per-layer inputs.
+    pub(super) width_of_inputs: usize,
 }
 
 impl<'a, X: Executor> LayerPass<'a, X> {
@@ -160,17 +172,21 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         x: &X::Buffer,
         saved: &mut SavedOn<X>,
         w: &mut Workspace<X>,
-        output: Option<&mut Kept<X::Buffer>>,
+        mut output: Option<&mut Kept<X::Buffer>>,
     ) {
         let (layer, all, needed) = (self.layer, self.all, self.needed);
         let Saved { scale, mixed, result, attended, middle, .. } = saved;
-        let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, .. } = w;
+        let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, lent, .. } = w;
         let input = self.norm_before(layer.attention.before, all, x, scale, normed);
         match (layer.mixing, &mut *over) {
-            (Mixing::Attention(AttentionLayout { queries, keys_values, .. }), Over::Pass(cache)) => {
-                let saved = mixed.attention();
-                saved.kv.reserve(self.e, all, keys_values.outputs);
-                self.p.linear(self.e, &[keys_values], all.count, input, None, &mut saved.kv);
+            (Mixing::Attention(layout), Over::Pass(cache)) => {
+                let (saved, queries) = (mixed.attention(), layout.queries);
+                let mut kv = std::mem::take(self.keys_values(&mut saved.kv, lent));
+                let keys = self.key_maps(layout);
+                if !keys.is_empty() {
+                    kv.reserve(self.e, all, self.heads.key_width());
+                    self.p.linear(self.e, &keys, all.count, input, None, &mut kv);
+                }
                 if layer.spec.output_gate {
                     self.e.reserve(halves, Holds::Activations, needed.count * queries.outputs);
                     self.linear_of_needed(queries, input, normed_rows, halves);
@@ -178,7 +194,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                     saved.q.reserve(self.e, needed, queries.outputs);
                     self.linear_of_needed(queries, input, normed_rows, &mut saved.q);
                 }
-                self.attend(cache.as_deref_mut(), saved, result, halves);
+                self.attend(cache.as_deref_mut(), saved, &mut kv, result, halves);
+                *self.keys_values(&mut saved.kv, lent) = kv;
             }
             (Mixing::Attention(layout), Over::Step { decoding, cache }) => {
                 let saved = mixed.attention();
@@ -204,7 +221,120 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let result = self.times_gate(mixed.gate(), result, gated);
         middle.reserve(self.e, needed, self.hidden);
         self.add_to_residual(layer.o, layer.attention.after, result, residual, attended, middle);
-        self.mlp(saved, &mut w.normed_rows, &mut w.act, output);
+        let Some(added) = layer.per_layer_input else {
+            self.mlp(saved, &mut w.normed_rows, &mut w.act, output.as_deref_mut());
+            return self.times_scalar(output);
+        };
+        let mut sum = std::mem::take(&mut saved.added.sum);
+        self.mlp(saved, &mut w.normed_rows, &mut w.act, Some(&mut sum));
+        saved.added.sum = sum;
+        // Without an output, only the values that the norm saves are needed.
+        let mut scratch = Kept::default();
+        std::mem::swap(&mut *scratch, &mut w.normed_rows);
+        let to = match output.as_deref_mut() {
+            Some(output) => output,
+            None => &mut scratch,
+        };
+        to.reserve(self.e, needed, self.hidden);
+        self.add_input(added, &mut saved.added, w, to);
+        std::mem::swap(&mut *scratch, &mut w.normed_rows);
+        self.times_scalar(output);
+    }
+
+    /// Multiplies the layer's result by its scalar, if the layer has one.
+    fn times_scalar(&mut self, output: Option<&mut Kept<X::Buffer>>) {
+        if let (Some(scalar), Some(output)) = (self.layer.scalar, output) {
+            self.e.scale_by(self.p.weights, scalar, self.needed.count * self.hidden, output);
+        }
+    }
+
+    /// Columns of this layer among the inputs of all layers.
+    fn input_strip(&self, PerLayerInput { gate, .. }: PerLayerInput) -> Strip {
+        Strip { stride: self.width_of_inputs, first: self.index * gate.outputs }
+    }
+
+    /// Adds the layer's input after the MLP: `y = sum + norm(projection(activation(gate(sum)) * input))`.
+    fn add_input(
+        &mut self,
+        added: PerLayerInput,
+        saved: &mut SavedInput<X::Buffer>,
+        w: &mut Workspace<X>,
+        y: &mut X::Buffer,
+    ) {
+        let (n, m, width) = (self.all.count, self.needed.count, added.gate.outputs);
+        let [narrow, gate, up] = strips(width);
+        let Buffers { layer_inputs, columns: [columns, gathered], act, .. } = w;
+        let SavedInput { sum, gate_up, norm } = saved;
+        gate_up.reserve(self.e, self.needed, 2 * width);
+        self.e.reserve(columns, Holds::Activations, n * width);
+        self.p.linear(self.e, &[added.gate], m, sum, None, columns);
+        self.e.copy_columns(m, width, narrow, columns, gate, gate_up);
+        self.e.copy_columns(n, width, self.input_strip(added), layer_inputs, narrow, columns);
+        let input = if self.needed.which == Rows::All {
+            &*columns
+        } else {
+            self.e.reserve(gathered, Holds::Activations, m * width);
+            self.e.gather(width, self.lists, columns, gathered);
+            &*gathered
+        };
+        self.e.copy_columns(m, width, narrow, input, up, gate_up);
+        self.e.reserve(act, Holds::Activations, m * width);
+        self.e.gated(self.layer.spec.activation, m, width, gate_up, act);
+        self.add_to_residual(added.projection, Some(added.norm), act, sum, norm, y);
+    }
+
+    /// Backward pass of [`LayerPass::add_input`]: replaces `w.dx` by the derivative with respect to `sum`.
+    fn add_input_backward(
+        &mut self,
+        added: PerLayerInput,
+        gradients: &mut Gradients<'_, X>,
+        saved: &mut SavedInput<X::Buffer>,
+        w: &mut Workspace<X>,
+    ) {
+        let (p, n, m, width) = (self.p, self.all.count, self.needed.count, added.gate.outputs);
+        let [narrow, gate, up] = strips(width);
+        let Buffers { dx, dnormed, act, columns: [columns, scattered], dlayer_inputs, .. } = w;
+        let SavedInput { sum, gate_up, norm } = saved;
+        self.e.reserve(act, Holds::Activations, m * width);
+        let dy = self.derivative_of_result(gradients, Some(added.norm), norm, dx, dnormed);
+        p.linear_backward_input(self.e, added.projection, m, dy, Write::Replace, act);
+        self.e.gated_backward(self.layer.spec.activation, m, width, gate_up, act);
+        gradients.linear(self.e, added.projection, m, dy, act);
+        self.e.reserve(columns, Holds::Activations, n * width);
+        self.e.copy_columns(m, width, gate, gate_up, narrow, columns);
+        gradients.linear(self.e, added.gate, m, columns, sum);
+        p.linear_backward_input(self.e, added.gate, m, columns, Write::Add, dx);
+        if gradients.all().is_none() {
+            return;
+        }
+        self.e.copy_columns(m, width, up, gate_up, narrow, columns);
+        let of_all = if self.needed.which == Rows::All {
+            &*columns
+        } else {
+            self.e.reserve(scattered, Holds::Activations, n * width);
+            self.e.zero(n * width, scattered);
+            self.e.scatter_add(width, self.lists, columns, scattered);
+            &*scattered
+        };
+        self.e.copy_columns(n, width, narrow, of_all, self.input_strip(added), dlayer_inputs);
+    }
+
+    /// Keys and values of the layer in a pass: its own, or those that layers share.
+    fn keys_values<'b>(
+        &self,
+        own: &'b mut Kept<X::Buffer>,
+        lent: &'b mut [Kept<X::Buffer>; 2],
+    ) -> &'b mut Kept<X::Buffer> {
+        match self.layer.spec.keys_values {
+            KeysValues::Projected => own,
+            KeysValues::Lent(slot) | KeysValues::Borrowed(slot) => &mut lent[slot],
+        }
+    }
+
+    /// Maps to keys and values: none if they are borrowed, and the map to keys twice if values are computed from keys.
+    pub(super) fn key_maps(&self, layout: AttentionLayout) -> Vec<Linear> {
+        let count = if self.layer.spec.values_from_keys { 2 } else { 1 };
+        layout.keys_values.into_iter().flat_map(|map| std::iter::repeat_n(map, count)).collect()
     }
 
     /// Returns the result of attention or of a mixer times its gate, stored in `to`, or `result` itself without a gate.
@@ -276,12 +406,14 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         &mut self,
         cache: Option<&mut X::Cache>,
         saved: &mut SavedAttention<X::Buffer>,
+        kv: &mut Kept<X::Buffer>,
         result: &mut Kept<X::Buffer>,
         halves: &X::Buffer,
     ) {
         let (q_width, all, needed) = (self.heads.query_width(), self.all, self.needed);
         let [queries, keys] = self.head_rows();
-        let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
+        let SavedAttention { q, q_norm, k_norm, v_norm, lse, gate, .. } = saved;
+        let computes_keys = self.layer.spec.computes_keys();
         if self.layer.spec.output_gate {
             q.reserve(self.e, needed, q_width);
             gate.reserve(self.e, needed, q_width);
@@ -290,6 +422,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let [q_weight, k_weight] = self.qk_norms();
         for (rows, weight, heads, x, keep) in
             [(needed, q_weight, queries, &mut *q, q_norm), (all, k_weight, keys, &mut *kv, k_norm)]
+                .into_iter()
+                .take(1 + usize::from(computes_keys))
         {
             if let Some(weight) = weight {
                 let norm = self.p.norm(weight, heads.rows);
@@ -299,9 +433,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.e.rotate(Rotation { theta, sign: 1.0 }, heads, self.lists, rows.which, x);
             }
         }
+        if let Some(zeros) = self.v_norm() {
+            let norm = Norm { offset: 1.0, ..self.p.norm(zeros, all.count) };
+            self.norm_heads(norm, all, self.value_rows(), kv, v_norm);
+        }
         result.reserve(self.e, needed, q_width);
         lse.reserve_statistics(self.e, needed, self.heads.queries);
-        if let Some(cache) = cache {
+        if let Some(cache) = cache.filter(|_| computes_keys) {
             self.e.store_cache(self.heads, cache, self.layer.index_of_kind, self.lists, kv);
         }
         self.e.attention(self.attention(), q, kv, result, lse);
@@ -312,6 +450,20 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             Mixing::Attention(AttentionLayout { q_norm, k_norm, .. }) => [q_norm, k_norm],
             Mixing::Recurrent(_) | Mixing::Convolution(_) => [None; 2],
         }
+    }
+
+    /// Zeros for the norm of values, or `None` if the layer doesn't compute normalised values.
+    pub(super) fn v_norm(&self) -> Option<Span> {
+        match self.layer.mixing {
+            Mixing::Attention(AttentionLayout { keys_values: Some(_), v_norm, .. }) => v_norm,
+            _ => None,
+        }
+    }
+
+    /// Layout of the rows of values, which follow the keys.
+    fn value_rows(&self) -> HeadRows {
+        let [_, keys] = self.head_rows();
+        HeadRows { first: keys.count * keys.size, ..keys }
     }
 
     /// Computes the MLP from the sum after attention. `normed` and `act` are scratch memory.
@@ -359,6 +511,12 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let (p, layer, lists, n, m) = (self.p, self.layer, self.lists, self.all.count, self.needed.count);
         let (d, f, width) = (self.hidden, self.intermediate, layer.o.inputs);
         self.e.reserve(&mut w.dnormed, Holds::Activations, n * d);
+        if let Some(scalar) = layer.scalar {
+            self.e.scale_by(p.weights, scalar, m * d, &mut w.dx);
+        }
+        if let Some(added) = layer.per_layer_input {
+            self.add_input_backward(added, gradients, &mut saved.added, w);
+        }
         // The MLP.
         self.e.reserve(&mut w.act, Holds::Activations, m * f);
         let dy =
@@ -405,12 +563,14 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.e.short_convolution_backward(mixer, gradient, &saved.inputs, &w.dout, &mut w.dkv);
             }
             (Mixed::Attention(saved_attention), Mixing::Attention(_)) => {
-                self.attend_backward(gradients, saved_attention, &saved.result, w);
+                let kv = std::mem::take(self.keys_values(&mut saved_attention.kv, &mut w.lent));
+                self.attend_backward(gradients, saved_attention, &kv, &saved.result, w);
+                *self.keys_values(&mut saved_attention.kv, &mut w.lent) = kv;
             }
             _ => unreachable!("the forward pass has saved the activations of this kind of layer"),
         }
         let before = layer.attention.before;
-        let (needed_map, &all_map) = layer.input_maps();
+        let (needed_map, all_map) = layer.input_maps();
         let input = match before {
             Some(norm) => {
                 self.e.reserve(&mut w.normed, Holds::Activations, n * d);
@@ -419,7 +579,9 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             }
             None => x,
         };
-        gradients.linear(self.e, all_map, n, &w.dkv, input);
+        if let Some(&map) = all_map {
+            gradients.linear(self.e, map, n, &w.dkv, input);
+        }
         if let Some(&map) = needed_map {
             let input = self.needed_rows(input, &mut w.normed_rows);
             gradients.linear(self.e, map, m, &w.dq, input);
@@ -439,7 +601,11 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             Some(_) => (Write::Replace, &mut w.dnormed),
             None => (Write::Add, &mut w.dx),
         };
-        p.linear_backward_input(self.e, all_map, n, &w.dkv, write, to);
+        match all_map {
+            Some(&map) => p.linear_backward_input(self.e, map, n, &w.dkv, write, to),
+            None if write == Write::Replace => self.e.zero(n * d, to),
+            None => {}
+        }
         match needed_map {
             Some(&map) if predicting => {
                 p.linear_backward_input(self.e, map, m, &w.dq, Write::Replace, &mut w.normed_rows);
@@ -479,22 +645,32 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         &mut self,
         gradients: &mut Gradients<'_, X>,
         saved: &SavedAttention<X::Buffer>,
+        kv: &X::Buffer,
         result: &X::Buffer,
         w: &mut Workspace<X>,
     ) {
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
-        let SavedAttention { q, q_norm, kv, k_norm, lse, gate } = saved;
+        let SavedAttention { q, q_norm, k_norm, v_norm, lse, gate, .. } = saved;
+        let (n, spec) = (self.all.count, self.layer.spec);
         self.e.reserve(&mut w.dq, Holds::Activations, self.needed.count * q_width);
         self.e.reserve(&mut w.dkv, Holds::Activations, self.all.count * kv_width);
         let inputs: AttentionInputs<'_, X::Buffer> =
             AttentionInputs { q, kv, out: result, lse, dout: &w.dout };
         self.e.attention_backward(self.attention(), inputs, &mut w.dq, &mut w.dkv);
+        match spec.keys_values {
+            KeysValues::Projected => {}
+            KeysValues::Lent(slot) => self.e.add(n * kv_width, &w.dlent[slot], &mut w.dkv),
+            KeysValues::Borrowed(slot) => self.e.add(n * kv_width, &w.dkv, &mut w.dlent[slot]),
+        }
         let [queries, keys] = self.head_rows();
         let [q_weight, k_weight] = self.qk_norms();
         for (rows, norm, heads, Normed { raw, scale }, dx) in [
             (self.needed, q_weight, queries, q_norm, &mut w.dq),
             (self.all, k_weight, keys, k_norm, &mut w.dkv),
-        ] {
+        ]
+        .into_iter()
+        .take(1 + usize::from(spec.computes_keys()))
+        {
             if let Some(theta) = self.layer.spec.rope {
                 self.e.rotate(Rotation { theta, sign: -1.0 }, heads, self.lists, rows.which, dx);
             }
@@ -503,7 +679,21 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
             }
         }
-        if self.layer.spec.output_gate {
+        if let Some(zeros) = self.v_norm() {
+            let (norm, rows) = (Norm { offset: 1.0, ..self.p.norm(zeros, n) }, self.value_rows());
+            self.e.head_norm_backward(norm, None, rows, &v_norm.raw, &v_norm.scale, &mut w.dkv);
+        }
+        if spec.values_from_keys {
+            let (width, [keys, values]) = (kv_width / 2, &mut w.columns);
+            let [narrow, of_keys, of_values] = strips(width);
+            for (columns, from) in [(&mut *keys, of_keys), (&mut *values, of_values)] {
+                self.e.reserve(columns, Holds::Activations, n * width);
+                self.e.copy_columns(n, width, from, &w.dkv, narrow, columns);
+            }
+            self.e.add(n * width, values, keys);
+            std::mem::swap(&mut w.dkv, keys);
+        }
+        if spec.output_gate {
             self.e.reserve(&mut w.halves, Holds::Activations, self.needed.count * 2 * q_width);
             self.e.join_heads(queries, &w.dq, gate, &mut w.halves);
             std::mem::swap(&mut w.dq, &mut w.halves);

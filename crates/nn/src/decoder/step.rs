@@ -3,7 +3,7 @@
 use crate::activations::Keep;
 use crate::executor::{Executor, HeadRows, Holds, StepAttention};
 use crate::families::{Layer, QkNorm};
-use crate::layout::AttentionLayout;
+use crate::layout::{AttentionLayout, Linear};
 
 use super::layer::{LayerPass, Over};
 use super::workspace::{Kept, SavedAttention, Workspace};
@@ -35,13 +35,16 @@ impl<X: Executor> LayerPass<'_, X> {
         qkv: &mut X::Buffer,
         halves: &mut X::Buffer,
     ) {
-        let (layer, rows, AttentionLayout { queries, keys_values, .. }) = (self.layer, self.all, layout);
-        let stride = queries.outputs + keys_values.outputs;
-        let width = self.heads.query_width() + keys_values.outputs;
+        let (layer, rows, queries) = (self.layer, self.all, layout.queries);
+        let keys = self.key_maps(layout);
+        let computed: usize = keys.iter().map(|keys| keys.outputs).sum();
+        let stride = queries.outputs + computed;
+        let width = self.heads.query_width() + computed;
         self.e.reserve(qkv, Holds::Activations, rows.count * width);
         let to = if layer.spec.output_gate { &mut *halves } else { &mut *qkv };
         self.e.reserve(to, Holds::Activations, rows.count * stride);
-        self.p.linear(self.e, &[queries, keys_values], rows.count, input, None, to);
+        let maps: Vec<Linear> = std::iter::once(queries).chain(keys).collect();
+        self.p.linear(self.e, &maps, rows.count, input, None, to);
         if layer.spec.output_gate {
             saved.gate.reserve(self.e, rows, layer.o.inputs);
             let (count, size) = (self.heads.queries, self.heads.size);
@@ -73,10 +76,22 @@ impl<X: Executor> LayerPass<'_, X> {
             let keys = HeadRows { first: q_width, size: kv_width / 2, ..whole };
             self.norm_heads(p.norm(k, count), rows, keys, qkv, &mut saved.k_norm);
         }
-        let ([q_norm, k_norm], weights, heads) = (norms, p.weights, self.heads);
-        let (Layer { rope, window, .. }, layer) = (layer.spec, layer.index_of_kind);
-        let Parameters { offset, eps, .. } = p;
-        let attention = StepAttention { weights, q_norm, k_norm, offset, eps, rope, heads, window, layer };
+        let ([q_norm, k_norm], v_norm, weights, heads) = (norms, self.v_norm(), p.weights, self.heads);
+        let (Layer { rope, window, .. }, borrows) = (layer.spec, !layer.spec.computes_keys());
+        let (Parameters { offset, eps, .. }, layer) = (p, layer.index_of_kind);
+        let attention = StepAttention {
+            weights,
+            q_norm,
+            k_norm,
+            v_norm,
+            borrows,
+            offset,
+            eps,
+            rope,
+            heads,
+            window,
+            layer,
+        };
         self.e.step_attention(attention, decoding, cache, qkv, result);
     }
 }

@@ -85,6 +85,7 @@ pub(super) struct SavedAttention<B: Default> {
     /// Keys and values.
     pub(super) kv: Kept<B>,
     pub(super) k_norm: Normed<B>,
+    pub(super) v_norm: Normed<B>,
     /// Log-sum-exp of each head's scores.
     pub(super) lse: Kept<B>,
     /// Output gate. Empty in layers without one.
@@ -160,18 +161,32 @@ pub(super) struct Saved<B: Default> {
     pub(super) gate_up: Kept<B>,
     /// Norm after the MLP.
     pub(super) transformed: Normed<B>,
+    pub(super) added: SavedInput<B>,
+}
+
+/// Saved activations of the part of a layer that adds its per-layer input.
+#[derive(Default)]
+pub(super) struct SavedInput<B: Default> {
+    /// Sum after the MLP.
+    pub(super) sum: Kept<B>,
+    /// Gate, then the layer's input.
+    pub(super) gate_up: Kept<B>,
+    pub(super) norm: Normed<B>,
 }
 
 impl<B: Default> Saved<B> {
     /// Retains only the rows of trees that have a derivative.
     pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, e: &mut X, stays: Stays<'_>) {
-        let Saved { scale, mixed, result, attended, middle, mlp_scale, gate_up, transformed } = self;
-        for rows in [scale, result, middle, mlp_scale, gate_up] {
+        let Saved { scale, mixed, result, attended, middle, mlp_scale, gate_up, transformed, added } = self;
+        let SavedInput { sum, gate_up: added_gate, norm: added } = added;
+        for rows in
+            [scale, result, middle, mlp_scale, gate_up, sum, added_gate, &mut added.raw, &mut added.scale]
+        {
             rows.keep_rows(e, stays);
         }
         let (buffers, norms) = match mixed {
-            Mixed::Attention(SavedAttention { q, q_norm, kv, k_norm, lse, gate }) => {
-                (vec![q, kv, lse, gate], vec![attended, transformed, q_norm, k_norm])
+            Mixed::Attention(SavedAttention { q, q_norm, kv, k_norm, v_norm, lse, gate }) => {
+                (vec![q, kv, lse, gate], vec![attended, transformed, q_norm, k_norm, v_norm])
             }
             Mixed::Recurrent(SavedMixer { inputs, gate, norm }) => {
                 (vec![inputs, gate], vec![attended, transformed, norm])
@@ -194,6 +209,11 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) inputs: Vec<Kept<B>>,
     /// Activations by layer. Unless all are kept, layers of a kind share the entry of the first.
     pub(super) saved: Vec<Saved<B>>,
+    /// Inputs of all layers, in models that have them: per row, one after another.
+    pub(super) layer_inputs: Kept<B>,
+    pub(super) layer_inputs_norm: Normed<B>,
+    /// Keys and values that later layers borrow.
+    pub(super) lent: [Kept<B>; 2],
     pub(super) normed: B,
     pub(super) normed_rows: B,
     pub(super) act: B,
@@ -222,6 +242,11 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) dq: B,
     /// Derivative of keys and values, or of a mixer's inputs.
     pub(super) dkv: B,
+    /// Derivative of `lent` through the layers that borrow.
+    pub(super) dlent: [B; 2],
+    pub(super) dlayer_inputs: B,
+    /// Columns on their way between rows of different widths.
+    pub(super) columns: [B; 2],
 }
 
 impl<B: Default> Buffers<B> {

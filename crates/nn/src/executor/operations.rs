@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::checks::Checked;
 use super::{
     Attention, AttentionInputs, DecodeChanges, Gate, Head, HeadInputs, HeadPass, HeadRows, Heads, LowRank,
-    Memory, Mixer, Norm, Rotation, Rows, StepAttention,
+    Memory, Mixer, Norm, Rotation, Rows, StepAttention, Strip,
 };
 use crate::error::Error;
 use crate::families::Activation;
@@ -81,6 +81,13 @@ operations! {
         /// `y[..len] *= factor`.
         fn scale(self, len: usize, factor: f32, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("model.embed_tokens (scaled)", len / self.place.rows.max(1))]);
+
+        /// `y[..len] *= weights[factor]`.
+        fn scale_by(self, weights: &Self::Weights, factor: Span, len: usize, y: &mut Self::Buffer)
+            => y: self.named(self.place.needed, &[("layer_scalar", len / self.place.needed.max(1))]);
+
+        /// Copies `width` columns of `x`, in each of `rows` rows, to columns of `y`.
+        fn copy_columns(self, rows: usize, width: usize, from: Strip, x: &Self::Buffer, to: Strip, y: &mut Self::Buffer);
 
         /// `act = activation(gate) * up`. A row of `gate_up` is `width` values of the gate, then `width` values of `up`.
         fn gated(self, kind: Activation, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer)
@@ -157,9 +164,9 @@ operations! {
             => dq: self.named(self.rows_of(attention.rows), &[("self_attn (attention, queries)", attention.heads.query_width())]),
                dkv: self.named(attention.keys, &[("self_attn (attention, keys)", attention.heads.key_width() / 2), ("self_attn (attention, values)", attention.heads.key_width() / 2)]);
 
-        /// Grows the cache to `slots` tokens in `layers` layers, and retains its content. `limit` is the maximum number of slots that the request can need,
-        /// the same in all calls for a request.
-        fn grow_cache(self, heads: Heads, layers: usize, cache: &mut Self::Cache, slots: usize, limit: usize);
+        /// Grows the cache to `slots` tokens, and retains its content. `widths` yields the size of a token's keys and values for each layer that computes them.
+        /// `limit` is the maximum number of slots that the request can need, the same in all calls for a request.
+        fn grow_cache(self, widths: &mut dyn Iterator<Item = usize>, cache: &mut Self::Cache, slots: usize, limit: usize);
 
         /// Frees the cache if it is larger than `bytes`.
         fn shrink_cache(self, cache: &mut Self::Cache, bytes: usize);

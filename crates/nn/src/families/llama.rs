@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Activation, Family, GgufRows, Layer, Norms, Theta, listed_types};
+use super::{Activation, Family, GgufRows, KeysValues, Layer, Norms, Theta, listed_types};
 use crate::config::fields::Fields;
 use crate::config::{Config, LayerType};
 use crate::error::Error;
@@ -36,7 +36,8 @@ pub(super) const FAMILY: Family = Family {
     norm_offset: 0.0,
     embedding_scale: |_| 1.0,
     last_norm: "model.norm.weight",
-    layer: |_, _| Layer {
+    is_unused: |_, _| false,
+    layer: |config, _| Layer {
         mixer: None,
         attention: Norms { before: Some("input_layernorm"), after: None },
         mlp: Norms { before: Some("post_attention_layernorm"), after: None },
@@ -44,10 +45,23 @@ pub(super) const FAMILY: Family = Family {
         fused: false,
         qkv_bias: false,
         output_gate: false,
+        key_heads: config.num_key_value_heads,
+        head_dim: config.head_dim,
+        scale: match (config.multipliers, config.query_pre_attn_scalar) {
+            (Some(multipliers), _) => multipliers.attention_multiplier as f32,
+            (None, Some(scalar)) => 1.0 / (scalar as f32).sqrt(),
+            (None, None) => 1.0 / (config.head_dim as f32).sqrt(),
+        },
+        keys_values: KeysValues::Projected,
+        values_from_keys: false,
         qk_norm: None,
+        value_norm: false,
         rope: Some(Theta::Global),
         window: None,
         activation: Activation::Silu,
+        intermediate: config.intermediate_size,
+        per_layer_input: 0,
+        layer_scalar: false,
     },
 };
 

@@ -317,6 +317,17 @@ fn others_weights(config: &fgrpo_nn::config::Config) -> fgrpo_nn::TrainingState 
 }
 
 #[test]
+fn the_names_of_all_mlp_matrices_adapt_those_that_a_model_has() {
+    for (name, config) in configs() {
+        let engine = adapted(engine(&config, 62, 1), &lora(&LoraConfig::TARGETS[LoraConfig::MIXER.end..]));
+        let is_mlp = |tensor: &str| {
+            [".mlp.", ".feed_forward.", ".per_layer_"].iter().any(|part| tensor.contains(part))
+        };
+        assert!(engine.adapter_tensors().all(|(tensor, ..)| is_mlp(tensor)), "{name}");
+    }
+}
+
+#[test]
 fn what_does_not_fit_is_refused_and_changes_nothing() {
     let mut all = configs();
     let (_, other) = all.swap_remove(1);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType, Multipliers, RopeScaling};
+use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, Gemma4, LayerType, Multipliers, RopeScaling};
 use fgrpo_nn::{BaseFormat, Batch, Device, Engine};
 
 use crate::device::device;
@@ -183,13 +183,66 @@ pub(crate) fn configs() -> Vec<(&'static str, Config)> {
     configs.push(("lfm2, a gated convolution first", lfm2.clone()));
     let last = Config { layer_types: vec![full, LayerType::Conv], conv_l_cache: Some(4), ..lfm2 };
     configs.push(("lfm2, a gated convolution last", last));
+    let [k_eq_v, shared] = gemma4();
+    configs.push(("gemma4_text, keys as values", k_eq_v));
+    configs.push(("gemma4_text, borrowed keys and values, per-layer inputs", shared));
     configs
+}
+
+/// Gemma 4 as its dense sizes, and as E2B. GPUs don't support it.
+fn gemma4() -> [Config; 2] {
+    let (sliding, full) = (LayerType::SlidingAttention, LayerType::FullAttention);
+    let gemma4 = Gemma4 {
+        global_head_dim: 8,
+        num_global_key_value_heads: 1,
+        attention_k_eq_v: true,
+        num_kv_shared_layers: 0,
+        use_double_wide_mlp: true,
+        hidden_size_per_layer_input: 0,
+        vocab_size_per_layer_input: 23,
+        final_logit_softcapping: Some(5.0),
+    };
+    let dense = Config {
+        architecture: Architecture::Gemma4Text,
+        vocab_size: 23,
+        hidden_size: 24,
+        intermediate_size: 20,
+        num_hidden_layers: 2,
+        num_attention_heads: 4,
+        num_key_value_heads: 2,
+        head_dim: 6,
+        rms_norm_eps: 5e-2,
+        rope_theta: 10_000.0,
+        rope_scaling: RopeScaling::Proportional { factor: 1.0, partial_rotary_factor: 0.5 },
+        tie_word_embeddings: true,
+        max_position_embeddings: 64,
+        layer_types: vec![sliding, full],
+        sliding_window: Some(5),
+        rope_local_base_freq: Some(30.0),
+        gemma4: Some(gemma4),
+        ..Config::default()
+    };
+    let gemma4 = Gemma4 {
+        num_global_key_value_heads: 2,
+        attention_k_eq_v: false,
+        num_kv_shared_layers: 2,
+        hidden_size_per_layer_input: 4,
+        ..gemma4
+    };
+    let shared = Config {
+        num_hidden_layers: 4,
+        layer_types: vec![sliding, full, sliding, full],
+        gemma4: Some(gemma4),
+        ..dense.clone()
+    };
+    [dense, shared]
 }
 
 /// The configuration with an index, including those with recurrent layers.
 pub(crate) fn with_recurrent(index: usize) -> Vec<(&'static str, Config)> {
     let mut all = configs();
-    let recurrent = all.split_off(all.iter().position(|(_, c)| c.is_recurrent()).unwrap_or(all.len()));
+    let mut recurrent = all.split_off(all.iter().position(|(_, c)| c.is_recurrent()).unwrap_or(all.len()));
+    recurrent.retain(|(_, config)| config.is_recurrent());
     [all.swap_remove(index)].into_iter().chain(recurrent).collect()
 }
 
@@ -250,9 +303,13 @@ pub(crate) fn engine_with_base(
             let values: Vec<f32> = (0..len).map(|_| (around + std * numbers.normal()) as f32).collect();
             engine.set_tensor(&name, &values).unwrap();
         }
-        if name.ends_with("bias") || name.contains("norm") {
-            let around = if name.contains("norm") { 1.0 - offset(config, &name) } else { 0.0 };
-            let values: Vec<f32> = (0..len).map(|_| (around + 0.3 * numbers.normal()) as f32).collect();
+        if name.ends_with("bias") || name.contains("norm") || name.ends_with("layer_scalar") {
+            let around = if name.ends_with("bias") { 0.0 } else { 1.0 - offset(config, &name) };
+            // Gemma 4's scores aren't divided by the root of the head size.
+            let scores = config.architecture == Architecture::Gemma4Text && name.contains("q_norm");
+            let scale = if scores { 1.0 / (len as f64).sqrt() } else { 1.0 };
+            let value = |normal: f64| (scale * (around + 0.3 * normal)) as f32;
+            let values: Vec<f32> = (0..len).map(|_| value(numbers.normal())).collect();
             engine.set_tensor(&name, &values).unwrap();
         }
     }
@@ -298,6 +355,11 @@ fn frequency(config: &Config, pair: usize) -> f64 {
     let size = config.head_dim as f64 * config.partial_rotary_factor.unwrap_or(1.0);
     let plain = config.rope_theta.powf(-2.0 * pair as f64 / size);
     match config.rope_scaling {
+        RopeScaling::Proportional { factor, partial_rotary_factor } => {
+            let size = config.gemma4.unwrap().global_head_dim as f64;
+            let rotates = ((pair + 1) as f64) <= partial_rotary_factor * size / 2.0;
+            if rotates { config.rope_theta.powf(-2.0 * pair as f64 / size) / factor } else { 0.0 }
+        }
         RopeScaling::Default => plain,
         RopeScaling::Linear { factor } => plain / factor,
         RopeScaling::Llama3 {
@@ -468,9 +530,13 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
     } else {
         weights
     };
-    let (d, e) = (config.hidden_size, config.head_dim);
+    let d = config.hidden_size;
     let table = &weights["model.embed_tokens.weight"];
-    let gemma = config.architecture == Architecture::Gemma3Text;
+    let gemma = matches!(config.architecture, Architecture::Gemma3Text | Architecture::Gemma4Text);
+    let inputs: Vec<Vec<f64>> =
+        tokens.iter().map(|&token| per_layer_inputs(config, weights, token)).collect();
+    // Keys and values of the last layer of each type that has them.
+    let mut lent: HashMap<bool, [Vec<Vec<Vec<f64>>>; 2]> = HashMap::new();
     let factor =
         |value: fn(&Multipliers) -> f64, default: f64| config.multipliers.as_ref().map_or(default, value);
     let scale = factor(|m| m.embedding_multiplier, if gemma { (d as f64).sqrt() } else { 1.0 });
@@ -493,11 +559,15 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             None => (between, None),
         };
         let slides = config.layer_types.get(layer) != Some(&LayerType::FullAttention);
+        let [e, key_heads] = match config.gemma4 {
+            Some(gemma4) if !slides => [gemma4.global_head_dim, gemma4.num_global_key_value_heads],
+            _ => [config.head_dim, config.num_key_value_heads],
+        };
         let theta = config.rope_local_base_freq.filter(|_| slides);
         let window = config.sliding_window.filter(|_| slides).unwrap_or(usize::MAX);
         let after_mlp = maybe("post_feedforward_layernorm.weight");
         let project = |x: &[f64], name: &str, norm_of: &str, position: Option<usize>| -> Vec<Vec<f64>> {
-            let weight = get(&format!("self_attn.{name}.weight"));
+            let Some(weight) = maybe(&format!("self_attn.{name}.weight")) else { return Vec::new() };
             let mut all = linear(x, weight, maybe(&format!("self_attn.{name}.bias")));
             let weight = maybe(&format!("self_attn.{norm_of}.weight"));
             // Over all heads together, or over each head.
@@ -530,8 +600,20 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             None => [
                 each("q_proj", if gated { "" } else { "q_norm" }, rotary && !gated),
                 each("k_proj", "k_norm", rotary),
-                each("v_proj", "", false),
+                each(if maybe("self_attn.v_proj.weight").is_some() { "v_proj" } else { "k_proj" }, "", false),
             ],
+        };
+        let [k, mut v] = [k, v];
+        if config.architecture == Architecture::Gemma4Text {
+            for head in v.iter_mut().flatten() {
+                *head = norm_by(head, &vec![1.0; e], 0.0, config);
+            }
+        }
+        let [k, v] = if k.first().is_some_and(Vec::is_empty) {
+            lent[&slides].clone()
+        } else {
+            lent.insert(slides, [k.clone(), v.clone()]);
+            [k, v]
         };
         // For each head its query, then its gate.
         let mut gates: Vec<Vec<f64>> = Vec::new();
@@ -552,9 +634,10 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
         for t in 0..tokens.len() {
             let mut out = mixed.as_ref().map_or_else(Vec::new, |mixed| mixed[t].clone());
             for (head, query) in q.get(t).into_iter().flatten().enumerate() {
-                let kv = head * config.num_key_value_heads / config.num_attention_heads;
+                let kv = head * key_heads / config.num_attention_heads;
                 let from = (t + 1).saturating_sub(window);
                 let root = (config.query_pre_attn_scalar.unwrap_or(e) as f64).sqrt();
+                let root = if config.gemma4.is_some() { 1.0 } else { root };
                 let scale = factor(|m| m.attention_multiplier, 1.0 / root);
                 let scores: Vec<f64> = (from..=t)
                     .map(|s| query.iter().zip(&k[s][kv]).map(|(a, b)| a * b).sum::<f64>() * scale)
@@ -585,12 +668,42 @@ pub(crate) fn logits(config: &Config, weights: &Weights, tokens: &[u32]) -> Vec<
             for (x, a) in x[t].iter_mut().zip(added) {
                 *x += residual * a;
             }
+            if let Some(weight) = maybe("per_layer_input_gate.weight") {
+                let gate = linear(&x[t], weight, None);
+                let input = &inputs[t][layer * gate.len()..];
+                let act: Vec<f64> = gate.iter().zip(input).map(|(&g, input)| gelu(g) * input).collect();
+                let added = linear(&act, get("per_layer_projection.weight"), None);
+                let added = norm(&added, get("post_per_layer_input_norm.weight"), config);
+                x[t].iter_mut().zip(added).for_each(|(x, a)| *x += a);
+            }
+            if let Some(scalar) = maybe("layer_scalar") {
+                x[t].iter_mut().for_each(|x| *x *= scalar[0]);
+            }
         }
     }
     let head = weights.get("lm_head.weight").unwrap_or(table);
     let last = norm(&x[x.len() - 1], &weights["model.norm.weight"], config);
     let divisor = factor(|m| m.logits_scaling, 1.0);
-    linear(&last, head, None).into_iter().map(|logit| logit / divisor).collect()
+    let cap = config.gemma4.and_then(|gemma4| gemma4.final_logit_softcapping);
+    let capped = |logit: f64| cap.map_or(logit, |cap| cap * (logit / cap).tanh());
+    linear(&last, head, None).into_iter().map(|logit| capped(logit / divisor)).collect()
+}
+
+/// Inputs of all layers for a token, or nothing in models without them.
+fn per_layer_inputs(config: &Config, weights: &Weights, token: u32) -> Vec<f64> {
+    let Some(map) = weights.get("model.per_layer_model_projection.weight") else { return Vec::new() };
+    let (d, size) = (config.hidden_size, config.gemma4.unwrap().hidden_size_per_layer_input);
+    let width = map.len() / d;
+    let row = |name: &str, width: usize| -> Vec<f64> {
+        let scale = if width == d { d } else { size } as f64;
+        weights[name][token as usize * width..][..width].iter().map(|x| x * scale.sqrt()).collect()
+    };
+    let mapped = linear(&row("model.embed_tokens.weight", d), map, None);
+    let mapped: Vec<f64> = mapped.iter().map(|x| x / (d as f64).sqrt()).collect();
+    let weight = &weights["model.per_layer_projection_norm.weight"];
+    let normed = mapped.chunks(size).flat_map(|part| norm(part, weight, config));
+    let of_token = row("model.embed_tokens_per_layer.weight", width);
+    normed.zip(of_token).map(|(a, b)| (a + b) / 2f64.sqrt()).collect()
 }
 
 /// The sequence that ends with row `row` of the batch.

@@ -21,7 +21,7 @@ import sys
 import safetensors.torch
 import torch
 import transformers
-from transformers import Gemma3TextConfig, GraniteConfig, Lfm2Config, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
+from transformers import Gemma3TextConfig, Gemma4TextConfig, GraniteConfig, Lfm2Config, LlamaConfig, Ministral3Config, MistralConfig, Olmo2Config, Olmo3Config, Phi3Config, Qwen2Config, Qwen3Config, Qwen3_5TextConfig, SmolLM3Config
 
 HERE = pathlib.Path(__file__).parent
 TEMPERATURE = 0.8
@@ -35,6 +35,10 @@ LLAMA3 = dict(
     original_max_position_embeddings=64,
 )
 YARN = dict(rope_type="yarn", rope_theta=1000.0, factor=4.0, original_max_position_embeddings=32)
+GEMMA4 = dict(
+    sliding_window=7, pad_token_id=None, rope_parameters=dict(
+        full_attention=dict(rope_type="proportional", rope_theta=1e4, partial_rotary_factor=0.5),
+        sliding_attention=dict(rope_type="default", rope_theta=100.0)), **COMMON)
 CASES = {
     # GQA ratio 2, bias, tied.
     "qwen2_tied": Qwen2Config(
@@ -116,8 +120,21 @@ CASES = {
         hidden_size=24, intermediate_size=24, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2,
         layer_types=["conv", "full_attention", "conv"], block_multiple_of=20, pad_token_id=None, rope_parameters=dict(
             rope_type="default", rope_theta=1e4), **COMMON),
+    # As the dense model: keys that are values and other heads in the last layer, half of whose pairs rotate; a soft cap; tied.
+    "gemma4_text": Gemma4TextConfig(
+        hidden_size=24, intermediate_size=18, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        layer_types=["sliding_attention", "sliding_attention", "full_attention"], global_head_dim=12, num_global_key_value_heads=1,
+        attention_k_eq_v=True, hidden_size_per_layer_input=0, final_logit_softcapping=4.0, **GEMMA4),
+    # As E2B and E4B: the last two layers borrow keys and values and have a wide MLP; per-layer inputs. The epsilon damps rounding, as above.
+    "gemma4_text_shared": Gemma4TextConfig(
+        hidden_size=24, intermediate_size=10, num_hidden_layers=5, num_attention_heads=4, num_key_value_heads=2, head_dim=8,
+        layer_types=[f"{kind}_attention" for kind in ("sliding", "full", "sliding", "sliding", "full")], global_head_dim=12,
+        num_kv_shared_layers=2, use_double_wide_mlp=True, hidden_size_per_layer_input=10, vocab_size_per_layer_input=V,
+        final_logit_softcapping=6.0, rms_norm_eps=5e-2, **GEMMA4),
 }
-OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0, "granite": 2.0, "phi3": 2.0, "lfm2": 2.0}
+OPTIMIZED = {"qwen2_tied": 4.9, "qwen3_ratio_4": None, "olmo2": 2.0, "gemma3_text": 2.0, "qwen3_5_text": 2.0, "granite": 2.0, "phi3": 2.0, "lfm2": 2.0,
+             "gemma4_text": 2.0,
+             "gemma4_text_shared": 2.0}
 
 
 def metadata(**more):
@@ -133,7 +150,9 @@ def make_model(config, seed):
         with torch.no_grad():
             if "norm" in name:
                 p.uniform_(0.5, 1.5)
-                p -= float(config.model_type.startswith(("gemma", "qwen3_5")) and "linear_attn" not in name)
+                p -= float(config.model_type.startswith(("gemma3", "qwen3_5")) and "linear_attn" not in name)
+                if config.model_type == "gemma4_text" and "q_norm" in name:
+                    p *= p.shape[0] ** -0.5  # the scores aren't divided by it
             elif name.endswith("A_log"):
                 p.uniform_(-3, 0)
             elif "conv1d" in name or "conv.conv" in name:
@@ -142,6 +161,9 @@ def make_model(config, seed):
                 p.normal_(0, 0.3)
             else:
                 p.normal_(0, 0.6 if "embed" in name else 1.2 * p.shape[1] ** -0.5)
+    for name, buffer in model.named_buffers():
+        if name.endswith("layer_scalar"):
+            buffer.uniform_(0.5, 1.5)
     return model
 
 
@@ -211,7 +233,9 @@ def make_case(name, config, seed):
     about = metadata(loss=repr(loss.item()))
     if name in OPTIMIZED:
         max_norm = OPTIMIZED[name]
-        optimizer = torch.optim.AdamW(model.parameters(), **ADAMW)
+        # With a larger epsilon, an element whose gradient is nearly 0 moves by less than its rounding.
+        adamw = ADAMW | (dict(eps=1e-3) if name == "gemma4_text_shared" else {})
+        optimizer = torch.optim.AdamW(model.parameters(), **adamw)
         losses, norms = [], []
         for _ in range(STEPS):
             optimizer.zero_grad()
@@ -222,9 +246,11 @@ def make_case(name, config, seed):
             optimizer.step()
             losses.append(loss.item())
             norms.append(norm.item())
-        out.update(loss=torch.tensor(losses), grad_norm=torch.tensor(norms), **named(model, "final", lambda p: p))
-        betas = "{} {}".format(*ADAMW["betas"])
-        about.update(adamw=f"{ADAMW['lr']} {betas} {ADAMW['eps']} {ADAMW['weight_decay']}", max_norm=str(max_norm))
+        fixed = {f"final.{name}": buffer.clone() for name, buffer in model.named_buffers() if name.endswith("layer_scalar")}
+        out.update(
+            loss=torch.tensor(losses), grad_norm=torch.tensor(norms), **named(model, "final", lambda p: p), **fixed)
+        betas = "{} {}".format(*adamw["betas"])
+        about.update(adamw=f"{adamw['lr']} {betas} {adamw['eps']} {adamw['weight_decay']}", max_norm=str(max_norm))
     save(out, folder / "expected.safetensors", about)
     (folder / "generation_config.json").unlink(missing_ok=True)
     for path in folder.iterdir():

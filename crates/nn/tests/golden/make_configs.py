@@ -15,7 +15,7 @@ from transformers import CONFIG_MAPPING
 
 HERE = pathlib.Path(__file__).parent
 TYPES = [
-    "gemma3", "gemma3_text", "granite", "lfm2", "llama", "ministral3", "mistral", "mistral3", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5", "qwen3_5_text",
+    "gemma3", "gemma3_text", "gemma4", "gemma4_text", "granite", "lfm2", "llama", "ministral3", "mistral", "mistral3", "olmo2", "olmo3", "phi3", "qwen2", "qwen3", "qwen3_5", "qwen3_5_text",
     "smollm3",
 ]
 
@@ -27,7 +27,7 @@ def keys(path):
         if name in CONFIG_MAPPING:
             values = CONFIG_MAPPING[name]().to_dict()
             # The parts of a multimodal model are configurations themselves.
-            parts = {part: {} for part in ("text_config", "vision_config") if part in values}
+            parts = {part: {} for part in ("text_config", "vision_config", "audio_config") if part in values}
             found["keys"].setdefault(name, {}).update(values | parts)
     lines = [f"{json.dumps(name)}: {json.dumps(found['keys'][name], sort_keys=True)}" for name in sorted(found["keys"])]
     path.write_text('{"transformers": %s, "keys": {\n%s\n}}\n' % (json.dumps(found["transformers"]), ",\n".join(lines)))

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use fgrpo_nn::weights::{Checkpoint, TensorFile};
 
 /// The cases' folder names.
-pub(crate) const CASES: [&str; 17] = [
+pub(crate) const CASES: [&str; 19] = [
     "qwen2_tied",
     "qwen2_odd_heads_sharded",
     "qwen3_ratio_4",
@@ -25,6 +25,8 @@ pub(crate) const CASES: [&str; 17] = [
     "granite",
     "phi3",
     "lfm2",
+    "gemma4_text",
+    "gemma4_text_shared",
 ];
 
 /// The folder of the golden files.

@@ -20,7 +20,7 @@ const FILES: [(&str, &[u8]); 3] = [
 /// Largest allowed difference of log-probabilities and entropies, and of a gradient relative to its tensor's largest value.
 const TOLERANCE: f32 = 1e-5;
 
-/// The same for `bf16x3` products.
+/// Largest allowed difference with `bf16x3` products.
 const BF16X3_TOLERANCE: f32 = 3e-4;
 
 /// Prints a report in Markdown. Returns an error if a result is wrong.

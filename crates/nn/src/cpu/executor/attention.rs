@@ -84,10 +84,18 @@ impl AttentionOps for CpuExecutor {
         self.delta = delta;
     }
 
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, _: usize) {
-        cache.layers.resize_with(layers, Buffer::default);
-        for layer in &mut cache.layers {
-            layer.extend_by_eighths(slots * heads.key_width());
+    fn grow_cache(
+        &mut self,
+        widths: &mut dyn Iterator<Item = usize>,
+        cache: &mut Cache,
+        slots: usize,
+        _: usize,
+    ) {
+        for (layer, width) in widths.enumerate() {
+            if layer == cache.layers.len() {
+                cache.layers.push(Buffer::default());
+            }
+            cache.layers[layer].extend_by_eighths(slots * width);
         }
     }
 

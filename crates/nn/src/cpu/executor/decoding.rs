@@ -42,32 +42,34 @@ impl DecodeOps for CpuExecutor {
         let Decoding { step, lists, pieces, .. } = decoding;
         let [q_norm, k_norm] = [attention.q_norm, attention.k_norm]
             .map(|norm| norm.map(|norm| weight_of(weights, norm, attention.offset)));
+        let v_norm = attention.v_norm.map(|zeros| weight_of(weights, zeros, 1.0));
+        let computed = if attention.borrows { 0 } else { stride };
         let mut q = std::mem::take(&mut self.queries);
         q.reserve(step.rows() * width);
         let keys = Shared::new(&mut cache.layers[layer]);
-        self.rows(step.rows(), width + stride, [(&mut q, width)], |range, [q]| {
+        self.rows(step.rows(), width + computed, [(&mut q, width)], |range, [q]| {
             for (row, q) in range.zip(q.chunks_exact_mut(width)) {
                 let at = lists.slots[row] as usize * stride;
                 // SAFETY: each slot belongs to one row.
-                let kv = unsafe { keys.part(at..at + stride) };
-                let (from_q, from_kv) = qkv[row * (width + stride)..][..width + stride].split_at(width);
+                let kv = unsafe { keys.part(at..at + computed) };
+                let (from_q, from_kv) = qkv[row * (width + computed)..][..width + computed].split_at(width);
                 let angles = attention.rope.map(|theta| self.rope.at(theta, step.positions[row] as usize));
-                let prepare = |from: &[f32], to: &mut [f32], norm: &Option<Cow<'_, [f32]>>| {
+                let prepare = |from: &[f32], to: &mut [f32], norm: &Option<Cow<'_, [f32]>>, rotates: bool| {
                     for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
                         match norm {
                             Some(norm) => _ = simd::rms_norm(from, norm, attention.eps, to),
                             None => to.copy_from_slice(from),
                         }
-                        if let Some((cos, sin)) = angles {
+                        if let Some((cos, sin)) = angles.filter(|_| rotates) {
                             let (low, high) = to.split_at_mut(cos.len());
                             simd::rotate(low, high, cos, sin, 1.0);
                         }
                     }
                 };
-                prepare(from_q, q, &q_norm);
-                let (k, v) = kv.split_at_mut(stride / 2);
-                prepare(&from_kv[..stride / 2], k, &k_norm);
-                v.copy_from_slice(&from_kv[stride / 2..]);
+                prepare(from_q, q, &q_norm, true);
+                let (k, v) = kv.split_at_mut(computed / 2);
+                prepare(&from_kv[..computed / 2], k, &k_norm, true);
+                prepare(&from_kv[computed / 2..], v, &v_norm, false);
             }
         });
         let keys = Keys { data: &cache.layers[layer], stride, values: stride / 2 };
@@ -103,6 +105,7 @@ impl DecodeOps for CpuExecutor {
             let m = chunk.min(rows - first);
             let to = View::rows(0, v).to(Write::Replace, &mut logits);
             self.product_with_weight([m, v, d], &x[first * d..], weights, head.weight.offset, to);
+            self.cap(head, [m, v, v], &mut logits);
             let at = |row: usize| draws.partition_point(|draw| draw.row < first + row);
             self.team.split(m, 1, 8 * m * v, |part, range| {
                 let Scratch { drawn, sampler, failed, .. } = &mut *self.scratch(part);

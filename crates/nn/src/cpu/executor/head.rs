@@ -25,6 +25,8 @@ pub(crate) const LOGITS_SCRATCH: usize = ROWS * TILE;
 pub(super) struct HeadScratch {
     logits: Vec<f32>,
     coefficients: Vec<[f32; 2]>,
+    /// Derivatives of the soft cap in a tile.
+    slopes: Vec<f32>,
     /// Running statistics of each row: maximum, Σ exp, Σ exp·z.
     state: Vec<f32>,
 }
@@ -62,6 +64,16 @@ fn picks_of<'a>(picks: &'a [Pick], tile: &Tile<'_>) -> impl Iterator<Item = (usi
 }
 
 impl CpuExecutor {
+    /// Applies the head's soft cap to the first `n` of `stride` values in `m` rows of logits.
+    pub(super) fn cap(&self, head: Head, [m, n, stride]: [usize; 3], logits: &mut [f32]) {
+        let Some(cap) = head.softcap else { return };
+        self.team.split_rows(m, 16 * m * n, [(logits, stride)], |_, range, [logits]| {
+            for (_, row) in range.zip(logits.chunks_mut(stride)) {
+                row[..n].iter_mut().for_each(|logit| *logit = cap * (*logit / cap).tanh());
+            }
+        });
+    }
+
     fn logit_tiles(
         &self,
         pass: &HeadPass<'_, Weights, Lists>,
@@ -86,6 +98,7 @@ impl CpuExecutor {
                     let w = View::rows(pass.head.weight.offset + token * d, d).transposed().of(pass.weights);
                     let to = View::rows(offset, stride).to(Write::Replace, logits);
                     self.product([m, n, d], View::rows(first_row * d, d).of(x), w, to);
+                    self.cap(pass.head, [m, n, stride], &mut logits[offset..]);
                 }
                 visit(Tile { first_row, rows: m, token, tokens: n, logits, offset, stride });
             }
@@ -109,7 +122,8 @@ impl HeadOps for CpuExecutor {
     ) {
         let (factor, picks) = (1.0 / pass.temperature, &pass.lists.picks);
         let (logp, entropy) = scores[..2 * picks.len()].split_at_mut(picks.len());
-        let HeadScratch { logits: mut scratch, mut state, coefficients } = std::mem::take(&mut self.head);
+        let HeadScratch { logits: mut scratch, mut state, coefficients, slopes } =
+            std::mem::take(&mut self.head);
         state.clear();
         state.extend((0..pass.rows).flat_map(|_| [f32::NEG_INFINITY, 0.0, 0.0]));
         let to = if pass.keeps_logits { Logits::Keep(logits) } else { Logits::Tiles(&mut scratch) };
@@ -145,7 +159,7 @@ impl HeadOps for CpuExecutor {
             logp[index] = if difference > 0.0 { 0.0 } else { difference };
             entropy[index] = saved[2 * row + 1];
         }
-        self.head = HeadScratch { logits: scratch, coefficients, state };
+        self.head = HeadScratch { logits: scratch, coefficients, state, slopes };
     }
 
     fn scores(
@@ -177,7 +191,8 @@ impl HeadOps for CpuExecutor {
         let mut gradient = gradient.map(|gradient| part_mut(gradient, pass.head.weight));
         let (d, factor, picks) = (pass.head.width, 1.0 / pass.temperature, &pass.lists.picks);
         let (dlogp, dentropy) = derivatives[..2 * picks.len()].split_at(picks.len());
-        let HeadScratch { logits: mut scratch, mut coefficients, state } = std::mem::take(&mut self.head);
+        let HeadScratch { logits: mut scratch, mut coefficients, state, mut slopes } =
+            std::mem::take(&mut self.head);
         coefficients.clear();
         coefficients.resize(pass.rows, [0.0; 2]);
         for (index, pick) in picks.iter().enumerate() {
@@ -190,6 +205,12 @@ impl HeadOps for CpuExecutor {
         self.logit_tiles(&pass, x, from, |tile| {
             let tile_picks = picks_of(picks, &tile);
             let Tile { first_row: first, rows: m, token, tokens: n, logits, offset, stride } = tile;
+            if let Some(cap) = pass.head.softcap {
+                // tanh' = 1 - tanh²
+                let rows = logits[offset..].chunks(stride).take(m).map(|row| &row[..n]);
+                slopes.clear();
+                slopes.extend(rows.flatten().map(|logit| 1.0 - (logit / cap).powi(2)));
+            }
             self.team.split_rows(m, 8 * m * n, [(&mut logits[offset..], stride)], |_, range, [logits]| {
                 for (i, row) in range.zip(logits.chunks_mut(stride)) {
                     let [a, b] = coefficients[first + i];
@@ -198,6 +219,12 @@ impl HeadOps for CpuExecutor {
                 }
             });
             tile_picks.for_each(|(index, at)| logits[at] += dlogp[index] * factor);
+            if pass.head.softcap.is_some() {
+                let rows = logits[offset..].chunks_mut(stride).take(m).zip(slopes.chunks(n));
+                rows.for_each(|(row, slopes)| {
+                    row.iter_mut().zip(slopes).for_each(|(dz, slope)| *dz *= slope)
+                });
+            }
             let (dz, w, rows) =
                 (View::rows(offset, stride), View::rows(token * d, d), View::rows(first * d, d));
             let weight = w.of(part(pass.weights, pass.head.weight));
@@ -207,7 +234,7 @@ impl HeadOps for CpuExecutor {
                 self.product([n, d, m], dz, rows.of(x), w.to(Write::Add, gradient));
             }
         });
-        self.head = HeadScratch { logits: scratch, coefficients, state };
+        self.head = HeadScratch { logits: scratch, coefficients, state, slopes };
     }
 
     fn logits(&mut self, weights: &Weights, head: Head, rows: usize, x: &Buffer, logits: &mut Vec<f32>) {
@@ -217,5 +244,6 @@ impl HeadOps for CpuExecutor {
         }
         let (x, w) = (View::rows(0, d).of(x), View::rows(head.weight.offset, d).transposed().of(weights));
         self.product([rows, v, d], x, w, View::rows(0, v).to(Write::Replace, logits));
+        self.cap(head, [rows, v, v], logits);
     }
 }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Buffer, CpuExecutor, Lists, Weights, part, part_mut, simd};
-use crate::executor::{HeadRows, Rotation, RowOps, Rows};
+use crate::executor::{HeadRows, Rotation, RowOps, Rows, Strip};
 use crate::families::Activation;
 use crate::layout::Span;
 
@@ -89,6 +89,27 @@ impl RowOps for CpuExecutor {
 
     fn scale(&mut self, len: usize, factor: f32, y: &mut Buffer) {
         self.rows(len, 1, [(&mut y[..len], 1)], |_, [y]| simd::scale(y, factor));
+    }
+
+    fn scale_by(&mut self, weights: &Weights, factor: Span, len: usize, y: &mut Buffer) {
+        self.scale(len, weights[factor.offset], y);
+    }
+
+    fn copy_columns(
+        &mut self,
+        rows: usize,
+        width: usize,
+        from: Strip,
+        x: &Buffer,
+        to: Strip,
+        y: &mut Buffer,
+    ) {
+        self.rows(rows, width, [(y, to.stride)], |range, [y]| {
+            for (row, y) in range.zip(y.chunks_exact_mut(to.stride)) {
+                let x = &x[row * from.stride + from.first..][..width];
+                y[to.first..][..width].copy_from_slice(x);
+            }
+        });
     }
 
     fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {

@@ -183,12 +183,20 @@ impl AttentionOps for CudaExecutor {
         self.stream.launch(shape_kv, kernel);
     }
 
-    fn grow_cache(&mut self, heads: Heads, layers: usize, cache: &mut Cache, slots: usize, limit: usize) {
+    fn grow_cache(
+        &mut self,
+        widths: &mut dyn Iterator<Item = usize>,
+        cache: &mut Cache,
+        slots: usize,
+        limit: usize,
+    ) {
         assert!(slots <= limit, "{slots} slots of at most {limit}");
-        cache.layers.resize_with(layers, Buffer::default);
-        for layer in &mut cache.layers {
+        for (layer, width) in widths.enumerate() {
+            if layer == cache.layers.len() {
+                cache.layers.push(Buffer::default());
+            }
             // Allocated at its maximum size before anything is stored: growing would copy, and would need memory for both.
-            layer.reserve(&self.stream, self.precision, limit * heads.key_width(), Purpose::Cache);
+            cache.layers[layer].reserve(&self.stream, self.precision, limit * width, Purpose::Cache);
         }
     }
 

@@ -26,7 +26,7 @@ impl CudaExecutor {
         x: &Buffer,
         to: &mut Buffer,
     ) {
-        let Head { weight, vocabulary: v, width: d } = head;
+        let Head { weight, vocabulary: v, width: d, .. } = head;
         to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
         let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
         let product = Product::new([m, v, d], x, w, to.rows(0, v), self.full_numbers());
@@ -114,7 +114,7 @@ impl HeadOps for CudaExecutor {
         dx: &mut Buffer,
     ) {
         let HeadPass { weights, head, temperature, rows, lists, keeps_logits } = pass;
-        let Head { weight, vocabulary: v, width: d } = head;
+        let Head { weight, vocabulary: v, width: d, .. } = head;
         let factor = 1.0 / temperature;
         let picks = lists.pick_rows.len;
         let chunk = if keeps_logits { rows.max(1) } else { self.pass_rows(head, rows) };

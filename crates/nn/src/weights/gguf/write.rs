@@ -139,7 +139,10 @@ fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
         RopeScaling::Llama3 { original_max_position_embeddings: context, .. } => {
             put("rope.scaling.original_context_length", Item::Number(context as u32));
         }
-        RopeScaling::Default | RopeScaling::Yarn { .. } | RopeScaling::LongRope { .. } => {}
+        RopeScaling::Default
+        | RopeScaling::Yarn { .. }
+        | RopeScaling::LongRope { .. }
+        | RopeScaling::Proportional { .. } => {}
     }
     items
 }
@@ -166,7 +169,9 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     if !families().contains(&family) {
         return Err(refuse("model_type", family.to_owned(), families().join(", ")));
     }
-    if let Some(kind @ ("yarn" | "longrope")) = serde_json::json!(config.rope_scaling)["rope_type"].as_str() {
+    if let Some(kind @ ("yarn" | "longrope" | "proportional")) =
+        serde_json::json!(config.rope_scaling)["rope_type"].as_str()
+    {
         return Err(refuse("rope_type", kind.to_owned(), "default, linear or llama3".to_owned()));
     }
     let items = [metadata(config, kind), about].concat();

@@ -157,8 +157,18 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
     type Setting = BTreeMap<String, String>;
     type Seed<'a> = (&'a GridRun<'a>, Evaluation);
     let mut groups: Vec<(String, Setting, Vec<Seed<'_>>)> = Vec::new();
+    let mut all: Vec<Run> = Vec::new();
     for run in runs {
         let read = Run::open(&run.folder)?;
+        if let Some((other, why)) =
+            all.iter().find_map(|other| Some((&other.folder, other.other_inputs(&read)?)))
+        {
+            bad_input!(
+                "{} and {} can't be in one table: {why}. Run the sweep again with another --out",
+                other.display(),
+                run.folder.display()
+            );
+        }
         let method = read.config()?.algorithm.method();
         let Some(last) = read.final_evaluation()?.cloned() else { continue };
         let setting: Setting = run.combination.setting.iter().filter(|(k, _)| k != "seed").cloned().collect();
@@ -183,6 +193,7 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
             Some((_, _, seeds)) => seeds.push((run, last)),
             None => groups.push((method, setting, vec![(run, last)])),
         }
+        all.push(read);
     }
     let curves =
         |seeds: Vec<Seed<'_>>| -> Vec<_> { seeds.into_iter().map(|(_, last)| last.all.pass_at_k).collect() };

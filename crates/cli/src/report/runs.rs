@@ -37,6 +37,7 @@ impl Runs {
         name_apart(&mut all);
         let mut caveats = without_copies(&mut all);
         caveats.extend(tell_sets_apart(&mut all));
+        caveats.extend(other_inputs(&all));
         Self { groups: groups(&all), all, caveats }
     }
 
@@ -102,6 +103,16 @@ fn mean_curve(curves: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
         Some((x, (y + others) / curves.len() as f64))
     };
     first.iter().filter_map(at).collect()
+}
+
+/// Returns a sentence for each run whose data or start differ from an earlier run's although both have the same configuration of them.
+fn other_inputs(all: &[Run]) -> Vec<String> {
+    let of = |(i, run): (usize, &Run)| {
+        let (other, why) =
+            all[..i].iter().find_map(|other| Some((&other.name, other.files.other_inputs(&run.files)?)))?;
+        Some(format!("{other} and {} can't be compared: {why}.", run.name))
+    };
+    all.iter().enumerate().filter_map(of).collect()
 }
 
 /// Removes copies of a run, because they aren't further seeds: of the runs with the same settings and seeds, only the longest
@@ -206,21 +217,42 @@ fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
     run.settings.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
-/// Renames sets of the same name but with different problems, so that the page compares only runs with the same problems.
+/// Numbers the inputs of each run besides its configuration: runs with the same number can be compared.
+fn inputs(runs: &[Run]) -> Vec<usize> {
+    let (mut alike, mut numbers): (Vec<Vec<&Run>>, Vec<usize>) = (Vec::new(), Vec::new());
+    for run in runs {
+        let can_join =
+            |others: &Vec<&Run>| others.iter().all(|other| other.files.other_inputs(&run.files).is_none());
+        let at = alike.iter().position(can_join).unwrap_or(alike.len());
+        alike.resize_with(alike.len().max(at + 1), Vec::new);
+        alike[at].push(run);
+        numbers.push(at);
+    }
+    numbers
+}
+
+/// Renames sets of the same name but with different problems or graders, or of runs with other data or another start, so that the page
+/// compares only runs for which all of these are the same.
 /// Returns a sentence for each name that was changed.
 fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
     let names: Vec<String> = sets(runs).into_iter().map(str::to_owned).collect();
+    let inputs = inputs(runs);
     let mut sentences = Vec::new();
     for name in names {
+        // An evaluation that doesn't name its graders agrees with any.
+        let known = runs.iter().flat_map(|run| run.evals_of(&name)).find(|e| !e.graders.is_empty());
+        let known = known.map_or_else(Vec::new, |e| e.graders.clone());
         // Identifies a run's problems by its evaluations, or else by its settings.
-        let identity = |run: &Run| {
+        let identity = |(run, inputs): (&Run, &usize)| {
             let last = run.evals_of(&name).next_back()?;
-            Some(match last.problem_set.as_str() {
+            let problems = match last.problem_set.as_str() {
                 "" => format!("{:?}, {}", problem_settings(run), last.all.per_problem.len()),
                 identity => identity.to_owned(),
-            })
+            };
+            let graders = if last.graders.is_empty() { &known } else { &last.graders };
+            Some(format!("{problems}, {graders:?}, {inputs}"))
         };
-        let identities: Vec<Option<String>> = runs.iter().map(identity).collect();
+        let identities: Vec<Option<String>> = runs.iter().zip(&inputs).map(identity).collect();
         let kinds: Vec<&String> = distinct(identities.iter().flatten());
         if kinds.len() < 2 {
             continue;
@@ -234,7 +266,7 @@ fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
         let sets: Vec<Option<String>> =
             identities.iter().map(|kind| Some(format!("{name}, {}", labels[index(kind)?]))).collect();
         sentences.push(format!(
-            "The runs were evaluated on different problems ({name}: {}), so runs are compared only where their problems are the same.",
+            "The runs differ in their problems, graders, data or start ({name}: {}), so runs are compared only where all of these are the same.",
             labels.join("; ")
         ));
         for (run, set) in runs.iter_mut().zip(sets) {

@@ -274,6 +274,12 @@ fn a_sweep_mixes_neither_graders_nor_the_problems_of_one_row() {
     let (said, code) = sweep("graders", "seed=1,2,3");
     assert!(code == 2 && said.contains("seed-1 and ") && said.contains("seed-3 can't be"), "{code}: {said}");
     assert!(said.contains("different graders, python/"), "{said}");
+    let folders = ["seed-1", "seed-3"].map(|name| place.text(&format!("graders/{name}")));
+    let said = ends_with(2, &["select", &folders[0], &folders[1], "-k", "1"]);
+    assert!(said.contains("graders"), "{said}");
+    let page = place.path("report.html");
+    ends_with(0, &["report", &folders[0], &folders[1], "--out", page.to_str().unwrap()]);
+    assert!(read(page).contains("The runs differ in their problems, graders, data or start"));
     std::fs::write(&grader, script).unwrap();
     place.problems(1);
     let (said, code) = sweep("problems", "seed=1,2,3");
@@ -281,6 +287,45 @@ fn a_sweep_mixes_neither_graders_nor_the_problems_of_one_row() {
         code == 2 && said.contains("seed-3 can't be") && said.contains("different problems"),
         "{code}: {said}"
     );
+}
+
+#[test]
+fn runs_on_other_data_or_from_another_start_are_not_compared() {
+    let place = Place::new();
+    place.problems(0);
+    let held_out = |i: u32| format!("{}\n", json!({"problem": format!("Name {i}"), "answer": i.to_string()}));
+    let held_out = file(place.0.path(), "held.jsonl", &(0..4).map(held_out).collect::<String>());
+    let (start, other) = (place.copied("start"), place.path("other"));
+    ends_with(0, &["train", &place.on_data("kind = \"math\"", ""), "--out", other.to_str().unwrap()]);
+    let config = place.on_data("kind = \"math\"", "");
+    let text = read(&config).replace("held_out_share = 0.5", &format!("held_out = {held_out:?}"));
+    std::fs::write(&config, text.replace(&format!("{:?}", model()), &format!("{start:?}"))).unwrap();
+    let sweep = |out: &str, gammas: &str| {
+        let grid = format!("algorithm.focal_gamma={gammas}");
+        run(fgrpo().args(["sweep", &config, "--out", &place.text(out), "--grid", &grid]))
+    };
+    for out in ["data", "start-changed"] {
+        assert_eq!(sweep(out, "0,1").2, 0);
+    }
+    let report = |out: &str| {
+        let folders = ["focal-gamma-0", "focal-gamma-2"].map(|name| place.text(&format!("{out}/{name}")));
+        let page = place.path("report.html");
+        ends_with(0, &["report", &folders[0], &folders[1], "--out", page.to_str().unwrap()]);
+        read(page)
+    };
+    place.problems(1);
+    let (_, said, code) = sweep("data", "0,1,2");
+    assert!(code == 2 && said.contains("focal-gamma-2 can't be in one table"), "{code}: {said}");
+    assert!(said.contains("trained on different problems"), "{said}");
+    assert!(report("data").contains("trained on different problems"));
+    place.problems(0);
+    let weights = other.join("checkpoints/step-000002/model.safetensors");
+    std::fs::copy(weights, start.join("model.safetensors")).unwrap();
+    let (_, said, code) = sweep("start-changed", "0,1,2");
+    assert!(code == 2 && said.contains("focal-gamma-2 can't be in one table"), "{code}: {said}");
+    assert!(said.contains("started from different weights"), "{said}");
+    let page = report("start-changed");
+    assert!(page.contains("started from different weights") && !page.contains("Difference to GRPO"));
 }
 
 #[test]

@@ -412,6 +412,7 @@ mod tests {
             ("\"problems\":4", "\"problems\":40"),
             ("\"samples\":8", "\"samples\":80"),
             ("\"set\":", "\"problem_set\":\"other\",\"set\":"),
+            ("\"set\":", "\"graders\":[\"other\"],\"set\":"),
         ] {
             let error = changed(30, from, to).unwrap_err();
             assert!(error.contains("eval.jsonl, step 30: ") && error.contains("step 10"), "{error}");

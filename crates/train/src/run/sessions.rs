@@ -61,6 +61,9 @@ pub struct Inputs {
     /// Identifier of the training problems and the held-out problems.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub problems: String,
+    /// Identifier of the weights in `model.path` at the start of the session. Empty for a new model, or if a resumed run no longer finds them.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub start: String,
     /// Identifier of the weights in `model.path` if they are still read after the start: as an adapter's base, or as
     /// the reference of the KL penalty. Otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
@@ -71,12 +74,19 @@ pub struct Inputs {
 }
 
 impl Inputs {
-    /// Identifies the inputs of a run of `stage`. Fails if the files of `model.path` can't be read.
+    /// Identifies the inputs of a run of `stage`. Fails if files of `model.path` that are read after the start can't be read.
     pub fn of(config: &Config, task: &Task, stage: Stage) -> anyhow::Result<Self> {
         let rl = stage == Stage::Rl;
         let path = config.model.path.as_deref();
-        let read = path.filter(|_| config.lora.is_some() || (rl && config.algorithm.penalises_kl()));
-        let beside = read.map(fingerprint::of_checkpoint).transpose()?;
+        let start = path.map(fingerprint::of_checkpoint).transpose();
+        let is_read = config.lora.is_some() || (rl && config.algorithm.penalises_kl());
+        let (start, beside) = match start {
+            Ok(start) if is_read => (start.clone(), start),
+            Ok(start) => (start, None),
+            Err(error) if is_read => return Err(error),
+            // The checkpoint of a resumed run has all weights.
+            Err(_) => (None, None),
+        };
         let teacher = config.teacher.as_ref().filter(|_| rl);
         let teacher = teacher.and_then(|teacher| Some((teacher.path.as_ref()?, teacher.is_adapter())));
         let teacher = teacher.map(|(path, is_adapter)| {
@@ -86,6 +96,7 @@ impl Inputs {
             graders: if rl { task.graders() } else { Vec::new() },
             estimator: if rl { estimator(config) } else { String::new() },
             problems: task.problem_set(),
+            start: start.unwrap_or_default(),
             beside: beside.unwrap_or_default(),
             teacher: teacher.transpose()?.unwrap_or_default(),
         })

@@ -122,6 +122,7 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
     let (mut all, mut without_baseline, mut unfinished) = (Vec::new(), Vec::new(), 0);
     for task in folders(out)? {
         let mut runs: [Vec<TrainedRun>; 2] = [Vec::new(), Vec::new()];
+        let mut read: Vec<Run> = Vec::new();
         for folder in folders(&task)? {
             let name = files::name(&folder);
             let Some((method, seed)) = name.rsplit_once("_seed-") else { continue };
@@ -130,10 +131,20 @@ pub(super) fn standings(out: &Path, baseline: &str) -> anyhow::Result<Vec<Standi
                 continue;
             }
             let tuned = method.strip_prefix(TUNED);
-            match run(&folder, tuned.unwrap_or(method), seed)? {
-                Some(run) => runs[usize::from(tuned.is_some())].push(run),
-                None => unfinished += 1,
+            let Some((run, trained)) = run(&folder, tuned.unwrap_or(method), seed)? else {
+                unfinished += 1;
+                continue;
+            };
+            if let Some((other, why)) = read.iter().find_map(|other| Some((other, other.other_inputs(&run)?)))
+            {
+                bad_input!(
+                    "{} and {} can't be in one table: {why}. Move the folders of one of them away, and train those runs again",
+                    other.folder.display(),
+                    folder.display()
+                );
             }
+            read.push(run);
+            runs[usize::from(tuned.is_some())].push(trained);
         }
         for (tuned, runs) in [false, true].into_iter().zip(runs) {
             if runs.iter().any(|run| run.method == baseline) {
@@ -212,7 +223,7 @@ fn published(file: &Path, baseline: &str) -> anyhow::Result<Vec<Standings>> {
 }
 
 /// Reads the run in a folder. Returns `None` if it isn't finished.
-fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<TrainedRun>> {
+fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<(Run, TrainedRun)>> {
     if !folder.join(CONFIGURATION).exists() {
         return Ok(None);
     }
@@ -226,14 +237,15 @@ fn run(folder: &Path, method: &str, seed: u64) -> anyhow::Result<Option<TrainedR
             folder.join("eval.jsonl").display()
         )
     };
-    Ok(Some(TrainedRun {
+    let trained = TrainedRun {
         method: method.to_owned(),
         seed,
         start: start.clone(),
         end: end.clone(),
         entropy: last.entropy.0.unwrap_or(f64::NAN),
         seconds: run.metrics.iter().filter_map(|m| m.seconds.total.0).sum(),
-    }))
+    };
+    Ok(Some((run, trained)))
 }
 
 fn ranked(task: String, tuned: bool, runs: &[TrainedRun], baseline: &str) -> anyhow::Result<Standings> {

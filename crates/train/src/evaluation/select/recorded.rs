@@ -16,13 +16,13 @@ pub(super) fn is_regular(config: &Config, step: u64) -> bool {
     step > 0 && (every || step == config.steps)
 }
 
-/// Describes the problems and samples of an evaluation. Two evaluations can only be compared if they are equal.
+/// Describes the problems, samples and graders of an evaluation. Two evaluations can only be compared if they are equal.
 fn setting(e: &Evaluation) -> String {
     let parts: Vec<&String> = e.parts.keys().collect();
     let mean = if e.average.is_over_problems() { "problems" } else { "parts" };
     format!(
-        "{} problems x {} samples, parts {parts:?}, mean over {mean}, problem set {}",
-        e.all.problems, e.samples, e.problem_set
+        "{} problems x {} samples, parts {parts:?}, mean over {mean}, problem set {}, graders {:?}",
+        e.all.problems, e.samples, e.problem_set, e.graders
     )
 }
 

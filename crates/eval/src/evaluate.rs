@@ -70,8 +70,20 @@ pub fn evaluate(
     for (part, tally) in plan.parts.iter().zip(&tallies) {
         events.say(&format!("{}: {} samples graded, {} verdicts kept", part.name, tally.new, tally.kept));
     }
+    let counts = samples::count(&graded, &folder.file(SCORED))?;
+    for benchmark in &counts {
+        let more = benchmark.problems.iter().filter(|problem| problem.planned() > plan.n).count();
+        if more > 0 {
+            events.say(&format!(
+                "warning: {}: problems with more than {} samples, from earlier evaluations or the file of samples: {more} of {}. All samples count",
+                benchmark.name,
+                plan.n,
+                benchmark.problems.len()
+            ));
+        }
+    }
     Ok(Evaluated {
-        counts: samples::count(&graded, &folder.file(SCORED))?,
+        counts,
         graded,
         samples: tallies.iter().map(|t| t.samples).sum(),
         empty: tallies.iter().map(|t| t.empty).sum(),

@@ -290,7 +290,11 @@ fn a_diversity_judge_sees_the_problem() {
         .collect();
     std::fs::write(place.path("made.jsonl"), samples).unwrap();
     let (made, out) = (place.text("made.jsonl"), place.text("eval"));
-    ends_with(0, &["eval", "--samples", &made, "--data", &data, "--task", "math", "-n", "8", "--out", &out]);
+    let eval = |n| {
+        ends_with(0, &["eval", "--samples", &made, "--data", &data, "--task", "math", "-n", n, "--out", &out])
+    };
+    assert!(!eval("8").contains("more than"));
+    assert!(eval("4").contains("problems with more than 4 samples, from earlier evaluations"));
     let without = ["diversity", &out, "--by", "judge", "--server", "http://127.0.0.1:9", "--model", "j"];
     assert!(ends_with(2, &without).contains("data: missing"));
     let (address, seen) = judge(1, reply("Score: 2", "stop"));

@@ -250,7 +250,8 @@ impl Verifier {
                 let named = reading.option().is_some();
                 reading = self.in_its_statement(response, said, reading);
                 // An option that is denied beside the choice: `Bob says A, but the answer is B`.
-                if last.is_some() && named && reading == Reading::Other {
+                let beside = last.is_some_and(|(start, _)| statement.value.end <= start);
+                if beside && named && reading == Reading::Other {
                     continue;
                 }
             }

@@ -253,7 +253,7 @@ fn takes_back(sentence: &str, value: Option<&str>) -> bool {
         r"(?:is|are)? ?(?:(?:very|quite|really|pretty|rather|so) )?(?:fast|slow|a lot|a big|many|few|long|short|high|low|cheap|expensive|heavy|great|nice|neat|impressive)\b)",
     );
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
-    if regex!(r"^(?:(?:i )?hope|(?:but |however,? )?note)\b").is_match(words)
+    if regex!(r"^(?:(?:(?:i )?hope|(?:but |however,? )?note)\b|wait (?:for|until) [\pL ]+$)").is_match(words)
         || value.is_some_and(|value| checks(words, value))
         || considers_another(words)
         || value.is_none() && denies_another(words)

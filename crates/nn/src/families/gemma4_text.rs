@@ -133,7 +133,7 @@ pub(super) const FAMILY: Family = Family {
     ..gemma3_text::FAMILY
 };
 
-/// The family's settings, or settings with which all layers are equal if the configuration has none.
+/// The family's settings. By default, all layers are equal.
 fn settings_of(config: &Config) -> Gemma4 {
     config.gemma4.unwrap_or(Gemma4 {
         global_head_dim: config.head_dim,

@@ -103,20 +103,18 @@ impl Run {
 
     /// Returns why results of two runs don't show the effect of their settings, or `None` if they do: the data or the weights that
     /// both configurations name have changed between the runs. Inputs that a run doesn't record aren't compared.
-    pub fn other_inputs(&self, other: &Self) -> Option<&'static str> {
+    pub fn other_inputs<'a>(&'a self, other: &'a Self) -> Option<&'static str> {
         let [Ok(a), Ok(b)] = [self.config(), other.config()] else { return None };
         let differ = |[a, b]: [Option<&String>; 2]| a.is_some() && b.is_some() && a != b;
         // A run that accepted changed data counts with the last ones.
-        let problems = |run: &'_ Self| {
-            run.sessions.iter().map(|s| &s.inputs.problems).rfind(|id| !id.is_empty()).cloned()
-        };
-        let start =
-            |run: &'_ Self| run.sessions.iter().map(|s| &s.inputs.start).find(|id| !id.is_empty()).cloned();
+        let inputs = |run: &'a Self| run.sessions.iter().map(|session| &session.inputs);
+        let problems = [self, other].map(|run| inputs(run).map(|i| &i.problems).rfind(|id| !id.is_empty()));
+        let start = [self, other].map(|run| inputs(run).map(|i| &i.start).find(|id| !id.is_empty()));
         let same_model = a.model == b.model;
-        if same_model && a.task == b.task && differ([problems(self).as_ref(), problems(other).as_ref()]) {
+        if same_model && a.task == b.task && differ(problems) {
             return Some("they were trained on different problems, because the data have changed");
         }
-        if same_model && differ([start(self).as_ref(), start(other).as_ref()]) {
+        if same_model && differ(start) {
             return Some("they started from different weights, because the files in model.path have changed");
         }
         None

@@ -1,4 +1,4 @@
-//! Gated short convolutions, for which there are no kernels: [`Config::check_on_gpus`](crate::config::Config::check_on_gpus) refuses models that have them.
+//! Gated short convolutions. [`Config::check_on_gpus`](crate::config::Config::check_on_gpus) refuses models that have them, so these functions are never called.
 
 use super::{Buffer, Cache, CudaExecutor, Decoding, Lists, Weights};
 use crate::executor::{ConvolutionOps, Memory, Mixer};

@@ -179,7 +179,8 @@ fn common(
             sampler: source.clone(),
             samples: count,
             max_tokens,
-            seed: seed.map(|seed| (seed as u64).wrapping_add(index as u64)),
+            // Choice `c` of the answer has seed `seed + c`, as vLLM's choices of one prompt have.
+            seed: seed.map(|seed| (seed as u64).wrapping_add((index * count) as u64)),
             place: None,
             stop: stop.clone(),
             temperature,

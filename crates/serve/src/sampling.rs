@@ -64,10 +64,17 @@ fn longest(sample: &Sample, bounds: Bounds) -> usize {
     sample.max_tokens.map_or(room, |limit| limit.min(room))
 }
 
+/// Index of a request's first sample. With a seed, the index is the seed: sample `j` of seed `s` is the sample of seed `s + j`,
+/// so a client may ask for samples in one request or in several.
+fn first(sample: &Sample) -> usize {
+    sample.seed.map_or(0, |seed| (seed & (u64::MAX >> 1)) as usize)
+}
+
 /// Random key of a request.
 fn key(server: Key, number: u64, sample: &Sample) -> Key {
     match (sample.seed, sample.place) {
-        (Some(seed), _) => Key::new(seed),
+        // The highest bit isn't part of the index, so that an index can't overflow.
+        (Some(seed), _) => Key::new(seed >> 63),
         (None, Some(place)) => place.into_iter().fold(server.with(11), Key::with),
         (None, None) => server.with(12).with(number),
     }
@@ -167,9 +174,9 @@ impl<'a> Queue<'a> {
             let mut state = self.state.lock().expect("no panic");
             let (prompt, sample) = (completion.prompt, completion.sample);
             completions.resize_with(state.active.len(), Vec::new);
-            let samples = state.active[prompt].as_ref().map_or(0, |waiting| waiting.sample.samples);
-            completions[prompt].resize(samples, None);
-            completions[prompt][sample] = Some(completion);
+            let asked = &state.active[prompt].as_ref().expect("its samples are missing").sample;
+            completions[prompt].resize(asked.samples, None);
+            completions[prompt][sample - first(asked)] = Some(completion);
             if !scored && completions[prompt].iter().all(Option::is_some) {
                 let waiting = state.active[prompt].take().expect("a request ends once");
                 let samples = std::mem::take(&mut completions[prompt]);
@@ -221,7 +228,7 @@ impl Arrivals for Queue<'_> {
         let texts = StopTexts::new("stop", texts.to_vec()).expect("the strings aren't empty");
         let request = Request {
             prompt: sample.prompt.clone(),
-            samples: 0..sample.samples,
+            samples: first(sample)..first(sample) + sample.samples,
             max_tokens: longest(sample, self.bounds),
             stop: Some(Stop { tokens: tokens.to_vec(), texts }),
             key: key(self.server, number, sample),

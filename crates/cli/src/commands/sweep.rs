@@ -11,6 +11,7 @@ use crate::commands::train::conclude;
 use crate::output::table::{Format, Render};
 use fgrpo_eval::estimate::mean_and_deviation;
 use fgrpo_eval::io::files::write_whole;
+use fgrpo_eval::io::shell::quoted;
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::table::Table;
 use fgrpo_nn::DeviceName;
@@ -147,8 +148,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         say!("no table: the runs have no evaluation after their last step (eval.every = 0)");
     }
     say!("report: {}", out.join("report.html").display());
-    if let ([first, .., last], false) = (folders.as_slice(), rows.is_empty()) {
-        say!("next: fgrpo compare {} {}", first.display(), last.display());
+    // The last run that differs from the first by neither its seed nor its problems.
+    let first = &runs[0];
+    let is_comparable = |run: &&GridRun| {
+        run.folder != first.folder
+            && run.config.seed == first.config.seed
+            && run.config.task == first.config.task
+    };
+    if let (Some(last), false) = (runs.iter().rev().find(is_comparable), rows.is_empty()) {
+        let [a, b] = [first, last].map(|run| quoted(&run.folder.display().to_string()));
+        say!("next: fgrpo compare {a} {b}");
     }
     Ok(())
 }

@@ -1448,7 +1448,24 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
     let got = post("completions", asked.clone());
     assert_eq!(got.status, 200, "{}", String::from_utf8_lossy(&got.body));
     let body = got.json();
-    assert_eq!(post("completions", asked).json()["choices"], body["choices"]);
+    assert_eq!(post("completions", asked.clone()).json()["choices"], body["choices"]);
+    // Choice c of an answer has seed 3 + c, so it is the same in a request of its own, and after a copy of the prompt.
+    let tokens = |choice: &Value| choice["token_ids"].as_array().unwrap().clone();
+    let all = |body: &Value| body["choices"].as_array().unwrap().iter().map(tokens).collect::<Vec<_>>();
+    let drawn = all(&body);
+    let ask = |key: &str, value: Value, n: i32| {
+        let mut asked = asked.clone();
+        (asked[key], asked["n"]) = (value, json!(n));
+        post("completions", asked)
+    };
+    assert_ne!(drawn[0], drawn[1]);
+    for (seed, expected) in [3, 4].into_iter().zip(&drawn) {
+        assert_eq!(all(&ask("seed", json!(seed), 1).json()), std::slice::from_ref(expected));
+    }
+    assert_eq!(all(&ask("prompt", json!([prompt, prompt]), 1).json()), drawn);
+    for seed in [-1, i64::MAX] {
+        assert_eq!(ask("seed", json!(seed), 2).status, 200);
+    }
     assert_eq!(body["usage"], json!({"prompt_tokens": 7, "completion_tokens": 16, "total_tokens": 23}));
     for choice in body["choices"].as_array().unwrap() {
         assert_eq!(

@@ -391,14 +391,17 @@ fn a_sweep_resumes_and_ends_with_its_table() {
             .arg(&config)
             .args(["--set", "steps=2", "--set", "sft.seed=1", "--grid", "algorithm.focal_gamma=0,1"])
             .args(["--grid", "seed=1,2", "--resume", "--out"])
-            .arg(folder.path().join("sweep"));
+            .arg(folder.path().join("a sweep"));
         command
     };
     let first = sweep().assert().success().stdout(predicate::str::contains("algorithm.focal_gamma"));
     let first = first.stdout(predicate::str::contains("Against GRPO (2 seeds) on "));
-    let first = first.stderr(predicate::str::contains("next: fgrpo compare "));
+    // The two runs have the same seed, and their names can be pasted.
+    let run = |gamma| format!("'{}/a sweep/focal-gamma-{gamma}_seed-1'", folder.path().display());
+    let next = format!("next: fgrpo compare {} {}\n", run(0), run(1));
+    let first = first.stderr(predicate::str::contains(next));
     let table = first.get_output().stdout.clone();
-    assert_eq!(std::fs::read_dir(folder.path().join("sweep/sft-cache")).unwrap().count(), 1);
+    assert_eq!(std::fs::read_dir(folder.path().join("a sweep/sft-cache")).unwrap().count(), 1);
     sweep().assert().success().stdout(table).stderr(predicate::str::contains("runs are finished"));
 }
 

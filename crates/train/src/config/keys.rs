@@ -86,7 +86,7 @@ pub struct Override {
 impl Override {
     /// Reads `a.b.c=value`, the value of the argument `name`; error messages begin with that name. The value is read
     /// as TOML if possible, with or without a list's brackets, and otherwise as a string, so `algorithm.loss=dapo`
-    /// and `eval.k=1,8` need no quotes. Fails if there is no `=` or no key.
+    /// and `eval.k=1,8` or `eval.k=8` need no quotes. Fails if there is no `=` or no key.
     pub fn parse(name: &str, assignment: &str) -> anyhow::Result<Self> {
         let source = format!("{name} {assignment}").trim_start().to_owned();
         let Some((key, value)) = assignment.split_once('=').filter(|(key, _)| !key.trim().is_empty()) else {
@@ -112,19 +112,29 @@ impl Override {
         let mut parts: Vec<&str> = key.split('.').collect();
         let last = parts.pop().filter(|p| !p.is_empty());
         let Some(last) = last else { bad_input!("{source}: expected KEY=VALUE") };
+        let whole_list = |part: &str| -> anyhow::Result<()> {
+            let (list, _) = key.split_at(key.find(&format!("{part}.")).unwrap_or(0) + part.len());
+            bad_input!("{source}: an item of a list has no key of its own; set the whole list: {list}=[...]")
+        };
         let mut here = table;
-        let mut parts = parts.into_iter();
+        let mut parts = parts.into_iter().peekable();
         while let Some(part) = parts.next() {
+            let index = parts.peek().unwrap_or(&last).parse::<usize>();
+            if index.is_ok() && !here.contains_key(part) {
+                return whole_list(part);
+            }
             let entry = here.entry(part).or_insert_with(|| Value::Table(toml::Table::new()));
+            if entry.as_array().is_some_and(|list| !list.first().is_some_and(Value::is_table)) {
+                return whole_list(part);
+            }
             let table = match entry {
                 Value::Array(list) => {
-                    let index = parts.next().unwrap_or(last);
+                    let step = parts.next().unwrap_or(last);
                     let length = list.len();
-                    let Some(table) = index.parse().ok().and_then(|i: usize| list.get_mut(i)?.as_table_mut())
-                    else {
+                    let Some(table) = index.ok().and_then(|i| list.get_mut(i)?.as_table_mut()) else {
                         bad_input!(
-                            "{source}: expected {part}.0 to {part}.{}, found `{index}` as the index of a list of {length}",
-                            length.saturating_sub(1)
+                            "{source}: expected {part}.0 to {part}.{}, found `{step}` as the index of a list of {length}",
+                            length - 1
                         );
                     };
                     Some(table)
@@ -170,6 +180,13 @@ pub fn typed<T: DeserializeOwned>(
         Ok(config) => return Ok(config),
         Err(refusals) => refusals,
     };
+    // A value alone is a list of one.
+    let alone = |change: &Override| refusals.iter().any(|refusal| refusal.wants_list(change));
+    if let Some(at) = overrides.iter().position(alone) {
+        let mut overrides = overrides.to_vec();
+        overrides[at].value = Value::Array(vec![overrides[at].value.clone()]);
+        return typed(text, &overrides, elsewhere);
+    }
     // An override is the cause if the error disappears without it.
     let others: Vec<_> = (0..overrides.len()).map(|i| without(Some(i))).collect();
     let lines = lines.into_inner();
@@ -235,6 +252,12 @@ impl Refusal {
     /// Whether the path leads to an unknown key.
     fn is_unknown_key(&self) -> bool {
         names_key(&self.path, &self.message)
+    }
+
+    /// Whether the key of an override wants a list, and the override gives a number or a string.
+    fn wants_list(&self, change: &Override) -> bool {
+        let is_one = !change.value.is_array() && !change.value.is_table();
+        is_one && self.message.contains(", expected a sequence") && self.path.join(".") == change.key
     }
 
     /// Reads a value, or returns why it is rejected.
@@ -319,7 +342,9 @@ impl Refusal {
         let misfit = Misfit::of(String::new(), value, &self.message);
         let end =
             if self.message.starts_with("unknown variant") { nearest(&self.message) } else { String::new() };
-        format!("{place}{}{end}", misfit.reason.replace("an object", "a table"))
+        // TOML's numbers have a sign.
+        let reason = misfit.reason.replace("an object", "a table").replace("2^64 - 1", "2^63 - 1");
+        format!("{place}{reason}{end}")
     }
 
     fn unknown_key(&self, unknown: &str, elsewhere: fn(&str) -> Vec<String>) -> String {
@@ -502,6 +527,9 @@ mod tests {
         let good = &text.replace("\nfocal_gama", "\nfocal_gamma");
         let with = |key: &str, more: &str| good.replace(key, &format!("{key}\n{more}"));
         let wanted = "line 7: unknown key `focal_gama`; did you mean `focal_gamma`?";
+        for list in ["eval.k=4", "eval.k=[4]"] {
+            assert_eq!(parse(good, &[list]).unwrap().eval.k, [4], "{list}");
+        }
         for (text, set, wanted) in [
             (text, &[][..], wanted),
             (text, &["update.lr=1e-5"], wanted),
@@ -513,11 +541,16 @@ mod tests {
             (good, &["lr=1"], "lr=1: unknown key `lr`; did you mean `update.lr` or `sft.lr`?"),
             (good, &["update.lr=fast"], "update.lr=fast: expected a number, found \"fast\""),
             (good, &["update=[1]"], "update=[1]: expected a table, found a list of 1"),
+            (good, &["update.betas.0=0.5"], "set the whole list: update.betas=[...]"),
+            (good, &["eval.k=[1]", "eval.k.0=2"], "eval.k.0=2: an item of a list has no key of its own"),
+            (good, &["seed=18446744073709551615"], "from 0 to 2^63 - 1, found \"18446744073709551615\""),
+            (good, &["eval.k=one"], "eval.k=one: expected a whole number"),
+            (good, &["update.betas=0.5"], "update.betas=0.5: expected 2 numbers"),
             (good, &["rollout.repetition_penalty=1.1"], "not the policy that is trained"),
             (
                 &good.replace("steps = 1", "steps = \"two\""),
                 &["update.lr=1e-5"],
-                "line 1: steps: expected a whole number from 0 to 2^64 - 1, found \"two\"",
+                "line 1: steps: expected a whole number from 0 to 2^63 - 1, found \"two\"",
             ),
             (
                 &with("[algorithm]", "loss = { kind = \"dapo\", clip = \"x\" }"),
@@ -529,7 +562,7 @@ mod tests {
             (
                 &with("kind = \"maze\"", "size = 9\nseed = nan"),
                 &[],
-                "line 6: task.seed: expected a whole number from 0 to 2^64 - 1, found nan",
+                "line 6: task.seed: expected a whole number from 0 to 2^63 - 1, found nan",
             ),
             // A wrong kind is named before the keys beside it.
             (

@@ -63,6 +63,9 @@ pub struct Report {
     /// Number of clusters, if the bootstrap draws clusters of problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<usize>,
+    /// Number of problems that have no sample yet and are left out of every value. Only an unfinished evaluation has any.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub problems_without_samples: usize,
     /// Number of samples, scored or unscorable.
     pub samples: u64,
     /// Number of samples that could not be scored.
@@ -160,6 +163,7 @@ impl Report {
                 Curve::of_each(&benchmark.name, problems, percents, draws, resamples(seed, index), covered)
             }),
             clusters: benchmark.clusters(),
+            problems_without_samples: 0,
             samples: problems.iter().map(|p| p.planned()).sum(),
             unscorable: problems.iter().map(|p| p.unscorable).sum(),
             maj_at_k: majority(&benchmark.problems, ks, key.with(2)),
@@ -170,6 +174,10 @@ impl Report {
             subjects: benchmark.subjects().iter().enumerate().map(subject).collect(),
         })
     }
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 /// Estimates several benchmarks and the averages over them. Unscorable samples and incomplete averages are logged.

@@ -193,7 +193,7 @@ fn common(
             targets: None,
             prompt,
         };
-        check_sampling(&sample, served.bounds)?;
+        check_sampling(&sample, served.bounds, "n")?;
         Ok(sample)
     };
     let ask = Ask {

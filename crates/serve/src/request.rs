@@ -416,14 +416,14 @@ fn load(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     }
 }
 
-/// Checks the sampling settings that both APIs have.
-pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds) -> Result<(), String> {
+/// Checks the sampling settings that both APIs have. `count` is the API's name of the number of samples.
+pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds, count: &str) -> Result<(), String> {
     let length = sample.prompt.len();
     bounds.length(length).map_err(|why| format!("prompt: {why}"))?;
     let expected = format!("fewer tokens than the model's {} positions", bounds.positions);
     check(length < bounds.positions, "prompt", length, expected)?;
     let expected = format!("1 to {SAMPLES}");
-    check((1..=SAMPLES).contains(&sample.samples), "num_samples", sample.samples, expected)?;
+    check((1..=SAMPLES).contains(&sample.samples), count, sample.samples, expected)?;
     check(sample.max_tokens != Some(0), "max_tokens", 0, "at least 1")?;
     let temperature = sample.temperature;
     let fine = temperature.is_finite() && temperature >= 0.0;
@@ -538,7 +538,7 @@ fn sample(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal>
         prompt,
     };
     params.end()?;
-    check_sampling(&sample, bounds)?;
+    check_sampling(&sample, bounds, "num_samples")?;
     Ok(Asked { work: Work::Sample(sample), slot })
 }
 

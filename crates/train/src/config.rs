@@ -35,7 +35,7 @@ mod update;
 
 pub use algorithm::{AlgorithmConfig, Truncated};
 pub use eval::{EvalConfig, FullEvalConfig};
-pub use keys::{Override, overridden, suggestions, typed};
+pub use keys::{Override, overridden, suggestions, typed, unknown_name};
 pub use lora::{AllLinear, LoraTable, Targets};
 pub use maze::{MazeConfig, SolutionsName};
 pub use model::{InitConfig, ModelConfig, SizeConfig};
@@ -259,8 +259,7 @@ impl Config {
                 Some(cause) if overrides[cause].source != overrides[cause].key => {
                     bad_input!("{}: {}", overrides[cause].source, in_one_line(&error))
                 }
-                Some(_) => Err(error),
-                None => Err(error),
+                _ => Err(error),
             }
         })?;
         Ok(config)

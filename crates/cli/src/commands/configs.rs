@@ -1,6 +1,6 @@
 //! `fgrpo configs`: lists and prints the built-in configurations.
 
-use fgrpo_train::config::{Config, builtin};
+use fgrpo_train::config::{Config, builtin, unknown_name};
 
 /// List the built-in configurations, or print one.
 #[derive(Debug, clap::Args)]
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Some(text) => out!("{text}"),
             None => {
                 let names: Vec<&str> = builtin::CONFIGS.iter().map(|(name, _)| *name).collect();
-                bad_input!("configs show: expected one of {}; found {name}", names.join(", "))
+                bad_input!("configs show: {}", unknown_name(name, &names))
             }
         },
     }

@@ -283,6 +283,14 @@ fn a_problem_that_the_server_refuses_is_missing_and_never_wrong() {
     let output = run(command(&server.url(), &data, 4, &out).args(["--concurrency", "1"]));
     assert_eq!(output.status.code(), Some(1), "{}", stderr(&output));
     assert!(stderr(&output).contains("4 of 24 samples of sums are still missing"), "{}", stderr(&output));
+    // The table isn't taken for the whole data set's.
+    assert!(
+        stderr(&output).contains("sums: UNFINISHED: these values are of 5 of 6 problems"),
+        "{}",
+        stderr(&output)
+    );
+    let summary: Value = serde_json::from_slice(&std::fs::read(out.join("summary.json")).unwrap()).unwrap();
+    assert_eq!(summary[0]["problems_without_samples"], 1);
     assert_eq!(lines(&out.join("samples.jsonl")), 20);
 }
 

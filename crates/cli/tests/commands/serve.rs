@@ -1518,6 +1518,7 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
     assert_eq!(events.last().unwrap()["choices"][0]["finish_reason"], whole["choices"][0]["finish_reason"]);
     for (field, value) in [
         ("presence_penalty", json!(1.0)),
+        ("n", json!(0)),
         ("tools", json!([{}])),
         ("tools", json!([{"type": "function", "function": {"name": "f"}}])),
         ("tool_choice", json!("required")),
@@ -1531,7 +1532,7 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         asked[field] = value;
         let got = post("chat/completions", asked);
         let message = got.json()["error"]["message"].as_str().unwrap().to_owned();
-        assert!(got.status == 400 && message.starts_with(field), "{message}");
+        assert!(got.status == 400 && message.starts_with(field) && !message.starts_with("num_"), "{message}");
     }
     // Null counts as absent, and fields without effect are accepted. A stream ends with its token counts if requested.
     let mut asked = chat(true);

@@ -1,5 +1,6 @@
 //! Built-in configurations: the files of `configs/`, so that `fgrpo train maze-quick` works in any folder.
 
+use fgrpo_eval::dataset::format::FileFormat;
 use fgrpo_eval::io::files;
 use fgrpo_files as input;
 use std::path::Path;
@@ -32,6 +33,9 @@ pub fn about(text: &str) -> &str {
 /// Reads a configuration file, or a built-in configuration if there is no such file. Fails if there is neither; the
 /// message suggests a similar name.
 pub fn text(path: &Path) -> anyhow::Result<String> {
+    if FileFormat::of(path).is_some() {
+        bad_input!("this is a data set; a configuration is a .toml file and names its data set as task.data");
+    }
     if !path.exists() {
         if let Some(text) = builtin(&path.to_string_lossy()) {
             return Ok(text.to_owned());

@@ -445,6 +445,13 @@ fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'
     known.filter(|name| near(name, unknown)).min_by_key(|name| damerau_levenshtein(name, unknown))
 }
 
+/// Says that a name is none of the `known` ones, and which of these was probably meant.
+pub fn unknown_name(name: &str, known: &[&str]) -> String {
+    let meant = closest(name, known.iter().copied());
+    let meant = meant.map_or_else(String::new, |meant| format!("; did you mean {meant}?"));
+    format!("expected one of {}, found {name}{meant}", known.join(", "))
+}
+
 /// Suggests a known value for an unknown one, as the end of a message that lists the known values.
 fn nearest(message: &str) -> String {
     let mut quoted = json::quoted(message);

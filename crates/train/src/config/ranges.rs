@@ -63,7 +63,7 @@ pub(super) fn not_negative(name: &str, x: f64) -> anyhow::Result<()> {
 }
 
 pub(super) fn learning_rate(name: &str, x: f64) -> anyhow::Result<()> {
-    number(name, x, x > 0.0 && x < 1.0, "a number between 0 and 1")
+    number(name, x, x > 0.0 && x < 1.0, "a number above 0 and below 1")
 }
 
 pub(super) fn betas(name: &str, betas: [f64; 2]) -> anyhow::Result<()> {

@@ -1,6 +1,7 @@
 //! Settings of text tasks: problems from files, or generated ones.
 
 use super::defaults;
+use super::keys::unknown_name;
 use super::ranges::{MANY, TOKENS, number, whole, within};
 use super::schema;
 use fgrpo_eval::dataset::columns::Columns;
@@ -311,7 +312,7 @@ impl PuzzlesConfig {
         if named.is_none() {
             let known: Vec<&str> =
                 Task::ALL.into_iter().filter(|&task| has_generator(task)).map(Task::name).collect();
-            bad_input!("task.puzzle: expected one of {}, found {:?}", known.join(", "), self.puzzle);
+            bad_input!("task.puzzle: {}", unknown_name(&self.puzzle, &known));
         }
         whole(
             "task",

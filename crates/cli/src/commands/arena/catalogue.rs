@@ -4,7 +4,7 @@ use super::task;
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::write_whole;
-use fgrpo_train::config::Config;
+use fgrpo_train::config::{Config, unknown_name};
 use fgrpo_train::estimator::Estimator;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -90,7 +90,7 @@ pub(super) fn chosen(names: &[String], baseline: &str) -> anyhow::Result<Vec<Met
         Some(method) => Ok(method.clone()),
         None => {
             let names: Vec<&str> = all.iter().map(|m| m.name.as_str()).collect();
-            bad_input!("{flag}: expected one of {}; found {name}", names.join(", "))
+            bad_input!("{flag}: {}", unknown_name(name, &names))
         }
     };
     let compared_with = find("--baseline", baseline)?;

@@ -56,9 +56,11 @@ pub(crate) fn write(
             }
             continue;
         }
-        let instructions = evaluated.followed(&b.name);
-        reports
-            .push((b, Report { instructions, ..Report::of(b, &ks, &flags.cover, RESAMPLES, 0, i as u64)? }));
+        let mut report = Report::of(b, &ks, &flags.cover, RESAMPLES, 0, i as u64)?;
+        report.instructions = evaluated.followed(&b.name);
+        let planned = plan.parts.iter().find(|p| p.name == b.name).map_or(0, |p| p.problems.len());
+        report.problems_without_samples = planned.saturating_sub(b.problems.len());
+        reports.push((b, report));
     }
     let summary: Vec<&Report> = reports.iter().map(|(_, report)| report).collect();
     folder.write("summary.json", (serde_json::to_string_pretty(&summary)? + "\n").as_bytes())?;
@@ -209,6 +211,13 @@ fn lead(report: &Report, samples: u64) -> String {
 /// Returns notes on mean reward, instructions, truncation, tokens and unscorable samples.
 fn notes(report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
+    let (without, problems) = (report.problems_without_samples, report.all.problems());
+    if without > 0 {
+        let all = problems + without;
+        notes.push(format!(
+            "UNFINISHED: these values are of {problems} of {all} problems; the others have no sample yet"
+        ));
+    }
     if let Some(reward) = report.mean_reward {
         let none = report.all.points.first_key_value().is_some_and(|(_, m)| m.value == 0.0);
         let none =

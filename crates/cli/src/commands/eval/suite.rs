@@ -22,6 +22,7 @@ use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::table::Table;
 use fgrpo_nn::weights::Gguf;
 use fgrpo_paper::data::{Benchmark, benchmarks};
+use fgrpo_train::config::unknown_name;
 use std::path::{Path, PathBuf};
 
 use files::{Checked, check, check_training};
@@ -153,7 +154,7 @@ fn chosen(only: &[String]) -> anyhow::Result<Vec<&'static Benchmark>> {
     for name in only {
         if !benchmarks().iter().any(|b| b.name == canonical(name)) {
             let names: Vec<&str> = benchmarks().iter().map(|b| b.name.as_str()).collect();
-            bad_input!("--benchmark: expected one of {}; found {name}", names.join(", "));
+            bad_input!("--benchmark: {}", unknown_name(name, &names));
         }
     }
     let is = |b: &&Benchmark| only.is_empty() || only.iter().any(|name| canonical(name) == b.name);

@@ -38,14 +38,18 @@ fn built_in_configurations_run_by_name_and_a_mistyped_name_is_answered_with_the_
         ("configs/maze-quick.toml", "did you mean maze-quick?"),
         ("own-rum.toml", "did you mean own-run.toml?"),
         ("something-else.toml", "fgrpo configs list"),
+        ("data.jsonl", "this is a data set; a configuration is a .toml file"),
     ] {
         for command in ["train", "sft", "eval", "sweep"] {
             let (_, said, code) = here(&[command, given]);
             assert!(code == 2 && (command == "sweep" || said.contains(wanted)), "{command} {given}: {said}");
         }
     }
-    let (_, said, code) = here(&["configs", "show", "maze"]);
-    assert!(code == 2 && said.contains("expected one of arena-arithmetic"), "{said}");
+    let (_, said, code) = here(&["configs", "show", "maze-qiuck"]);
+    assert!(code == 2 && said.contains("configs show: expected one of arena-arithmetic"), "{said}");
+    assert!(said.contains("found maze-qiuck; did you mean maze-quick?"), "{said}");
+    let (_, said, code) = here(&["arena", "run", "--methods", "grpo,max_rl", "--dry-run"]);
+    assert!(code == 2 && said.contains("found max_rl; did you mean max-rl?"), "{said}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::recorded::is_regular;
 use super::{Candidate, Candidates, Settings};
+use crate::config::unknown_name;
 use crate::run::checkpoint::{self, ADAPTER};
 use crate::run::{Run, fingerprint};
 use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
@@ -133,11 +134,11 @@ fn folder_of(benchmark: &Benchmark) -> std::path::Display<'_> {
 /// Returns the benchmarks whose mean is the metric, and the name of the metric. By default, the benchmarks are the
 /// available ones of the paper's average for mathematics, or all benchmarks if none of the average's is available.
 fn metric(names: &BTreeSet<String>, part: Option<&str>) -> anyhow::Result<(Vec<String>, String)> {
-    let all = names.iter().cloned().collect::<Vec<_>>().join(", ");
+    let all: Vec<&str> = names.iter().map(String::as_str).collect();
     if let Some(part) = part {
         let part = canonical(part);
         if !names.contains(&part) {
-            bad_input!("part: expected one of the benchmarks {all}, found {part}");
+            bad_input!("part: {}", unknown_name(&part, &all));
         }
         return Ok((vec![part.clone()], part));
     }

@@ -1,7 +1,7 @@
 //! Candidates from the evaluations that a run recorded during training.
 
 use super::{Candidate, Candidates, Settings, require_once};
-use crate::config::{Config, Every};
+use crate::config::{Config, Every, unknown_name};
 use crate::run::{Run, checkpoint};
 use fgrpo_eval::record::Evaluation;
 
@@ -40,10 +40,10 @@ pub(super) fn recorded(
             None => &e.all.pass_at_k,
             Some(name) => match e.parts.get(name) {
                 Some(part) => &part.pass_at_k,
-                None => bad_input!(
-                    "part: expected one of the parts in eval.jsonl, {:?}, found {name}",
-                    e.parts.keys().collect::<Vec<_>>()
-                ),
+                None => {
+                    let known: Vec<&str> = e.parts.keys().map(String::as_str).collect();
+                    bad_input!("part: {}", unknown_name(name, &known))
+                }
             },
         };
         match values.get(&settings.k) {

@@ -18,13 +18,14 @@ fn products() -> Products {
 }
 
 /// Tolerance for values that are off by `f32` with products in f32. Numbers in bfloat16 have 16 or 8 bits instead of 24, and a number that is rounded the other way because of
-/// a difference in its last place passes the error on.
+/// a difference in its last place passes the error on: in bf16, the log-probabilities of these tests differ by up to 1.4e-2 and the gradients of a Qwen2 by 6.2e-3 of the
+/// largest value, on AVX-512 and without vector instructions.
 #[allow(dead_code, reason = "not every program compares numbers")]
 pub(crate) fn tolerance(f32: f32) -> f32 {
     match products() {
         Products::F32 | Products::Blas => f32,
         Products::Bf16x3 => 20.0 * f32,
-        Products::Bf16 => 5000.0 * f32,
+        Products::Bf16 => 2500.0 * f32,
     }
 }
 
@@ -34,8 +35,9 @@ pub(crate) fn tolerance(f32: f32) -> f32 {
 /// differ there from separate sequences by 3e-3 to 1.5e-2 of the largest value, depending on the seed, for the sizes of these tests.
 #[allow(dead_code, reason = "not every program compares gradients")]
 pub(crate) fn gradient_tolerance(case: &str, f32: f32) -> f32 {
-    let twice = case.starts_with("olmo") && products() != Products::F32;
-    if twice { 2.0 * tolerance(f32) } else { tolerance(f32) }
+    let in_bf16 = if products() == Products::Bf16 { 2.0 } else { 1.0 };
+    let of_olmo = if case.starts_with("olmo") && products() != Products::F32 { 2.0 } else { 1.0 };
+    in_bf16 * of_olmo * tolerance(f32)
 }
 
 /// Whether the device is the CPU, which can use different instruction sets.

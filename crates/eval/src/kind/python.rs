@@ -3,7 +3,7 @@
 use crate::io::json;
 use crate::kind::short_hash;
 use crate::program;
-use crate::row::Table;
+use crate::row::{Table, Unusable, shown};
 use crate::verifier::{Beside, Grading, Reader, Reference, Settings, Unreadable, Verifier};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -109,8 +109,8 @@ pub(crate) fn file_hash(settings: &Settings) -> Option<String> {
     Some(contents.map(|bytes| short_hash(&String::from_utf8_lossy(&bytes))).collect())
 }
 
-/// Returns a reader that passes every column as an argument, or an error if the answer column that the user named is
-/// missing.
+/// Returns a reader that passes every column as an argument and rejects a row whose answer is null, or an error if the
+/// answer column that the user named is missing.
 pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<Truth>> {
     let answer = table.column("answer", beside.answer, &[])?;
     let prompt = beside.prompt.to_owned();
@@ -122,6 +122,9 @@ pub fn reader(table: &Table<'_>, beside: &Beside<'_>) -> anyhow::Result<Reader<T
         }
         if let Some(value) = answer.as_deref().and_then(|name| crate::row::value(cells.row, name)) {
             columns.insert("answer".to_owned(), value.clone());
+        }
+        if columns.get("answer").is_some_and(Value::is_null) {
+            return Err(Unusable::new("empty answer", shown(&columns, "answer")));
         }
         Ok(Truth { columns })
     }))

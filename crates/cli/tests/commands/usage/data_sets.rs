@@ -395,8 +395,10 @@ fn numbers_that_are_not_finite_spoil_no_file_and_are_no_answer() {
     let folder = tempfile::tempdir().unwrap();
     let lines = "{\"problem\": \"What is 1 + 1?\", \"answer\": 2, \"score\": NaN, \"range\": [-Infinity, Infinity]}\n\
                  {\"problem\": \"What is NaN, in words?\", \"answer\": NaN, \"score\": 1.0}\n";
-    let rows = shown(folder.path(), lines, &[]).unwrap();
-    assert_eq!(column(&rows, "gold"), ["2"]);
+    for kind in [&[][..], &["--task", "python"]] {
+        assert_eq!(shown(folder.path(), lines, kind).unwrap().len(), 1, "{kind:?}");
+    }
+    assert_eq!(column(&shown(folder.path(), lines, &[]).unwrap(), "gold"), ["2"]);
     let array = format!("[{}]", lines.trim_end().replace('\n', ","));
     let path = file(folder.path(), "rows.json", &array);
     assert_eq!(found(&path), Ok(1));

@@ -36,6 +36,21 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"a": {"type": "integer", "description": "é"}}, "required": ["a"]},
     },
 }
+ITEM = {"type": "object", "properties": {"x": {"type": "number"}, "unit": {"type": "string", "enum": ["m", "s"]}}, "required": ["x"]}
+MEASURES = {
+    "type": "function",
+    "function": {
+        "name": "measure", "description": "Measures.",
+        "parameters": {
+            "type": "object",
+            "properties": {
+                "where": {**ITEM, "description": "Place"}, "list": {"type": "array", "items": ITEM}, "names": {"type": "array", "items": {"type": "string"}},
+                "note": {"type": "string", "nullable": True, "default": "none"}, "exact": {"type": "boolean", "description": "Whether it is exact"},
+            },
+            "required": ["where"],
+        },
+    },
+}
 CALL = {"id": "000000000", "type": "function", "function": {"name": "add", "arguments": {"a": 1, "b": "x\ny", "c": [1, {"d": None}], "e": True}}}
 ANSWER = {"role": "tool", "name": "add", "tool_call_id": "000000000", "content": "4"}
 ASKED = {"role": "user", "content": "2+2?"}
@@ -46,6 +61,8 @@ CONVERSATIONS = [
     [ASKED, {"role": "assistant", "content": "let me", "tool_calls": [CALL]}, ANSWER],
     [ASKED, {"role": "assistant", "content": "<think>\nso\n</think>\n\n", "tool_calls": [CALL, CALL]}, ANSWER, ANSWER],
     [{"role": "user", "content": [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]}],
+    [ASKED, {"role": "assistant", "reasoning_content": "so", "content": "", "tool_calls": [CALL]}, ANSWER, {"role": "assistant", "content": "It's 4."}, ASKED],
+    [ASKED, {"role": "assistant", "content": "", "tool_calls": [CALL], "tool_responses": [{"name": "add", "response": "4"}]}],
 ]
 
 
@@ -72,16 +89,17 @@ def main():
                 print(f"{template.name}: refused: {opened}")
                 continue
             theirs = PreTrainedTokenizerFast.from_pretrained(folder)
-            equal, other = 0, []
-            cases = [(c, tools, thinking) for c in CONVERSATIONS for tools in (None, [TOOL]) for thinking in (None, True, False)]
+            equal, rejected, other = 0, 0, []
+            cases = [(c, tools, thinking) for c in CONVERSATIONS for tools in (None, [TOOL], [TOOL, MEASURES]) for thinking in (None, True, False)]
             for messages, tools, thinking in cases:
                 switch = {} if thinking is None else {"enable_thinking": thinking}
                 a, _ = attempt(theirs.apply_chat_template, messages, tools=tools, tokenize=False, add_generation_prompt=True, **switch)
                 b, why = attempt(engine.tokenizer.render, messages, tools=tools, thinking=thinking)
                 equal += a == b
+                rejected += a is None and b is None
                 if a != b:
                     other.append(why or f"another text for the conversation that ends with {messages[-1]}")
-            print(f"{template.name}: {equal} of {len(cases)} equal{'; ' + other[0] if other else ''}", flush=True)
+            print(f"{template.name}: {equal} of {len(cases)} equal ({rejected} rejected by both){'; ' + other[0] if other else ''}", flush=True)
 
 
 main()

@@ -222,7 +222,14 @@ impl<'a> Rules<'a> {
     pub fn render(&self, messages: &[Value], tools: &[Value]) -> anyhow::Result<String> {
         let options = ChatOptions { enable_thinking: self.thinking, ..ChatOptions::default() };
         let broken = |message: &Value| {
-            if message["role"] == "assistant" { message.clone() } else { self.broken(message) }
+            if message["role"] != "assistant" {
+                return self.broken(message);
+            }
+            let mut message = message.clone();
+            if let Some(responses) = message.get_mut("tool_responses") {
+                *responses = self.broken(responses);
+            }
+            message
         };
         let messages: Vec<Value> = messages.iter().map(broken).collect();
         self.template.render_values(&messages, &(!tools.is_empty()).then_some(tools), &options)
@@ -237,6 +244,13 @@ impl<'a> Rules<'a> {
         let (text, calls) = calls(&content, self.template, tools);
         let length = text.len();
         (content, length, calls)
+    }
+
+    /// Separates the thoughts of a turn from the rest, if the template takes thoughts as a field of a message.
+    fn separated<'b>(&self, turn: &'b str) -> (Option<&'b str>, &'b str) {
+        let tags = self.template.tags().filter(|_| self.template.source().contains("reasoning_content"));
+        let parts = tags.and_then(|tags| turn.strip_prefix(&tags.open)?.split_once(&tags.close));
+        parts.map_or((None, turn), |(thoughts, rest)| (Some(thoughts), rest))
     }
 
     fn broken(&self, value: &Value) -> Value {
@@ -355,39 +369,78 @@ impl Game {
         Ok(Some(calls))
     }
 
-    /// Adds the tools' answers to the calls of the last turn.
+    /// Adds the tools' answers to the calls of the last turn, in the first form in which the template writes the
+    /// answers and continues the text so far. Otherwise a new part begins.
     ///
     /// # Errors
     /// Bad input: answers that the template can't render.
     pub fn go_on(&mut self, rules: &Rules<'_>, calls: &[Call], results: &[String]) -> anyhow::Result<()> {
         let Some(turn) = self.messages.pop() else { unreachable!("`hear` added a turn") };
         let before = self.messages.len();
-        let answer = |(i, (call, result)): (usize, (&Call, &String))| {
-            let name = call.name.as_deref().unwrap_or("unknown");
-            json!({"role": "tool", "name": name, "tool_call_id": format!("{i:09}"), "content": result})
-        };
-        let answers: Vec<Value> = calls.iter().zip(results).enumerate().map(answer).collect();
         let fields: Vec<Value> =
             calls.iter().enumerate().map(|(i, call)| call.field(&format!("{i:09}"))).collect();
-        let call = json!({"role": "assistant", "content": "", "tool_calls": fields});
-        let message = json!({"role": "user", "content": results.join("\n")});
-        // Forms of the turn: as sampled, with calls as fields (which some templates require), and without calls and
-        // tools.
-        let forms = [
-            [vec![turn.clone()], answers.clone()].concat(),
-            [vec![call], answers].concat(),
-            vec![turn, message],
-        ];
-        let mut rendered = Err(anyhow::anyhow!("no form of the answers"));
-        for form in forms {
+        let (thoughts, speech) = rules.separated(turn["content"].as_str().unwrap_or_default());
+        let with_thoughts = |content: &str, thoughts: Option<&str>| {
+            let thoughts = thoughts.map(|text| ("reasoning_content".to_owned(), Value::from(text)));
+            let message = [("role".to_owned(), "assistant".into()), ("content".to_owned(), content.into())];
+            message.into_iter().chain(thoughts).collect::<Value>()
+        };
+        let trimmed = thoughts.map(|text| text.trim_matches('\n'));
+        let mut called = with_thoughts("", trimmed);
+        called["tool_calls"] = fields.into();
+        // Forms of the turn with its answers: as sampled, with thoughts as a field, with calls as fields (which some
+        // templates require), and two with the answers in Gemma 4's field.
+        let forms = |results: &[String]| -> [Vec<Value>; 5] {
+            let names = calls.iter().map(|call| call.name.as_deref().unwrap_or("unknown"));
+            let named = || names.clone().zip(results).enumerate();
+            let tool = |(i, (name, result))| json!({"role": "tool", "name": name, "tool_call_id": format!("{i:09}"), "content": result});
+            let answers: Vec<Value> = named().map(tool).collect();
+            let responses: Value =
+                named().map(|(_, (name, result))| json!({"name": name, "response": result})).collect();
+            let with_responses = |mut message: Value| {
+                message["tool_responses"] = responses.clone();
+                message
+            };
+            let answered = |message: Value| [vec![message], answers.clone()].concat();
+            [
+                answered(turn.clone()),
+                answered(with_thoughts(speech, thoughts)),
+                answered(called.clone()),
+                vec![with_responses(called.clone())],
+                vec![with_thoughts(speech, trimmed), with_responses(with_thoughts("", None))],
+            ]
+        };
+        let mut rendered = |form: &[Value]| {
             self.messages.truncate(before);
-            self.messages.extend(form);
-            rendered = rules.render(&self.messages, &self.offered);
-            if rendered.is_ok() {
+            self.messages.extend_from_slice(form);
+            rules.render(&self.messages, &self.offered)
+        };
+        let others: Vec<String> = results.iter().map(|result| format!(".{result}")).collect();
+        let mut best = None;
+        for (i, (form, other)) in forms(results).into_iter().zip(forms(&others)).enumerate() {
+            let Ok(text) = rendered(&form) else { continue };
+            if rendered(&other).is_ok_and(|other| other == text) {
+                continue; // The template leaves out the answers of this form.
+            }
+            let continues = text.starts_with(&self.text);
+            // A template with a field for thoughts may write thoughts in the content a second time.
+            if continues || best.is_none() || i == 1 {
+                best = Some((form, text));
+            }
+            if continues {
                 break;
             }
         }
-        let text = rendered.context("rendering a conversation with tools' answers")?;
+        let (form, text) = match best {
+            Some(best) => best,
+            None => {
+                let form = vec![turn, json!({"role": "user", "content": results.join("\n")})];
+                let text = rendered(&form).context("rendering a conversation with tools' answers")?;
+                (form, text)
+            }
+        };
+        self.messages.truncate(before);
+        self.messages.extend(form);
         let Some(more) = text.strip_prefix(&self.text) else { return self.start(rules, text) };
         let answers = rules.language.encode_parts(more)?;
         self.parts.last_mut().expect("as above").tokens.extend(answers);

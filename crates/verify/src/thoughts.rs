@@ -20,22 +20,27 @@ impl Default for Tags {
     }
 }
 
-/// The tags of known models: Qwen3, DeepSeek-R1 and most others; Magistral; Seed-OSS; Command A; Kimi; OpenThinker.
-const KNOWN: [(&str, &str); 9] = [
+/// The tags of known models: Qwen3, DeepSeek-R1 and most others; Magistral; Seed-OSS; Command A; Kimi; Gemma 4;
+/// OpenThinker.
+const KNOWN: [(&str, &str); 10] = [
     ("<think>", "</think>"),
     ("[THINK]", "[/THINK]"),
     ("<seed:think>", "</seed:think>"),
     ("<|START_THINKING|>", "<|END_THINKING|>"),
     ("◁think▷", "◁/think▷"),
+    ("<|channel>thought", "<channel|>"),
     ("<|begin_of_thought|>", "<|end_of_thought|>"),
     ("<thinking>", "</thinking>"),
     ("<thought>", "</thought>"),
     ("<reasoning>", "</reasoning>"),
 ];
 
-/// Whether a token is a known model's tag. Such a token is decoded to text even if it is a special token.
+/// Whether a token is a known model's tag, or the beginning of one up to its bracket. Such a token is decoded to text
+/// even if it is a special token.
 pub fn is_tag(token: &str) -> bool {
-    KNOWN.iter().any(|(open, close)| *open == token || *close == token)
+    let opens =
+        |open: &str| open.strip_prefix(token).is_some_and(|rest| token.ends_with('>') || rest.is_empty());
+    KNOWN.iter().any(|(open, close)| opens(open) || *close == token)
 }
 
 impl Tags {

@@ -161,7 +161,16 @@ fn a_stop_text_that_is_an_ordinary_added_token_also_stops_in_pieces() {
 
 #[test]
 fn an_answer_keeps_the_tags_of_thoughts_that_are_special_tokens() {
-    let tags = ["[THINK]", "[/THINK]", "<|START_THINKING|>", "<|END_THINKING|>", "</think>", "<end>"];
+    let tags = [
+        "[THINK]",
+        "[/THINK]",
+        "<|START_THINKING|>",
+        "<|END_THINKING|>",
+        "</think>",
+        "<end>",
+        "<|channel>",
+        "<channel|>",
+    ];
     let names = ["a", "1", "2"].into_iter().chain(tags);
     let vocabulary: serde_json::Map<String, Value> =
         names.zip(0..).map(|(n, id)| (n.to_owned(), json!(id))).collect();
@@ -183,6 +192,7 @@ fn an_answer_keeps_the_tags_of_thoughts_that_are_special_tokens() {
     let plain = language(&[]);
     assert_eq!(plain.answer(&[3, 1, 4, 2, 8]).unwrap(), "[THINK]1[/THINK]2");
     assert_eq!(plain.answer(&[5, 1, 6, 2]).unwrap(), "<|START_THINKING|>1<|END_THINKING|>2");
+    assert_eq!(plain.answer(&[9, 1, 10, 2, 8]).unwrap(), "<|channel>1<channel|>2");
     assert_eq!(plain.decoded(&[1, 7, 2, 8], false).unwrap(), "1</think>2");
     let tags = |text: &str| fgrpo_verify::thoughts::Tags::parse(text).unwrap();
     assert!(plain.check_tags(&tags("[THINK],[/THINK]")).is_ok() && plain.check_tags(&tags("a,b")).is_ok());

@@ -41,8 +41,10 @@ enum Form {
     Named,
     /// `<function=add><parameter=a>1</parameter></function>`: values without types.
     Tagged,
-    /// `add(a=1)` on each line, or in a list.
+    /// `add(a=1)` on each line, or in a list; or like [`Form::Json`].
     Python,
+    /// `call:add{a:1,b:<|"|>text<|"|>}`: keys without quotes.
+    Braced,
     /// Objects like those of [`Form::Json`] that make up the whole turn, separated by semicolons.
     Whole,
 }
@@ -57,7 +59,7 @@ struct Format {
 }
 
 /// The formats. The first one whose mark the template contains is used.
-const FORMATS: [Format; 6] = [
+const FORMATS: [Format; 7] = [
     Format { known_by: &["[TOOL_CALLS]"], open: "[TOOL_CALLS]", close: "", form: Form::Named },
     Format {
         known_by: &["<function_calls>"],
@@ -71,6 +73,7 @@ const FORMATS: [Format; 6] = [
         close: "<|tool_call_end|>",
         form: Form::Python,
     },
+    Format { known_by: &["<|tool_call>"], open: "<|tool_call>", close: "<tool_call|>", form: Form::Braced },
     Format { known_by: &["<function="], open: "<tool_call>", close: "</tool_call>", form: Form::Tagged },
     Format { known_by: &["<tool_call>"], ..HERMES },
     Format {
@@ -127,11 +130,12 @@ pub fn calls<'a>(turn: &'a str, template: &ChatTemplate, tools: &[Value]) -> (&'
 impl Format {
     /// Reads the calls after an opening mark. Returns them and the text that follows.
     fn read<'a>(&self, text: &'a str, tools: &[Value]) -> (Vec<Call>, &'a str) {
-        let mut reader = Reader { rest: text, python: false };
+        let mut reader = Reader { rest: text, syntax: Syntax::Json };
         let read = match self.form {
             Form::Named => reader.named(),
             Form::Tagged => reader.tagged(tools).map(|call| vec![call]),
             Form::Python => reader.python_calls(self.close),
+            Form::Braced => reader.braced().map(|call| vec![call]),
             Form::Json | Form::Whole => reader.value(0).map(calls_of).map_err(|why| (None, not_json(&why))),
         };
         reader.space();
@@ -163,7 +167,7 @@ fn not_json(why: &str) -> String {
 /// the name of a tool.
 fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
     let has_mark = text.starts_with(mark);
-    let mut reader = Reader { rest: text.strip_prefix(mark).unwrap_or(text), python: false };
+    let mut reader = Reader { rest: text.strip_prefix(mark).unwrap_or(text), syntax: Syntax::Json };
     let mut all = Vec::new();
     loop {
         reader.rest = reader.rest.trim_start_matches(|c: char| c.is_whitespace() || c == ';');
@@ -202,7 +206,7 @@ fn calls_of(value: Literal) -> Vec<Call> {
         let name = inner.and_then(|inner| inner.get("name")).and_then(Literal::text).map(str::to_owned);
         let arguments = inner.and_then(|inner| inner.get("arguments").or_else(|| inner.get("parameters")));
         let arguments = match arguments {
-            Some(Literal::Text(text)) => Reader { rest: text, python: false }.only(),
+            Some(Literal::Text(text)) => Reader { rest: text, syntax: Syntax::Json }.only(),
             Some(value) => Ok(value.clone()),
             None => Ok(Literal::Map(Vec::new())),
         };
@@ -278,9 +282,21 @@ const LEVELS: usize = 64;
 /// Parses the text of tool calls from the front of `rest`.
 struct Reader<'a> {
     rest: &'a str,
-    /// Whether Python's values are allowed in addition to JSON.
-    python: bool,
+    syntax: Syntax,
 }
+
+/// Syntax of values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Syntax {
+    Json,
+    /// JSON and Python.
+    Python,
+    /// JSON with keys that may lack quotes, strings between two [`QUOTE`]s, and Python's words.
+    Braced,
+}
+
+/// Quotation mark of [`Syntax::Braced`]. Characters between two marks are literal.
+const QUOTE: &str = "<|\"|>";
 
 /// The name of a call, if it could be read, and the mistake in the call.
 type Wrong = (Option<String>, String);
@@ -380,11 +396,12 @@ impl<'a> Reader<'a> {
     }
 
     fn python_calls(&mut self, close: &str) -> Result<Vec<Call>, Wrong> {
-        self.python = true;
-        let is_list = {
-            self.space();
-            self.take("[")
-        };
+        self.syntax = Syntax::Python;
+        self.space();
+        if self.rest.trim_start_matches('[').trim_start().starts_with('{') {
+            return self.value(0).map(calls_of).map_err(|why| (None, not_json(&why)));
+        }
+        let is_list = self.take("[");
         let mut calls = Vec::new();
         loop {
             self.rest = self.rest.trim_start_matches(|c: char| c.is_whitespace() || ",;".contains(c));
@@ -419,6 +436,20 @@ impl<'a> Reader<'a> {
         }
     }
 
+    fn braced(&mut self) -> Result<Call, Wrong> {
+        self.syntax = Syntax::Braced;
+        let wrong = |why: &str| format!("the call isn't call:name{{key:value, ...}}: {why}");
+        self.space();
+        let name = if self.take("call:") { self.until(&["{"]).map(str::trim) } else { None };
+        let Some(name) = name.filter(|name| is_name(name)).map(str::to_owned) else {
+            return Err((None, wrong("it has no name")));
+        };
+        match self.value(0) {
+            Ok(arguments) => Ok(Call { name: Some(name), arguments: arguments.json(), wrong: None }),
+            Err(why) => Err((Some(name), wrong(&why))),
+        }
+    }
+
     /// Reads a value, and fails if anything follows.
     fn only(mut self) -> Result<Literal, String> {
         let value = self.value(0)?;
@@ -439,7 +470,7 @@ impl<'a> Reader<'a> {
             ("True", "true"),
             ("False", "false"),
         ];
-        let count = if self.python { 6 } else { 3 };
+        let count = if self.syntax == Syntax::Json { 3 } else { 6 };
         let word = words[..count].iter().find(|(word, _)| self.rest.starts_with(word));
         match self.rest.chars().next() {
             _ if word.is_some() => {
@@ -450,9 +481,7 @@ impl<'a> Reader<'a> {
             Some('{') => {
                 let mut entries = Vec::new();
                 self.items('}', |reader| {
-                    let Literal::Text(key) = reader.value(level + 1)? else {
-                        return Err("a key isn't a string".to_owned());
-                    };
+                    let key = reader.key(level)?;
                     reader.space();
                     if !reader.take(":") {
                         return Err("a colon is missing".to_owned());
@@ -462,7 +491,7 @@ impl<'a> Reader<'a> {
                 })?;
                 Ok(Literal::Map(entries))
             }
-            Some(open @ ('[' | '(')) if open == '[' || self.python => {
+            Some(open @ ('[' | '(')) if open == '[' || self.syntax == Syntax::Python => {
                 let (mut list, close) = (Vec::new(), if open == '[' { ']' } else { ')' });
                 self.items(close, |reader| {
                     list.push(reader.value(level + 1)?);
@@ -470,10 +499,28 @@ impl<'a> Reader<'a> {
                 })?;
                 Ok(Literal::List(list))
             }
-            Some(quote @ ('"' | '\'')) if quote == '"' || self.python => {
+            Some('<') if self.syntax == Syntax::Braced && self.take(QUOTE) => {
+                let text = self.until(&[QUOTE]).ok_or("a string has no end")?.to_owned();
+                self.take(QUOTE);
+                Ok(Literal::Text(text))
+            }
+            Some(quote @ ('"' | '\'')) if quote == '"' || self.syntax == Syntax::Python => {
                 self.string(quote).map(Literal::Text)
             }
             _ => self.number(),
+        }
+    }
+
+    /// Reads the key of an entry, up to the colon.
+    fn key(&mut self, level: usize) -> Result<String, String> {
+        self.space();
+        if self.syntax == Syntax::Braced && !self.rest.starts_with(['"', '<']) {
+            let key = self.until(&[":"]).filter(|key| !key.contains([',', '{', '}', '[', ']']));
+            return key.map(|key| key.trim().to_owned()).ok_or("a colon is missing".to_owned());
+        }
+        match self.value(level + 1)? {
+            Literal::Text(key) => Ok(key),
+            _ => Err("a key isn't a string".to_owned()),
         }
     }
 
@@ -499,7 +546,7 @@ impl<'a> Reader<'a> {
             if !self.take(",") {
                 return Err(format!("a comma or {close} is missing"));
             }
-            if self.python && closed(self) {
+            if self.syntax != Syntax::Json && closed(self) {
                 return Ok(());
             }
         }
@@ -515,11 +562,11 @@ impl<'a> Reader<'a> {
                 Some(c) if c == quote => break,
                 Some('"') => json.push_str("\\\""),
                 Some('\\') => match chars.next() {
-                    Some('\'') if self.python => json.push('\''),
-                    Some('x') if self.python => json.push_str("\\u00"),
+                    Some('\'') if self.syntax == Syntax::Python => json.push('\''),
+                    Some('x') if self.syntax == Syntax::Python => json.push_str("\\u00"),
                     escaped => json.extend(['\\'].into_iter().chain(escaped)),
                 },
-                Some(c) if (c as u32) < 0x20 && self.python => {
+                Some(c) if (c as u32) < 0x20 && self.syntax == Syntax::Python => {
                     json.push_str(&format!("\\u{:04x}", c as u32));
                 }
                 Some(c) => json.push(c),
@@ -532,11 +579,12 @@ impl<'a> Reader<'a> {
     }
 
     fn number(&mut self) -> Result<Literal, String> {
-        let is_part = |c: char| c.is_ascii_digit() || "+-.eE".contains(c) || self.python && c == '_';
+        let is_part =
+            |c: char| c.is_ascii_digit() || "+-.eE".contains(c) || self.syntax == Syntax::Python && c == '_';
         let end = self.rest.find(|c| !is_part(c)).unwrap_or(self.rest.len());
         let (digits, after) = self.rest.split_at(end);
         let mut number = digits.replace('_', "");
-        if self.python {
+        if self.syntax == Syntax::Python {
             let (sign, digits) = number.split_at(usize::from(number.starts_with(['+', '-'])));
             let zero = if digits.starts_with('.') { "0" } else { "" };
             let tail = if digits.ends_with('.') { "0" } else { "" };
@@ -567,7 +615,7 @@ fn typed(text: &str, schema: &Value) -> Result<Literal, String> {
         Some(schemas) => schemas.iter().filter_map(|schema| schema["type"].as_str()).collect(),
         None => schema["type"].as_str().into_iter().collect(),
     };
-    let value = Reader { rest: text, python: true }.only();
+    let value = Reader { rest: text, syntax: Syntax::Python }.only();
     let null = schema["nullable"] == true && matches!(value, Ok(Literal::Word("null")));
     if kinds.is_empty() || null {
         return Ok(value.unwrap_or_else(|_| Literal::Text(text.to_owned())));

@@ -216,7 +216,7 @@ impl Advantage {
     /// The GRPO estimator with the constants of the paper's trainer: eps 1e-6, ddof 1.
     pub const GRPO: Self = Self::Grpo { eps: 1e-6, ddof: 1 };
 
-    /// One of each estimator that this crate computes, with settings that fit every group of at least 2.
+    /// Every estimator that this crate computes, once, with settings that are valid for all groups of at least 2.
     pub const ALL: [Self; 22] = [
         Self::GRPO,
         Self::DrGrpo,

@@ -118,7 +118,7 @@ impl Overlong {
     }
 }
 
-/// Everything that turns a group's rewards into advantages.
+/// The settings by which a group's rewards are turned into advantages.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Credit {
     /// The estimator.

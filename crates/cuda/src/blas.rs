@@ -136,7 +136,7 @@ const EXACT_ROWS: usize = 256;
 /// Largest alignment in bytes that the algorithm of an exact product may rely on: the width of a vector load.
 const EXACT_ALIGNMENT: u32 = 16;
 
-/// Everything that the choice of an algorithm depends on.
+/// Properties of a product on which the choice of an algorithm depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
     /// `m`, `n`, `k`.

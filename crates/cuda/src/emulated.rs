@@ -50,7 +50,7 @@ enum Work {
         at: Address,
         bytes: usize,
     },
-    /// Waits until the first `until` pieces of work of `line` are done.
+    /// Waits until the first `until` pieces of work of the queue `line` are done.
     Wait {
         line: usize,
         until: u64,
@@ -79,7 +79,7 @@ struct Line {
     done: u64,
 }
 
-/// The state of the device, behind one lock.
+/// The state of the device that changes, behind one lock.
 #[derive(Default)]
 struct Pending {
     /// Queues with their work, indexed by `Queue`.

@@ -40,7 +40,7 @@ pub enum Numbers {
 }
 
 impl Numbers {
-    /// Returns the element sizes in bytes, of `a` and `b`, and of `c`.
+    /// Returns the bytes of an element of `a` or `b`, and of an element of `c`.
     pub fn bytes(self) -> (usize, usize) {
         match self {
             Numbers::F32 => (4, 4),

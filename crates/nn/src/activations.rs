@@ -74,13 +74,13 @@ pub(crate) fn activations(config: &Config, n: usize, m: usize, keep: Keep) -> Ve
 struct SavedSizes {
     /// Whether the layer has a recurrent mixer in place of attention.
     recurrent: bool,
-    /// Queries, keys and values of a decoding step.
+    /// Width of the queries, keys and values of a decoding step together.
     step: usize,
     /// Input width of the output projection.
     result: usize,
-    /// Output width of the input map that only needed rows take.
+    /// Output width of the input map that is applied only to rows whose result is needed.
     queries: usize,
-    /// Output width of the input map that all rows take.
+    /// Output width of the input map that is applied to all rows.
     inputs: usize,
     /// Values saved for each row whose result is needed.
     of_rows: usize,
@@ -92,9 +92,9 @@ struct SavedSizes {
     of_keys_shared: usize,
     /// Whether other layers borrow the keys and values.
     lends: bool,
-    /// Derivatives of keys and of values that are computed from keys.
+    /// Width of the derivatives of keys and values if values are computed from keys, otherwise 0.
     from_keys: usize,
-    /// `F`.
+    /// `F`, the width of the MLP.
     intermediate: usize,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Lane<'a, X: Executor> {
     pub(crate) gradient: Option<&'a mut X::Gradient>,
 }
 
-/// Kind of work that executors run next.
+/// Kind of work that the executors run next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Work {
     Score,
@@ -46,7 +46,7 @@ pub(crate) enum Work {
     Generate,
 }
 
-/// How decoding steps were submitted to a device.
+/// Counts of decoding steps and graphs, which tell how steps were submitted to a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GraphCounts {
     /// Number of steps.
@@ -83,7 +83,8 @@ pub(crate) trait Backend: Send + Sync {
     /// Relative speed of each executor.
     fn executors(&self) -> Vec<usize>;
 
-    /// Number of executors for a generation with a feed. Prompts that arrive while it runs share prefixes only within their executor's cache.
+    /// Number of executors for a generation whose prompts come from a feed. Prompts that arrive while it runs share prefixes only within their
+    /// executor's cache.
     fn fed_executors(&self) -> usize {
         self.executors().len()
     }
@@ -93,7 +94,7 @@ pub(crate) trait Backend: Send + Sync {
         false
     }
 
-    /// Returns the first error of the device so far. Operations don't return one, because a device reports errors late.
+    /// Returns the first error of the device so far. Other operations don't return errors, because a device reports them late.
     fn check(&self) -> Result<(), Error>;
 
     /// Number of cache pages that take as much memory as a sequence's recurrent states.
@@ -124,7 +125,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Sets whether decoding steps may be submitted as graphs. Devices without graphs ignore it.
     fn set_graphs(&mut self, _: bool) {}
 
-    /// How decoding steps were submitted since the last call of [`Backend::set_graphs`].
+    /// Counts the decoding steps since the last call of [`Backend::set_graphs`] by how they were submitted.
     fn graph_counts(&self) -> GraphCounts {
         GraphCounts::default()
     }
@@ -157,7 +158,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Adds LoRA's factors, all 0, and stores the base weights of the adapted matrices if they are to be merged. Resets gradient and moments.
     fn adapt(&mut self, layout: &AdapterLayout);
 
-    /// Removes factors, base weights, gradient and moments. The weights don't change.
+    /// Removes LoRA's factors, the stored base weights, the gradient and the moments. The weights that passes use don't change.
     fn remove_adapters(&mut self);
 
     /// Computes the adapted matrices from the base, plus the update if `applied`.

@@ -95,7 +95,7 @@ impl GatedDeltaNet {
         2 * self.key_width() + self.value_width()
     }
 
-    /// Width of a row of the channels, and `b` and `a` for each head, from which the strength of the write and the decay are computed.
+    /// Width of an input row: the channels, then for each value head `b` (for the write strength) and `a` (for the decay).
     pub(crate) fn input_width(&self) -> usize {
         self.channels() + 2 * self.linear_num_value_heads
     }
@@ -313,7 +313,7 @@ impl Architecture {
 impl Config {
     /// Number of values of each head that the rotary embedding rotates; they are the head's first values.
     ///
-    /// In layers with a window, if others have another head size.
+    /// If head sizes differ between layers, this is the number for layers with a sliding window.
     pub(crate) fn rotary_dim(&self) -> usize {
         self.partial_rotary_factor
             .map_or(self.head_dim, |fraction| (self.head_dim as f64 * fraction) as usize)
@@ -352,13 +352,13 @@ impl Config {
         }
     }
 
-    /// Maximum sequence length: limited by the model's positions, and by what the passes here support.
+    /// Maximum sequence length: limited by the model's positions, and by what the engine supports.
     pub fn context(&self) -> usize {
         let longest = self.longest_sequence().map_or(usize::MAX, |(tokens, _)| tokens);
         self.max_position_embeddings.min(longest)
     }
 
-    /// Like [`Config::validate`], with the name of the values' file for messages.
+    /// Like [`Config::validate`], for values from the file `place`.
     ///
     /// # Errors
     /// Names the file and the field.
@@ -377,7 +377,7 @@ impl Config {
         }
     }
 
-    /// Like [`Config::validate_at`], without the family's checks.
+    /// Like [`Config::validate_at`], without the checks of the family.
     fn validate_sizes(&self, place: &str) -> Result<(), Error> {
         let refuse = |field: &str, found: String, expected: String| {
             Err(Error::Config { place: place.into(), field: field.into(), found, expected })

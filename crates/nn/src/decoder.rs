@@ -335,7 +335,7 @@ impl Decoder {
         pass.p.linear_backward_input(e, projection, rows, d, Write::Add, dx);
     }
 
-    /// Slots of keys and values that layers borrow.
+    /// Indices of the slots for keys and values that other layers borrow.
     fn lent(&self) -> impl Iterator<Item = usize> {
         let lends = |slot: &usize| self.lent_width(*slot) > 0;
         (0..2).filter(lends)

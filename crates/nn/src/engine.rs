@@ -93,7 +93,7 @@ impl std::fmt::Debug for Engine {
     }
 }
 
-/// Panics if a size is impossible.
+/// Checks the sizes of a configuration, and panics if one is impossible.
 fn check(config: &Config) {
     let (h, k) = (config.num_attention_heads, config.num_key_value_heads);
     assert!(k > 0 && h % k == 0, "{k} key/value heads for {h} heads");
@@ -167,7 +167,7 @@ impl Engine {
         self.device.backend_mut().set_graphs(enabled && !self.decoder.check_layers);
     }
 
-    /// How decoding steps were submitted to a GPU since the engine was created or [`Engine::set_cuda_graphs`] was called.
+    /// Counts the decoding steps on a GPU by how they were submitted, since the engine was created or [`Engine::set_cuda_graphs`] was called.
     pub fn graph_counts(&self) -> GraphCounts {
         self.device.backend().graph_counts()
     }
@@ -338,7 +338,7 @@ impl Engine {
         })
     }
 
-    /// With layer checks, adds to the error of a value that is not finite whether a weight is the cause.
+    /// With layer checks, adds to an error about a value that is not finite whether a weight is the cause.
     fn diagnose(&self, error: Error) -> Error {
         match error {
             Error::NonFinite { what, found, .. } if self.decoder.check_layers => {

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// Message of a value other than the expected one. Advice that follows a semicolon in `expected` comes last.
+/// Formats "expected X, found Y". Advice that follows a semicolon in `expected` is moved to the end.
 fn mismatch(expected: &str, found: &str) -> String {
     match expected.split_once("; ") {
         Some((expected, advice)) => format!("expected {expected}, found {found}; {advice}"),

@@ -102,7 +102,7 @@ pub(crate) struct AttentionInputs<'a, B> {
 /// Inputs of the head's backward pass: values saved by the forward pass, and the derivatives with respect to its scores.
 pub(crate) struct HeadInputs<'a, B> {
     pub(crate) x: &'a B,
-    /// Two values per row.
+    /// The two values per row that the forward pass saved.
     pub(crate) saved: &'a B,
     /// Derivatives with respect to the log-probability of each pick, then with respect to the entropy of each pick's row.
     pub(crate) derivatives: &'a B,
@@ -113,7 +113,7 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) weights: &'a W,
     pub(crate) q_norm: Option<Span>,
     pub(crate) k_norm: Option<Span>,
-    /// Zeros, to which 1 is added. `None` without a norm of values.
+    /// Zeros, to which the norm of values adds 1. `None` if the layer has no norm of values.
     pub(crate) v_norm: Option<Span>,
     /// Whether another layer has stored the keys and values. A row of the input then only has queries.
     pub(crate) borrows: bool,
@@ -201,7 +201,8 @@ pub(crate) struct DecodeRow {
     /// Node of the sequence that the token continues.
     pub(crate) node: usize,
     pub(crate) position: u32,
-    /// Node whose recurrent state the row reads, and node whose state it writes; unused in models without states. Rows are in the order of their tokens.
+    /// Node whose recurrent state the row reads, and node whose state the row writes; unused in models without states. Rows of one sequence are in the
+    /// order of their tokens.
     pub(crate) states: [usize; 2],
 }
 

@@ -135,7 +135,7 @@ pub(crate) fn slots_needed(jobs: &[Job<'_>]) -> usize {
     jobs.iter().map(pages).sum::<usize>() * PAGE
 }
 
-/// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: their own pages, and at each of the at
+/// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: pages of their own tokens, and at each of at
 /// most `samples - 1` branchings a partly used page and a state on both sides.
 fn future_pages(state: usize, samples: usize, tokens: usize) -> usize {
     samples * tokens.div_ceil(PAGE) + 2 * (samples - 1) * (1 + state)
@@ -155,7 +155,7 @@ struct Leaf {
     samples: Vec<usize>,
     /// Sampled tokens. The keys of the last one are not stored yet.
     tokens: Vec<u32>,
-    /// Order of admission; later rows have greater numbers.
+    /// Number in the order of admission; later rows have greater numbers.
     admitted: usize,
 }
 
@@ -168,7 +168,7 @@ struct Open<X: Executor> {
     hidden: X::Buffer,
 }
 
-/// Everything that an executor needs for a generation.
+/// Executor, weights and settings of a generation.
 pub(crate) struct Generator<'a, X: Executor> {
     pub(crate) decoder: &'a Decoder,
     pub(crate) executor: &'a mut X,
@@ -200,15 +200,15 @@ struct Scheduler<'a, 'r, X: Executor> {
     finished: (usize, usize),
     /// Whether memory has run out. If so, no sample is admitted until a completion ends.
     full: bool,
-    /// Whether the next sample starts with the whole cache for itself.
+    /// Whether memory has run out and no sample is running. The next sample may then use the whole cache.
     alone: bool,
     cancelled: bool,
     /// Changes that have not been sent to the executor yet.
     changes: DecodeChanges,
 }
 
-/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. At most `limit` pages are in use, which each sequence must fit into; the jobs
-/// must need at most `most_slots` slots.
+/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. At most `limit` pages are in use, and each sequence must fit into `limit`
+/// pages. The jobs must need at most `most_slots` slots.
 pub(crate) fn generate<X: Executor>(
     g: &mut Generator<'_, X>,
     jobs: &[Job<'_>],
@@ -301,7 +301,7 @@ impl<X: Executor> Generator<'_, X> {
         Ok(hidden)
     }
 
-    /// Waits for the oldest unread tokens, from a step or from draws outside of a step, and appends them to `drawn`.
+    /// Waits for the oldest tokens that haven't been read, of a step or of the draws after a prompt, and appends them to `drawn`.
     fn drawn(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         self.executor.drawn(self.decoding, drawn)
     }
@@ -661,8 +661,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             && !(self.tree.keep && self.tree.state_pages > 0)
     }
 
-    /// Continues the samples of all rows with the results of a step. `step` has the index of each row's first draw. Returns each new row's index before the
-    /// step.
+    /// Continues the samples of all rows with the results of a step. `step` has the index of each row's first draw. Returns for each new row the index of the
+    /// row that it continues.
     fn branch_all(&mut self, step: &[usize], drawn: &[Drawn]) -> Vec<usize> {
         let mut rows_before = Vec::with_capacity(step.len());
         for (row, leaf) in std::mem::take(&mut self.leaves).into_iter().enumerate() {

@@ -65,8 +65,8 @@ impl Linear {
 #[derive(Debug, Clone)]
 pub(crate) struct LayerLayout {
     pub(crate) spec: Layer,
-    /// Index among the layers of the same kind: attention layers with keys and values, or recurrent layers. For a layer that borrows keys and values, the index of
-    /// their layer.
+    /// Index among the layers of the same kind: attention layers with keys and values, or recurrent layers. A layer that borrows keys and values has the index
+    /// of the layer that computes them.
     pub(crate) index_of_kind: usize,
     pub(crate) mixing: Mixing,
     /// Norms before and after attention, or before and after the mixer that replaces it.
@@ -172,7 +172,7 @@ pub(crate) enum Kind {
     Bias,
     Norm,
     Filter,
-    /// Logarithms of a mixer's decay rates.
+    /// Logarithms of a mixer's decay rates, its `A_log`.
     Rates,
     /// Initialised to ones, as a mixer's norm and its `dt_bias` are, also in families that add 1 to the weights of norms.
     Ones,

@@ -45,17 +45,17 @@ pub struct Workload {
     pub products: Products,
     /// Settings of the GPU, or `None` on the CPU.
     pub gpu: Option<GpuSettings>,
-    /// See [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
+    /// Tokens per pass, see [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).
     pub chunk_tokens: usize,
-    /// See [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
+    /// Whether layers are recomputed in the backward pass, see [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
     pub checkpointing: bool,
-    /// See [`Engine::set_decode_copies`](crate::Engine::set_decode_copies).
+    /// Whether decoding uses a copy of the weights, see [`Engine::set_decode_copies`](crate::Engine::set_decode_copies).
     pub decode_copies: bool,
-    /// See [`Engine::set_optimizer_offload`](crate::Engine::set_optimizer_offload).
+    /// Whether the moments are in host memory, see [`Engine::set_optimizer_offload`](crate::Engine::set_optimizer_offload).
     pub optimizer_offload: bool,
-    /// See [`Engine::adapt`](crate::Engine::adapt).
+    /// LoRA settings, or `None` without LoRA, see [`Engine::adapt`](crate::Engine::adapt).
     pub lora: Option<LoraConfig>,
-    /// See [`Engine::open_with_base`](crate::Engine::open_with_base).
+    /// Quantized format of the base, or `None`, see [`Engine::open_with_base`](crate::Engine::open_with_base).
     pub base: Option<BaseFormat>,
     /// Number of rows of the largest tree in a training batch: a prompt and all its completions. An upper bound without shared
     /// prefixes. 0 if nothing is trained.
@@ -68,17 +68,17 @@ pub struct Workload {
     pub prompt_tokens: usize,
     /// Number of completions in a `generate` call, over all prompts.
     pub samples: usize,
-    /// See `max_new_tokens` of [`Sampling`](crate::Sampling).
+    /// Maximum number of new tokens per completion, see [`Sampling`](crate::Sampling).
     pub new_tokens: usize,
-    /// See [`Sampling`](crate::Sampling).
+    /// Maximum number of cached tokens, see [`Sampling`](crate::Sampling).
     pub max_cached_tokens: Option<usize>,
 }
 
 /// Memory requirements in bytes, by purpose.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Needs {
-    /// Weights. In f32 (on a GPU in bf16, as two 16-bit halves), or with a quantized base: the quantized matrices, scratch memory to dequantize them, and
-    /// the other weights in the network's precision.
+    /// Weights in f32 (in bf16 on a GPU: two 16-bit halves). With a quantized base: the quantized matrices, scratch memory to dequantize them, and the
+    /// other weights in the network's precision.
     pub weights: u64,
     /// LoRA's copy of the base weights of adapted matrices. A bfloat16 checkpoint needs only half of this.
     pub base_weights: u64,

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use crate::config::{Config, RopeScaling};
 use crate::families::Theta;
 
-/// Number of rotated pairs, and cosines and sines.
+/// Number of rotated pairs, then the table of cosines, then the table of sines.
 type Table = (usize, Vec<f32>, Vec<f32>);
 
 /// Cosines and sines by position, one table for each base of the frequencies.

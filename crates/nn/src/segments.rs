@@ -167,7 +167,7 @@ impl Batch {
         }
     }
 
-    /// The trees of the forest, with their segments in depth-first order and their predictions.
+    /// Returns the trees of the forest, each with its segments in depth-first order and its predictions.
     pub(crate) fn families(&self) -> Vec<Family> {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.segments.len()];
         let mut start = Vec::with_capacity(self.segments.len());
@@ -276,7 +276,7 @@ pub(crate) struct Stretch {
     pub(crate) state_slot: Option<usize>,
 }
 
-/// A prediction within a chunk.
+/// A requested log-probability within a chunk: a [`Prediction`] whose row is in the chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Pick {
     /// Index into the chunk's predicting rows.

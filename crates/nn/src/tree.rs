@@ -13,7 +13,7 @@ use crate::executor::NodeChange;
 #[derive(Default)]
 pub(crate) struct Node {
     pub(crate) parent: Option<usize>,
-    /// Number of references: rows, children in use, and waiting samples of the prompt.
+    /// Number of references: rows of the batch, children in use, and waiting samples of the prompt.
     holders: usize,
     /// Number of unused children in the cache.
     unused: usize,

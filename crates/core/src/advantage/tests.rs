@@ -223,7 +223,7 @@ proptest! {
     }
 }
 
-/// Rewards 1 and 0 of `c` correct of `n`.
+/// Returns the rewards, 1 or 0, of `n` completions of which `c` are correct.
 fn binary(n: usize, c: usize) -> Vec<f64> {
     (0..n).map(|i| f64::from(u8::from(i < c))).collect()
 }

@@ -80,7 +80,7 @@ fn ln_ratio(n: f64, odds: f64, k: f64, mode: f64) -> f64 {
         - stirling_rest(n - k)
 }
 
-/// `ln k! - (ln sqrt(2 pi) + (k + 1/2) ln(k + 1) - (k + 1))`.
+/// Remainder of Stirling's approximation: `ln k! - (ln sqrt(2 pi) + (k + 1/2) ln(k + 1) - (k + 1))`.
 fn stirling_rest(k: f64) -> f64 {
     let y = k + 1.0;
     if y < 16.0 {

@@ -17,7 +17,7 @@ pub(crate) struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Deserializes `T`, ignoring fields that it doesn't have.
+    /// Deserializes `T`, ignoring fields that `T` doesn't have.
     pub(crate) fn read<T: DeserializeOwned>(&self) -> Result<T, Error> {
         let object = Value::Object(self.map.clone());
         serde_path_to_error::deserialize(object.clone()).map_err(|error| {

@@ -145,12 +145,11 @@ impl Config {
     }
 }
 
-/// Fraction of a head that the rotary embedding rotates: a setting of the families that have a default for it.
+/// Field with the fraction of a head that the rotary embedding rotates. Only families that have a default for it read it.
 pub(super) const PARTIAL: &str = "partial_rotary_factor";
 
-/// Settings that change the result but not the tensors, with the value that leaves the result unchanged. Other values are an error that no other check would
-/// find. A family that has a default for a setting reads it. In other families transformers ignores the setting, but a file that sets it describes another
-/// model.
+/// Settings that change the result but not the tensors, each with the value that leaves the result unchanged. Any other value is an error if the family
+/// doesn't read the setting: transformers would ignore it, but the file describes a different model.
 fn neutral() -> Value {
     json!({
         "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "use_bidirectional_attention": false,

@@ -91,7 +91,7 @@ pub(crate) struct CpuBackend {
     adapters: Option<Adapters>,
     /// Gradient of each executor. Empty until needed.
     gradients: Vec<Buffer>,
-    /// Empty before the first update.
+    /// AdamW's two moments, both empty before the first update.
     moments: [Buffer; 2],
     packed: Packed,
 }

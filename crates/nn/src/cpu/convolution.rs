@@ -7,7 +7,7 @@ use super::simd;
 use super::team::Shared;
 use crate::segments::Stretch;
 
-/// A convolution of the first columns of rows.
+/// A causal convolution of the first `channels` columns of each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Convolution<'a> {
     /// `[kernel, channels]`.

@@ -32,7 +32,7 @@ pub(crate) struct DeltaRule {
     write: Vec<f32>,
     /// `D`, with 0 for `i > t`: `[n, n]`.
     decay: Vec<f32>,
-    /// `G`.
+    /// `G`: `[n]`.
     gate: Vec<f32>,
     /// `-A`, with 0 for `i >= t`; `b` is `B`: `[n, n]`.
     minus_a: Vec<f32>,
@@ -40,7 +40,7 @@ pub(crate) struct DeltaRule {
     /// `[n, values]`.
     out: Vec<f32>,
     scaled: Vec<f32>,
-    /// `[n, keys]`.
+    /// Scratch memory: `[n, keys]`.
     part: Vec<f32>,
     /// Derivatives of `A` and `B`: `[n, n]`.
     da: Vec<f32>,
@@ -49,9 +49,9 @@ pub(crate) struct DeltaRule {
     pub(crate) dq: Vec<f32>,
     pub(crate) dk: Vec<f32>,
     pub(crate) dv: Vec<f32>,
-    /// Derivative with respect to the logit of `write`.
+    /// Derivative with respect to the logit of `write`: `[n]`.
     pub(crate) dwrite: Vec<f32>,
-    /// Derivative with respect to the logarithm of `keep`.
+    /// Derivative with respect to the logarithm of `keep`: `[n]`.
     pub(crate) dkeep: Vec<f32>,
 }
 

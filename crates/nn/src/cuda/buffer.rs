@@ -125,7 +125,7 @@ impl Buffer {
     }
 }
 
-/// Maximum number of blocks of the search.
+/// Maximum number of thread blocks that search for a value that is not finite.
 const SEARCH_BLOCKS: usize = 1024;
 
 impl Buffer {

@@ -32,7 +32,7 @@ use crate::layout::Write;
 use crate::numbers::Precision;
 use crate::segments::Chunk;
 
-/// A stream and its memory.
+/// Runs operations on a stream, with its buffers.
 pub(crate) struct CudaExecutor {
     pub(super) stream: Arc<Stream>,
     pub(super) precision: Precision,
@@ -47,9 +47,9 @@ pub(crate) struct CudaExecutor {
     /// Partial results of decoding attention.
     pub(super) parts: Buffer,
     delta: Buffer,
-    /// Column sums over blocks of rows.
+    /// Sums of columns over blocks of rows, to be summed again.
     partials: Buffer,
-    /// Contributions of each head to the derivative of its norm.
+    /// Contribution of each head to the derivative of the heads' norm.
     shares: Buffer,
     /// Intermediate result between LoRA's factors: `[rows, rank]`.
     low_rank: Buffer,
@@ -144,7 +144,7 @@ impl CudaExecutor {
         width.div_ceil(16 / self.precision.bytes())
     }
 
-    /// One thread per line of rows.
+    /// Launch shape with one thread per line of the rows.
     fn line_shape(&self, rows: usize, width: usize) -> Shape {
         Shape::covering(rows * self.lines(width), THREADS)
     }
@@ -169,7 +169,7 @@ impl CudaExecutor {
         self.submit(Product::new(sizes, a, b, c, self.full_numbers()), Write::Add);
     }
 
-    /// Submits a product that has rows. With [`Write::Add`], it is added to `c`.
+    /// Submits a product, unless it has no rows. With [`Write::Add`], the product is added to `c`.
     fn submit(&self, product: Product, write: Write) {
         let onto = if write == Write::Add { Some(product.c) } else { product.onto };
         if product.m > 0 {

@@ -17,7 +17,7 @@ use crate::backend::GraphCounts;
 use crate::error::Error;
 use crate::switch;
 
-/// Maximum number of buckets whose work is stored; the least recently used one is dropped.
+/// Maximum number of [`Bucket`]s whose work is stored. If there are more, the least recently used one is dropped.
 const KEPT: usize = 64;
 /// Environment variable that disables graphs, for measuring and debugging. Results don't depend on it.
 const VARIABLE: &str = "FGRPO_CUDA_GRAPHS";

@@ -47,7 +47,7 @@ pub(super) struct Plan {
 pub(crate) struct Lists {
     pub(super) words: Words,
     pub(super) tokens: List,
-    /// Draws of the previous step that sample the tokens, if the host has not read them.
+    /// For each token that the host hasn't read yet, the index of the draw in the previous step that samples it.
     pub(super) sampled: List,
     pub(super) positions: List,
     all: Plan,
@@ -295,7 +295,7 @@ pub(crate) fn bucket(len: usize) -> usize {
 pub(super) struct Items {
     /// Four words per item: first and end range, first and end row.
     pub(super) items: List,
-    /// First part of each item, which has one part for each of its rows.
+    /// Index of the first part of each item. An item has one part for each of its rows.
     pub(super) first_part: List,
     /// Position of each item's first token.
     pub(super) starts: List,
@@ -372,7 +372,7 @@ impl Lists {
         (bucket, items, draws)
     }
 
-    /// Builds and transfers the lists of draws outside of a decoding step.
+    /// Builds and transfers the lists of the draws after a pass over prompts.
     pub(super) fn stage_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) -> DrawLists {
         self.words.clear();
         let lists = DrawLists::put(&mut self.words, draws, rows, rows, draws.len());

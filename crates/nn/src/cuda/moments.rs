@@ -9,14 +9,15 @@ use super::buffer::{Buffer, decode, encode};
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
-/// Event of each device buffer that its part has been uploaded.
+/// For each device buffer, the event that its part has been uploaded.
 const UPLOADED: [usize; 2] = [0, 1];
-/// Event of each device buffer that its part has been updated.
+/// For each device buffer, the event that its part has been updated.
 const UPDATED: [usize; 2] = [2, 3];
-/// Event of each device buffer that its part has been downloaded.
+/// For each device buffer, the event that its part has been downloaded.
 const DOWNLOADED: [usize; 2] = [4, 5];
 
-/// Number of values of a moment in a device buffer, for `trained` parameters with moments in host memory: a sixteenth, at most 2^24.
+/// Number of values of a moment in a device buffer if the moments of `trained` parameters are in host memory: a sixteenth of `trained`, at most
+/// 2^24.
 pub(crate) fn part_len(trained: usize) -> usize {
     trained.div_ceil(16).min(1 << 24)
 }
@@ -46,7 +47,7 @@ impl Host {
         stream.run(|| self.pinned.write(first, &bytes));
     }
 
-    /// Returns zeros if something has failed.
+    /// Reads a range of values. Returns zeros if something has failed.
     fn read(&self, stream: &Stream, span: Range<usize>) -> Vec<f32> {
         let (mut values, bytes) = (vec![0.0; span.len()], self.precision.bytes());
         stream.run(|| {

@@ -8,7 +8,7 @@ use super::quantized::QuantizedMatrices;
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
-/// Number of values that are converted at a time between f32 on the host and the two halves.
+/// Number of values that are converted at a time between f32 on the host and the two 16-bit stores.
 const STAGED: usize = 1 << 22;
 
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl Weights {
         }
     }
 
-    /// Rounds `len` values to the network's precision.
+    /// Rounds `len` values to the network's precision, by clearing their low 16 bits.
     pub(super) fn forget_rest(&self, stream: &Stream, first: usize, len: usize) {
         if !self.rest.is_empty() {
             stream.zero(self.rest.at(first), len);

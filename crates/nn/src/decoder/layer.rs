@@ -25,7 +25,7 @@ pub(crate) enum Over<'a, X: Executor> {
     Step { decoding: &'a X::Decoding, cache: &'a mut X::Cache },
 }
 
-/// Columns of rows with `width` values, and the first and second half of rows with twice as many.
+/// Column ranges: whole rows of `width` values, and the first and the second half of rows of twice as many.
 fn strips(width: usize) -> [Strip; 3] {
     [(1, 0), (2, 0), (2, width)].map(|(times, first)| Strip { stride: times * width, first })
 }

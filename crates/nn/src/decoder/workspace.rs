@@ -94,8 +94,8 @@ pub(super) struct SavedAttention<B: Default> {
 
 #[derive(Default)]
 pub(super) struct SavedMixer<B: Default> {
-    /// Queries, keys and values before the convolution, then `b`, then `a`; or the gates and values of a gated short convolution, for which the other
-    /// buffers are empty.
+    /// Queries, keys and values before the convolution, then `b`, then `a`. In a gated short convolution: its gates and values; the other buffers are
+    /// then empty.
     pub(super) inputs: Kept<B>,
     /// Output gate, `z`.
     pub(super) gate: Kept<B>,
@@ -209,7 +209,7 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) inputs: Vec<Kept<B>>,
     /// Activations by layer. Unless all are kept, layers of a kind share the entry of the first.
     pub(super) saved: Vec<Saved<B>>,
-    /// Inputs of all layers, in models that have them: per row, one after another.
+    /// Per-layer inputs of all layers, in models that have them. A row has the inputs of one layer after another.
     pub(super) layer_inputs: Kept<B>,
     pub(super) layer_inputs_norm: Normed<B>,
     /// Keys and values that later layers borrow.
@@ -225,15 +225,15 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) gated: B,
     /// Queries, keys and values of a mixer after its convolution.
     pub(super) mixed: B,
-    /// Output of the final norm: rows that predict.
+    /// Output of the final norm, for the rows that predict.
     pub(super) hidden: Kept<B>,
     pub(super) hidden_scale: Kept<B>,
-    /// Two values per predicting row, for the head's backward pass.
+    /// Two values per predicting row, which the head's backward pass needs.
     pub(super) head_saved: Kept<B>,
     /// Logits of the last pass if they are stored; otherwise scratch memory on a GPU.
     pub(super) logits: Kept<B>,
     pub(super) keeps_logits: bool,
-    /// Scores of the picks, then their derivatives.
+    /// Log-probabilities and entropies of the picks, then the derivatives with respect to them.
     pub(super) scores: B,
     pub(super) dx: B,
     pub(super) dx_rows: B,
@@ -242,10 +242,10 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) dq: B,
     /// Derivative of keys and values, or of a mixer's inputs.
     pub(super) dkv: B,
-    /// Derivative of `lent` through the layers that borrow.
+    /// Derivatives with respect to `lent`, summed over the layers that borrow it.
     pub(super) dlent: [B; 2],
     pub(super) dlayer_inputs: B,
-    /// Columns on their way between rows of different widths.
+    /// Scratch memory for copying columns between rows of different widths.
     pub(super) columns: [B; 2],
 }
 

@@ -28,7 +28,7 @@ impl<D: Executors> OnBackend<D> {
     }
 }
 
-/// The part of an engine that knows the type of its device.
+/// Operations of an engine that depend on the type of its device.
 pub(super) trait OnDevice: Send + Sync {
     fn backend(&self) -> &dyn Backend;
 
@@ -37,10 +37,10 @@ pub(super) trait OnDevice: Send + Sync {
     /// Drops cached prompts, because the weights change or the memory is needed.
     fn forget_prompts(&mut self);
 
-    /// Runs each share of trees on an executor.
+    /// Runs a pass over each share of trees, one share per executor.
     fn pass(&mut self, request: &Request<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error>;
 
-    /// Runs each share of jobs on an executor.
+    /// Generates completions for each share of jobs, one share per executor.
     fn generate(
         &mut self,
         generation: Generation<'_>,

@@ -14,7 +14,7 @@ use crate::generate::{self, DoneFn, Fed, Feed, Job, Prompt, Request, StopFn, Uni
 use crate::lora::AdapterLayout;
 use crate::sampling::{Rollout, Sampling};
 
-/// Minimum number of samples for which a generation with a feed reserves buffers. More samples wait, or use other free memory.
+/// Minimum number of samples for which a generation with a feed reserves buffers. If there are more samples, they wait or use other free memory.
 const FED_SAMPLES: usize = 256;
 
 impl Engine {
@@ -89,7 +89,7 @@ impl Engine {
         self.run_generation(&vec![Vec::new(); executors], longest, rollout, &request, on_done)
     }
 
-    /// Runs each share of jobs on an executor. `longest` is the number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
+    /// Runs each share of jobs on one executor. `longest` is the number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
     fn run_generation(
         &mut self,
         shares: &[Vec<Job<'_>>],
@@ -122,7 +122,7 @@ pub(super) struct Generation<'a> {
     pub(super) rollout: Rollout,
 }
 
-/// Sizes of a share that is at least as large as each share.
+/// Sizes of a rollout that is at least as large as every share.
 fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize) -> Rollout {
     let maximum =
         |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);

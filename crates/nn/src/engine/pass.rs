@@ -15,7 +15,7 @@ use crate::executor::{Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;
 use crate::segments::{Batch, Family};
 
-/// (Prediction, log-probability, entropy).
+/// Result of one prediction: (its index in the batch, log-probability, entropy).
 pub(super) type Score = (usize, f32, f32);
 
 /// A pass over a batch, shared by all executors.

@@ -9,7 +9,7 @@ pub(super) struct Worker<X: Executor> {
     pub(super) workspace: Workspace<X>,
     pub(super) chunk: Chunk,
     pub(super) lists: X::Lists,
-    /// Keys and values of the sequences in `tree`. Between requests, the content is only valid if the tree is kept.
+    /// Keys and values of the sequences in `tree`. Between requests, they are only valid if `tree` is kept.
     pub(super) cache: X::Cache,
     pub(super) decoding: X::Decoding,
     /// Sequences in the cache, if the cache is kept for later requests.

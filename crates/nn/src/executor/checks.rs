@@ -23,20 +23,20 @@ pub(crate) struct Checked<'a, X> {
     failure: Option<Error>,
 }
 
-/// Number of rows of a result, and the name and width of each operation whose output they contain.
+/// A result to check: its number of rows, and the name and width of each operation whose output is part of a row.
 pub(super) struct Columns {
     rows: usize,
     names: Vec<(String, usize)>,
 }
 
 impl<'a, X: Memory> Checked<'a, X> {
-    /// Wraps `inner`. Results are checked if `layout` is given.
+    /// Wraps `inner`. If `layout` is given, results are searched for values that are not finite.
     pub(crate) fn new(inner: &'a mut X, layout: Option<&'a Layout>) -> Checked<'a, X> {
         let place = Place { stage: Stage::Forward, layer: None, rows: 0, needed: 0 };
         Checked { inner, layout, place, failure: None }
     }
 
-    /// Columns computed from the tensors in these spans, with `note` appended to each name.
+    /// Columns of results computed from the tensors in these spans. `note` is appended to each name.
     pub(super) fn tensors(&self, spans: impl IntoIterator<Item = Span>, rows: usize, note: &str) -> Columns {
         let all = self.layout.map_or(&[][..], |layout| &layout.tensors);
         let name = |name: &str| format!("{}{note}", name.trim_end_matches(".weight"));
@@ -50,7 +50,7 @@ impl<'a, X: Memory> Checked<'a, X> {
         Columns { rows, names }
     }
 
-    /// `width` columns computed from all tensors in a span together.
+    /// `width` columns of a result computed from all tensors in a span together.
     pub(super) fn tensor(&self, span: Span, rows: usize, width: usize) -> Columns {
         let names: Vec<String> =
             self.tensors([span], rows, "").names.into_iter().map(|name| name.0).collect();

@@ -49,13 +49,13 @@ macro_rules! operations {
 operations! {
     /// Row copies, the embedding, rotary embedding, and the MLP's activation.
     trait RowOps {
-        /// Copies the predicting rows of `x` to `y`.
+        /// Copies the rows of `x` that predict to `y`.
         fn gather(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
         /// Copies row `row` of `x` to `y`.
         fn take_row(self, width: usize, row: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
-        /// Adds the rows of `x` to the predicting rows of `y`.
+        /// Adds the rows of `x` to those rows of `y` that predict.
         fn scatter_add(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
         /// `y[..len] = 0`.
@@ -113,8 +113,7 @@ operations! {
         fn rms_norm_backward(self, norm: Norm<'_, Self::Weights>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, scale: &Self::Buffer, dy: &Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.tensors([norm.weight], norm.rows, "");
 
-        /// Applies RMSNorm to each head in place. Saves the heads before the norm in `raw`, without the columns between them, and `1 / rms` of each head in
-        /// `scale`.
+        /// Applies RMSNorm to each head in place. Saves the heads before the norm in `raw`, one after another, and `1 / rms` of each head in `scale`.
         fn head_norm(self, norm: Norm<'_, Self::Weights>, heads: HeadRows, x: &mut Self::Buffer, raw: &mut Self::Buffer, scale: &mut Self::Buffer)
             => x: self.tensor(norm.weight, heads.rows, heads.stride);
 
@@ -289,19 +288,18 @@ operations! {
         fn begin_step(self, changes: &DecodeChanges, decoding: &mut Self::Decoding);
 
         /// Computes the attention of the step's rows to their sequences in the cache. A row of `qkv` has queries, keys and values as computed by the linear
-        /// maps;
-        /// this operation applies the head norms, if the layer has them, and the rotary embedding. A row's keys and values are stored in its slot
-        /// before it attends.
+        /// maps; this operation applies the head norms, if the layer has them, and the rotary embedding. A row's keys and values are stored in its slot before
+        /// attention is computed.
         fn step_attention(self, attention: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Self::Cache, qkv: &Self::Buffer, out: &mut Self::Buffer)
             => out: self.named(self.place.rows, &[("self_attn (norms, rotary embedding and attention)", attention.heads.query_width())]);
 
-        /// Transfers draws for `rows` rows outside of a decoding step to the device, in the order of their rows.
+        /// Transfers the draws for the first tokens after a pass over prompts, for `rows` rows, in the order of their rows.
         fn stage_draws(self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
 
         /// Samples tokens from rows of `x` with the draws that were transferred last.
         fn sample(self, weights: &Self::Weights, head: Head, sampling: &Sampling, rows: usize, x: &Self::Buffer, decoding: &mut Self::Decoding);
 
-        /// Ends a decoding step, or draws outside of a step. After it, the sampled tokens can be read.
+        /// Ends a decoding step, or the draws after a pass over prompts. The sampled tokens can then be read.
         fn end_step(self, decoding: &mut Self::Decoding);
     }
     declared {

@@ -15,7 +15,7 @@ pub(crate) fn tile_rows(inputs: usize) -> usize {
     (TILE / inputs / CUT * CUT).max(CUT)
 }
 
-/// LoRA's `A` and `B`.
+/// Returns LoRA's `A` and `B` of a matrix.
 fn factors_of<'a>(factors: &'a Weights, adapted: &Adapted) -> [Matrix<'a>; 2] {
     let factor = |span: Span, row| View::rows(span.offset, row).of(factors);
     [factor(adapted.a, adapted.inputs), factor(adapted.b, adapted.rank)]

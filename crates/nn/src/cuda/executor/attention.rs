@@ -35,7 +35,7 @@ fn plan_at(
 }
 
 impl CudaExecutor {
-    /// Attention with decoding's kernels and boundaries, so that a row gets the same bits as in decoding.
+    /// Computes attention with the kernels and key ranges of decoding, so that a row gets the same bits as in decoding.
     fn exact_attention(
         &mut self,
         Attention { heads, lists, rows, window: latest, .. }: Attention<'_, Lists>,

@@ -29,7 +29,7 @@ crate::named! {
 /// Averages to show.
 #[derive(Debug, Clone, Default)]
 pub struct Averages {
-    /// Domain that the models were trained on. No OOD average contains it.
+    /// Domain that the models were trained on. The OOD average excludes it.
     pub trained_on: Domain,
     /// Averages in addition to the paper's.
     pub further: Vec<Average>,
@@ -161,13 +161,13 @@ impl Average {
         self.members.iter().map(indices).collect()
     }
 
-    /// Indices of the members in `names`, or `None` unless each member is there exactly once.
+    /// Indices of the members in `names`, or `None` unless `names` has every member exactly once.
     pub fn among(&self, names: &[&str]) -> Option<Vec<usize>> {
         self.places(names).iter().map(|places| (places.len() == 1).then(|| places[0])).collect()
     }
 
-    /// Members that are missing from `names`, or `None` if fewer than two members are there: then nobody expects the
-    /// average.
+    /// Members that are missing from `names`, or `None` if `names` has fewer than two members, because nobody then
+    /// expects the average.
     pub fn lacking(&self, names: &[&str]) -> Option<Vec<&str>> {
         let members = self.members.iter().zip(self.places(names));
         let missing: Vec<&str> =

@@ -273,7 +273,7 @@ impl Curve {
         Self { name: name.to_owned(), points: ks.iter().copied().zip(measured).collect() }
     }
 
-    /// Measures another quantity of each problem than pass@k, `quantity(problem, x)`, at each x of `at`.
+    /// Measures a quantity of each problem other than pass@k: `quantity(problem, x)`, at each x of `at`.
     pub fn of_each(
         name: &str,
         problems: &[ProblemCounts],

@@ -68,8 +68,8 @@ pub fn add_questions(benchmarks: &mut [Benchmark]) {
     }
 }
 
-/// Returns the index of the longest question that a prompt contains, or `None` if it doesn't contain any or if two of
-/// the greatest length are in it.
+/// Returns the index of the longest question that a prompt contains, or `None` if the prompt contains none or several
+/// of the greatest length.
 pub(crate) fn asked<'a>(prompt: &str, questions: impl Iterator<Item = (usize, &'a str)>) -> Option<usize> {
     let mut longest: Option<(usize, Option<usize>)> = None;
     for (at, question) in questions.filter(|(_, question)| !question.trim().is_empty()) {

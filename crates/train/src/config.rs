@@ -189,8 +189,8 @@ impl ComputeConfig {
         self.checkpoint_activations.unwrap_or(false)
     }
 
-    /// The number format that results are rounded to, or `None` for f32. With another format, the same seed draws
-    /// other samples. `exact` isn't a format: like another device, it only changes the order of sums.
+    /// Name of the number format to which results are rounded, or `None` for f32. The same seed draws different
+    /// samples in different formats. `exact` isn't a format: like another device, it only changes the order of sums.
     pub fn rounding(&self) -> Option<String> {
         match (self.products, self.precision) {
             (Products::F32 | Products::Blas, Precision::F32) => None,

@@ -270,9 +270,9 @@ impl<'a> Rules<'a> {
 pub struct Game {
     /// The conversation.
     pub messages: Vec<Value>,
-    /// Like [`Episode::parts`].
+    /// Sequences of the episode so far, as in [`Episode::parts`].
     pub parts: Vec<Part>,
-    /// Like [`Episode::completion`].
+    /// The sampled tokens so far, as in [`Episode::completion`].
     pub completion: Completion,
     /// Number of the policy's turns.
     pub turns: u64,

@@ -207,7 +207,7 @@ impl Policy {
     /// Checks a prompt, which the error calls `name`.
     ///
     /// # Errors
-    /// Bad input: a prompt that is empty, leaves the vocabulary, or leaves no position for a completion.
+    /// Bad input: a prompt that is empty, has tokens outside the vocabulary, or leaves no position for a completion.
     pub fn check_prompt(&self, name: &str, tokens: &[u32]) -> anyhow::Result<()> {
         let positions = self.positions();
         if tokens.len() >= positions {

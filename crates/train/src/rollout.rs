@@ -131,7 +131,8 @@ fn keys(prompts: &[Prompt], key: Key) -> Vec<Key> {
         .collect()
 }
 
-/// Larger than any sample index, so that keys of repeated problems differ from keys of samples.
+/// Offset of the sub-keys of repeated problems in a batch. It exceeds all sample indices, so these keys differ from the
+/// keys of samples.
 const AGAIN: u64 = 1 << 32;
 
 /// Grades all completions in parallel and returns the grades in order, or `None` if interrupted, because an

@@ -20,7 +20,7 @@ impl Simulated {
         Self(values)
     }
 
-    /// Average.
+    /// Average of the values.
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }

@@ -20,7 +20,7 @@ const NEGLIGIBLE: f64 = 1e-40;
 /// is about `1e-15` for each step from the mode.
 ///
 /// # Panics
-/// If `m` exceeds the number of samples, or more samples are correct than there are.
+/// If `m` exceeds the number of samples, or the number of correct samples exceeds the number of samples.
 pub fn subsample_distribution(counts: Counts, m: u64) -> Lattice {
     let Counts { samples: n, correct: c } = counts;
     assert!(c <= n, "correct samples: found {c} of {n}");

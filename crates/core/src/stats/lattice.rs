@@ -18,7 +18,7 @@ pub struct Lattice {
 }
 
 impl Lattice {
-    /// All mass on one integer.
+    /// The distribution with all mass on the integer `at`.
     pub fn point(at: i64) -> Self {
         Self { first: at, mass: vec![1.0], dropped: 0.0 }
     }

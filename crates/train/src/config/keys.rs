@@ -72,7 +72,7 @@ fn near(a: &str, b: &str) -> bool {
 /// Maximum number of characters of an unknown key shown in a message.
 const SHOWN: usize = 80;
 
-/// A value that replaces the one at a key.
+/// A configuration key and the value that replaces the configured one.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Override {
     /// The argument that sets it, for messages: `--set update.lr=1`.
@@ -216,7 +216,7 @@ pub fn overridden<T: DeserializeOwned + Serialize>(table: &T, overrides: &[Overr
     typed(&toml::to_string(table).context("settings as TOML")?, overrides, suggestions)
 }
 
-/// Why serde rejects a table.
+/// Reason why serde rejects a table.
 #[derive(Debug, PartialEq)]
 struct Refusal {
     /// The keys and indices that lead to the wrong value, the unknown key, or the table that lacks a key.

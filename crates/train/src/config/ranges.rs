@@ -10,7 +10,7 @@ use std::ops::RangeInclusive;
 
 /// Maximum number of steps of a stage. Multiplied by the prompts of a step, it fits in 64 bits.
 pub(super) const STEPS: u64 = 1 << 40;
-/// Maximum number of prompts or demonstrations of a step, of held-out problems, and of samples of a problem.
+/// Maximum number of prompts per step, demonstrations per step, held-out problems, or samples per problem.
 pub(super) const MANY: u64 = 1 << 20;
 /// Maximum number of completions of a group.
 pub(super) const GROUP: u64 = 1 << 16;
@@ -46,7 +46,7 @@ pub fn within(name: &str, number: u64, allowed: RangeInclusive<u64>) -> anyhow::
     Ok(())
 }
 
-/// Fails unless a number `holds`.
+/// Returns an error for the key `name` unless `holds` is true. `expected` describes the allowed numbers.
 pub(super) fn number(name: &str, number: f64, holds: bool, expected: &str) -> anyhow::Result<()> {
     if !holds {
         bad_input!("{name}: expected {expected}, found {number}");

@@ -8,7 +8,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// One of the words that serde accepts for `T`.
+/// Schema of a string that is one of the words that serde accepts for `T`.
 pub(super) fn word<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
     let error =
         serde_json::from_value::<T>(json!("?")).err().map(|error| error.to_string()).unwrap_or_default();
@@ -38,18 +38,19 @@ pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGe
     json_schema!({ "anyOf": short })
 }
 
-/// The kinds of tasks with problems from files.
+/// Schema of the kinds of tasks whose problems come from files.
 pub(super) fn text_kind(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "enum": TaskConfig::TEXT })
 }
 
-/// The kinds that a form of a table is for.
+/// Returns the kinds to which one alternative of a table's schema applies.
 pub(super) fn kinds(table: &Value) -> Vec<&str> {
     let kind = &table["properties"]["kind"];
     kind["enum"].as_array().into_iter().flatten().chain([&kind["const"]]).filter_map(Value::as_str).collect()
 }
 
-/// Allows the keys of a part in the table of each task kind.
+/// Allows further keys in every alternative of a table, because a part of a mix has the keys of a part and of its
+/// task kind.
 pub(super) fn open(schema: &mut Schema) {
     fn open_forms(table: &mut serde_json::Map<String, Value>) {
         for key in ["anyOf", "oneOf", "allOf"] {

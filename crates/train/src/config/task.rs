@@ -183,8 +183,8 @@ impl TaskConfig {
         }
     }
 
-    /// Whether the task trains on any problem whose reward is one of the two for verdicts. Only custom graders give
-    /// scores.
+    /// Whether any training problem is graded with a verdict, so that its reward is `reward_correct` or
+    /// `reward_wrong`. Only custom graders give scores.
     pub(super) fn has_binary_rewards(&self) -> bool {
         match self {
             Self::Text(text) => !text.gives_scores(),

@@ -57,7 +57,7 @@ impl TeacherConfig {
         Ok(Some(hint))
     }
 
-    /// Whether the teacher is an adapter on the base that the policy trains an adapter of.
+    /// Whether the teacher and the policy are adapters of the same base.
     pub fn shares_base(&self, config: &Config) -> bool {
         config.lora.is_some() && self.is_adapter()
     }

@@ -92,7 +92,7 @@ pub struct TextConfig {
 }
 
 impl TextConfig {
-    /// Settings for a data set without a configuration, whose verdicts are compared with published ones.
+    /// Default settings for the data set `data`, whose verdicts are compared with published ones.
     pub fn of(kind: TaskKind, data: &Path) -> Self {
         Self {
             // A table with an environment has the kind `python`.

@@ -253,7 +253,8 @@ impl Policy {
     /// ```
     ///
     /// # Errors
-    /// Bad input: a sequence that is empty, too long or leaves the vocabulary; a temperature that isn't above 0. Errors from the engine.
+    /// Bad input: a sequence that is empty, too long or has tokens outside the vocabulary; a temperature that isn't above 0. Errors from
+    /// the engine.
     pub fn score(&mut self, sequences: &[Sequence], temperature: f32) -> anyhow::Result<Vec<SequenceScores>> {
         positive(temperature)?;
         for (index, sequence) in sequences.iter().enumerate() {

@@ -11,7 +11,7 @@ use std::ops::{ControlFlow, Range};
 use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-/// Minimum of [`room`].
+/// Minimum number of tokens that [`room`] returns.
 const ROOM: usize = 2048;
 
 /// A prompt and the samples to draw for it.

@@ -20,7 +20,7 @@ pub struct Words {
 }
 
 impl Words {
-    /// Draws the problems. A smaller number of problems gives the first ones of a larger number.
+    /// Draws the problems. The first `n` problems are the same whatever their number.
     ///
     /// # Errors
     /// Bad input if fewer than `problems` different problems exist.

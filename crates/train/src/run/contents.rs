@@ -101,8 +101,8 @@ impl Run {
         Ok(self.deciding()?.into_iter().rfind(|e| e.step == last))
     }
 
-    /// Returns why results of two runs don't show the effect of their settings, or `None` if they do: the data or the weights that
-    /// both configurations name have changed between the runs. Inputs that a run doesn't record aren't compared.
+    /// Returns which input changed between two runs, the data or the weights that both configurations name, because their results
+    /// then don't show the effect of their settings. Inputs that a run doesn't record aren't compared.
     pub fn other_inputs<'a>(&'a self, other: &'a Self) -> Option<&'static str> {
         let [Ok(a), Ok(b)] = [self.config(), other.config()] else { return None };
         let differ = |[a, b]: [Option<&String>; 2]| a.is_some() && b.is_some() && a != b;

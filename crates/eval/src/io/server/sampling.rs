@@ -62,8 +62,8 @@ impl RequestSampling {
         Ok(())
     }
 
-    /// Returns bad input if the server doesn't support a setting. `name` is the setting of the server's software in
-    /// messages.
+    /// Returns bad input if the server doesn't support a setting. `name` is the setting that selects the server's
+    /// software, for messages.
     pub fn check_api(&self, name: &str, api: Option<ServerApi>) -> anyhow::Result<()> {
         if api == Some(ServerApi::Openai) && (self.top_k > 0 || self.min_p > 0.0) {
             bad_input!(

@@ -25,7 +25,7 @@ fn listed<'a>(names: impl IntoIterator<Item = &'a str>) -> String {
     names.into_iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ")
 }
 
-/// Groups the kinds by their text.
+/// Merges tables with the same text: returns each text with the kinds of its tables.
 fn by_text<'a>(texts: impl Iterator<Item = (String, &'a Value)>) -> Vec<(String, String)> {
     let mut groups: Vec<(String, Vec<&str>)> = Vec::new();
     for (text, table) in texts {

@@ -139,7 +139,7 @@ const EXACT_ALIGNMENT: u32 = 16;
 /// Properties of a product on which the choice of an algorithm depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct Key {
-    /// `m`, `n`, `k`.
+    /// Sizes `m`, `n` and `k` of the product.
     sizes: [usize; 3],
     /// Row strides of `a`, `b`, `c` in elements.
     strides: [usize; 3],

@@ -185,7 +185,7 @@ fn failed(call: &str, error: result::DriverError) -> Error {
 pub struct Gpu {
     device: sys::CUdevice,
     context: sys::CUcontext,
-    /// Indexed by [`Queue`].
+    /// Stream of each queue, indexed by [`Queue`].
     streams: [sys::CUstream; 3],
     /// Events by number, created when they are first recorded.
     events: Mutex<HashMap<usize, sys::CUevent>>,

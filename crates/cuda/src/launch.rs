@@ -59,11 +59,11 @@ impl Address {
 pub enum Argument {
     /// A pointer.
     Address(Address),
-    /// `unsigned`.
+    /// Value of the C type `unsigned`.
     U32(u32),
-    /// `uint64_t`.
+    /// Value of the C type `uint64_t`.
     U64(u64),
-    /// `float`.
+    /// Value of the C type `float`.
     F32(f32),
 }
 

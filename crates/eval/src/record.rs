@@ -189,7 +189,7 @@ impl Counted {
 }
 
 impl Evaluation {
-    /// Creates an evaluation by this plan without results.
+    /// Creates an evaluation of this plan, without results.
     pub fn planned(plan: &Plan, average: Average) -> Self {
         let mut problem_set = Sha256::new();
         for problem in plan.parts.iter().flat_map(|p| &p.problems) {

@@ -50,7 +50,7 @@ impl Table {
         Self { names, ..self }
     }
 
-    /// Marks all cells as words.
+    /// Marks all cells as words, which are aligned to the left.
     pub fn of_words(self) -> Self {
         Self { words: true, ..self }
     }

@@ -46,7 +46,7 @@ pub extern "C" fn start(slot: u32, group_size: f64, gamma: f64, seed: f64) -> u3
     started.into()
 }
 
-/// One step of a simulation. Returns its step, or NaN where none runs or it diverged.
+/// Takes one step of a simulation. Returns the number of steps, or NaN if no simulation runs in the slot or it diverged.
 #[unsafe(no_mangle)]
 pub extern "C" fn step(slot: u32) -> f64 {
     let advance = |sim: &mut Simulation| sim.step().ok().map(|()| sim.steps() as f64);
@@ -59,7 +59,8 @@ pub extern "C" fn correct_mass(slot: u32) -> f64 {
     measure(slot, |sim| sim.metrics().q_pos)
 }
 
-/// The retained positive mass: 1 less what correct actions have lost, relative to the correct mass at the start.
+/// The retained positive mass: 1 minus the mass that correct actions have lost, relative to the correct mass at the
+/// start.
 #[unsafe(no_mangle)]
 pub extern "C" fn retained_mass(slot: u32) -> f64 {
     measure(slot, |sim| sim.metrics().retained)

@@ -26,7 +26,7 @@ impl Kind {
 pub struct Name {
     /// Kind of the repository.
     pub kind: Kind,
-    /// `ORG/NAME`.
+    /// Organisation and name, `ORG/NAME`.
     pub repository: String,
     /// Branch, tag or commit. `None` is `main`.
     pub revision: Option<String>,

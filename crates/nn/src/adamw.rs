@@ -11,7 +11,7 @@ pub struct AdamW {
     pub beta1: f64,
     /// Decay of the second moment.
     pub beta2: f64,
-    /// Added to the square root of the second moment.
+    /// Constant that is added to the square root of the second moment.
     pub eps: f64,
     /// Decoupled weight decay: weights shrink by the factor `1 - lr * weight_decay` in each step.
     pub weight_decay: f64,
@@ -69,17 +69,17 @@ pub(crate) struct AdamWStep {
     pub(crate) number: u64,
     /// Factor that multiplies the gradient.
     pub(crate) clip: f32,
-    /// `1 - beta1`.
+    /// `1 - beta1`, the weight of the gradient in the first moment.
     pub(crate) take1: f32,
     pub(crate) beta2: f32,
-    /// `1 - beta2`.
+    /// `1 - beta2`, the weight of the squared gradient in the second moment.
     pub(crate) take2: f32,
     pub(crate) eps: f32,
-    /// `1 - lr * weight_decay`.
+    /// `1 - lr * weight_decay`, the factor of weights that decay.
     pub(crate) decay: f32,
-    /// `lr / (1 - beta1^t)`.
+    /// `lr / (1 - beta1^t)`, the learning rate with the first moment's bias correction.
     pub(crate) rate: f32,
-    /// `1 / sqrt(1 - beta2^t)`.
+    /// `1 / sqrt(1 - beta2^t)`, the bias correction of the second moment's root.
     pub(crate) root: f32,
 }
 

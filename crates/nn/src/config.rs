@@ -22,7 +22,7 @@ pub enum Architecture {
     Qwen2,
     /// `Qwen3ForCausalLM`: Llama with an RMSNorm on each head's query and key.
     Qwen3,
-    /// `LlamaForCausalLM`.
+    /// `LlamaForCausalLM`: the family to which the other descriptions refer.
     Llama,
     /// `MistralForCausalLM`: Llama, with an optional sliding window.
     Mistral,
@@ -51,7 +51,7 @@ pub enum Architecture {
     Gemma4Text,
 }
 
-/// How a layer mixes tokens.
+/// Way in which a layer mixes tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LayerType {
@@ -138,9 +138,9 @@ impl Multipliers {
 /// Settings that only Gemma 4 has, under transformers' names.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Gemma4 {
-    /// `E` of layers with full attention; even.
+    /// Size of a head, `E`, in layers with full attention; even.
     pub global_head_dim: usize,
-    /// `K` of layers with full attention; divides `H`.
+    /// Number of key/value heads, `K`, in layers with full attention; divides `H`.
     pub num_global_key_value_heads: usize,
     /// Whether layers with full attention compute their values from the result of `k_proj`, before its norm.
     pub attention_k_eq_v: bool,
@@ -224,19 +224,19 @@ pub struct Config {
     /// Model family.
     #[serde(skip)]
     pub architecture: Architecture,
-    /// `V`.
+    /// `V`, the size of the vocabulary.
     pub vocab_size: usize,
-    /// `D`.
+    /// `D`, the width of the residual stream.
     pub hidden_size: usize,
-    /// `F`.
+    /// `F`, the inner width of the MLP.
     pub intermediate_size: usize,
-    /// `L`.
+    /// `L`, the number of layers.
     pub num_hidden_layers: usize,
-    /// `H`.
+    /// `H`, the number of query heads.
     pub num_attention_heads: usize,
-    /// `K`; divides `H`.
+    /// `K`, the number of key/value heads, which divides `H`.
     pub num_key_value_heads: usize,
-    /// `E`; even. Need not be `D / H`.
+    /// `E`, the size of a head, which is even and needn't be `D / H`.
     pub head_dim: usize,
     /// Epsilon of every RMSNorm.
     pub rms_norm_eps: f64,

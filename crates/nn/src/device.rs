@@ -39,7 +39,7 @@ pub enum Device {
         precision: Precision,
         /// Number type of AdamW's two moments.
         moments: Precision,
-        /// See [`Device::Cuda`].
+        /// Whether a token's log-probability always has the same bits, as in [`Device::Cuda`].
         exact: bool,
         /// Number of kernel launches after which the GPU is lost, or `None` if it never is.
         lost_after: Option<u64>,
@@ -63,12 +63,12 @@ impl Device {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DeviceName {
-    /// `cpu`.
+    /// The CPU, `cpu`.
     #[default]
     Cpu,
-    /// `cuda` or `cuda:0`, `cuda:1` and so on.
+    /// A GPU: `cuda` or `cuda:0`, `cuda:1` and so on.
     Cuda(usize),
-    /// `cuda-emulated`.
+    /// The emulated GPU, `cuda-emulated`.
     #[cfg(feature = "cuda-emulator")]
     CudaEmulated,
 }

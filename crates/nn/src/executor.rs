@@ -22,11 +22,11 @@ use crate::segments::Chunk;
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Heads {
-    /// `H`.
+    /// `H`, the number of query heads.
     pub(crate) queries: usize,
-    /// `K`.
+    /// `K`, the number of key/value heads.
     pub(crate) keys: usize,
-    /// `E`.
+    /// `E`, the size of a head.
     pub(crate) size: usize,
     pub(crate) scale: f32,
 }

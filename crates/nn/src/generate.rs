@@ -54,7 +54,7 @@ pub struct Completion {
     pub logp: Vec<f32>,
     /// Entropy of the same distribution at each token.
     pub entropy: Vec<f32>,
-    /// Why the completion ended.
+    /// Reason why the completion ended.
     pub finish: Finish,
     /// Number of tokens of the prompt whose keys and values were already in the cache.
     pub cached: usize,

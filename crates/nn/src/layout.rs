@@ -129,7 +129,7 @@ pub(crate) struct MixerLayout {
     pub(crate) gate: Linear,
     /// Outputs: queries, keys and values, then `b`, then `a`.
     pub(crate) inputs: Linear,
-    /// `[channels, kernel]`.
+    /// Weights of the convolution: `[channels, kernel]`.
     pub(crate) filter: Span,
     pub(crate) a_log: Span,
     pub(crate) dt_bias: Span,
@@ -141,7 +141,7 @@ pub(crate) struct ConvolutionLayout {
     pub(crate) sizes: ShortConvolution,
     /// Outputs: the gate before the convolution, the gate after it, and the values.
     pub(crate) inputs: Linear,
-    /// `[width, kernel]`.
+    /// Weights of the convolution: `[width, kernel]`.
     pub(crate) filter: Span,
 }
 
@@ -174,9 +174,9 @@ pub(crate) enum Kind {
     Filter,
     /// Logarithms of a mixer's decay rates, its `A_log`.
     Rates,
-    /// Initialised to ones, as a mixer's norm and its `dt_bias` are, also in families that add 1 to the weights of norms.
+    /// A mixer's norm or `dt_bias`, initialised to ones also in families that add 1 to the weights of norms.
     Ones,
-    /// Initialised to ones and never trained. Such tensors come last.
+    /// A tensor of ones that is never trained. Such tensors come last.
     Fixed,
 }
 

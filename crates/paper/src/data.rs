@@ -184,7 +184,7 @@ pub(super) struct Fixed {
 }
 
 fgrpo_eval::named! {
-    /// The measure of a value. Except for samples, `--from NAME=FILE` reads the output of the command that is listed.
+    /// The measure of a value, with the command whose output `--from NAME=FILE` reads for it.
     #[derive(Default, Deserialize)]
     #[serde(rename_all = "lowercase")]
     pub(super) enum Measure {
@@ -343,7 +343,7 @@ impl Item {
         paper().stand_ins.iter().find(|s| s.benchmark == benchmark).expect("the data has both")
     }
 
-    /// Returns the benchmark or average in the domain of training, which the laptop task's benchmark replaces.
+    /// Returns the benchmark or average in the domain of the training data. On a laptop, the task's benchmark replaces it.
     pub(super) fn in_domain(&self) -> &str {
         let columns = self.columns.iter().filter_map(|c| c.fixed.benchmark.as_deref());
         let rows = self.rows.iter().filter_map(|r| r.fixed.benchmark.as_deref());

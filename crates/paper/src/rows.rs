@@ -47,7 +47,8 @@ pub(super) struct Rows {
 }
 
 impl Replacement {
-    /// Returns what these results replace, or `None` if they are results of the paper's models and mazes.
+    /// Returns the replacement to which these results belong, or `None` if they are results of the paper's models and
+    /// mazes.
     fn of(item: &Item, results: &Results) -> anyhow::Result<Option<Self>> {
         let runs: Vec<&Run> = results.all.iter().filter_map(|f| f.run.as_ref()).collect();
         let names = || results.all.iter().filter_map(|f| Some(&f.benchmark.as_ref()?.name));

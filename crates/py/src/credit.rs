@@ -94,7 +94,8 @@ fn shaping(shaping: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
 /// Advantages `(B,)`, success rates `(G,)`, focal weights `(G,)`.
 type Arrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// `rewards`: `(B,)`, NaN where unscorable. `group`: `(B,)`, in `0..groups`. `labels`: the caller's names of the groups.
+/// `rewards`: `(B,)`, NaN for unscorable completions. `group`: `(B,)`, in `0..groups`. `labels`: the caller's names of
+/// the groups.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn credit<'py>(
@@ -238,7 +239,7 @@ fn assign(
     Ok((advantages, rate, weight))
 }
 
-/// `(1 - success_rate)^gamma`, elementwise; NaN stays NaN.
+/// Focal weight `(1 - success_rate)^gamma` of each element. NaN stays NaN.
 #[pyfunction]
 pub(crate) fn focal_weight<'py>(
     py: Python<'py>,

@@ -285,7 +285,8 @@ impl Engine {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
-    /// `places`, `logprobs`, `advantages` and `dlogp`: of the tokens in the loss, datum after datum; `counts` of each datum.
+    /// `places`, `logprobs`, `advantages` and `dlogp` have a value per token in the loss, datum after datum; `counts` has their
+    /// number per datum.
     fn forward_backward<'py>(
         &self,
         py: Python<'py>,

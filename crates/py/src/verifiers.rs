@@ -160,7 +160,7 @@ fn math_options(grading: &Grading, accept_unfinished: bool) -> math::Options {
     math::Options { mode, accept_unfinished, ..math::Options::default() }
 }
 
-/// One gold per response.
+/// Grades math responses. `golds` has one reference answer per response.
 #[pyfunction]
 pub(crate) fn verify_math<'py>(
     py: Python<'py>,
@@ -223,7 +223,7 @@ pub(crate) fn verify_choice<'py>(
     )
 }
 
-/// The names of the instructions per response, and their arguments as a JSON array.
+/// Grades IFEval responses. `instructions` has the names per response, and `arguments` their arguments as a JSON array.
 #[pyfunction]
 pub(crate) fn verify_ifeval<'py>(
     py: Python<'py>,
@@ -250,7 +250,7 @@ pub(crate) fn verify_ifeval<'py>(
     )
 }
 
-/// One task and its data per response.
+/// Grades SynLogic responses. `tasks` and `game_data` have one task and its data per response.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn verify_synlogic<'py>(
@@ -337,7 +337,7 @@ impl MathProblem {
         (code(outcome.verdict), outcome.reason)
     }
 
-    /// For copies and pickles.
+    /// Arguments with which Python copies and unpickles this object.
     fn __getnewargs_ex__<'py>(&self, py: Python<'py>) -> PyResult<((&str,), Bound<'py, PyDict>)> {
         let settings = PyDict::new(py);
         settings.set_item("mode", &self.mode)?;
@@ -356,7 +356,7 @@ impl MathProblem {
 #[pyclass(frozen, module = "fgrpo._native")]
 pub(crate) struct MathExtraction(Vec<Target>);
 
-/// One target: LaTeX `(bare, boxes, last)`, plain `(bare,)` or words `(bare, words, lowercase)`.
+/// One target as Python passes it: LaTeX `(bare, boxes, last)`, plain `(bare,)` or words `(bare, words, lowercase)`.
 #[derive(FromPyObject)]
 enum TargetOf {
     Words(bool, Vec<String>, bool),
@@ -422,7 +422,7 @@ impl MathValue {
         without_gil(py, || parsed::equal(&self.0, &answer.0, &options))
     }
 
-    /// For copies and pickles.
+    /// Arguments with which Python copies and unpickles this object.
     fn __getnewargs__(&self) -> (&'static str, Vec<(String, bool)>) {
         let (notation, parts) = self.0.parts();
         (notation, parts.to_vec())

@@ -131,9 +131,9 @@ pub(crate) struct Sample {
 pub(crate) enum Stop {
     /// The model's end tokens.
     Default,
-    /// Only these tokens.
+    /// Only these tokens, in place of the model's end tokens.
     Tokens(Vec<u32>),
-    /// Only these strings.
+    /// Only these strings, in place of the model's end tokens.
     Texts(Vec<String>),
     /// The model's end tokens and these strings.
     DefaultAnd(Vec<String>),
@@ -205,7 +205,7 @@ impl Incoming {
         Some((model.to_owned(), u64::try_from(seq).ok().filter(|seq| *seq > 0)?))
     }
 
-    /// Number of samples that the request asks for.
+    /// Number of samples that the request is for.
     pub(crate) fn samples(&self) -> usize {
         let Ok(Content::Fields(fields)) = &self.content else { return 0 };
         fields.rest.get("num_samples").map_or(1, |count| count.as_u64().unwrap_or(0) as usize)

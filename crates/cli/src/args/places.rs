@@ -17,9 +17,9 @@ use std::path::{Path, PathBuf};
 /// Default split of a data set, used if the user doesn't name one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Use {
-    /// `train`.
+    /// Split `train`.
     Training,
-    /// `test`, or the only split.
+    /// Split `test`, or the only split.
     Evaluation,
 }
 
@@ -30,7 +30,7 @@ pub enum Loading {
     All,
     /// Data. Models are used only if they are in the cache.
     Data,
-    /// None: only the cache is used.
+    /// Nothing: only files in the cache are used.
     Nothing,
 }
 

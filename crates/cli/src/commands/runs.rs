@@ -28,7 +28,7 @@ pub(crate) fn stopped() -> anyhow::Error {
 
 /// A run that isn't finished.
 struct Waiting<'a> {
-    /// Position among all runs and folder, as printed: `[2/8] runs/a`.
+    /// Position among all runs, and the folder, as printed: `[2/8] runs/a`.
     name: String,
     config: &'a Config,
     folder: &'a Path,

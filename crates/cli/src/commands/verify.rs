@@ -146,7 +146,7 @@ struct Input {
 }
 
 impl Input {
-    /// Reads the next lines into `batch`, with their numbers. After an error, it contains the lines before the error.
+    /// Reads the next lines into `batch`, with their numbers. If it fails, `batch` contains the lines before the error.
     fn read(&mut self, batch: &mut Vec<(u64, Vec<u8>)>) -> anyhow::Result<()> {
         batch.clear();
         let mut bytes = 0;

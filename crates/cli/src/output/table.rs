@@ -23,7 +23,7 @@ pub enum Format {
     Latex,
 }
 
-/// How a command prints its results.
+/// Flags that select the format of a command's results.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct FormatArgs {
     /// Print one JSON value, with fractions instead of percentages.

@@ -247,7 +247,7 @@ fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[us
     })
 }
 
-/// Returns a row for each group with at least one difference.
+/// Returns the differences of each group, one per k, for the groups with at least one. `difference` computes one of them.
 fn differences<'a>(
     groups: &[&'a Group],
     ks: &[usize],

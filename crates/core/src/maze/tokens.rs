@@ -34,13 +34,13 @@ pub enum Token {
     Start = 11,
     /// Ends a row.
     Newline = 12,
-    /// To the row above.
+    /// Move to the row above.
     Up = 13,
-    /// To the row below.
+    /// Move to the row below.
     Down = 14,
-    /// To the column before.
+    /// Move to the column before.
     Left = 15,
-    /// To the column after.
+    /// Move to the column after.
     Right = 16,
 }
 

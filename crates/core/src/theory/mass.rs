@@ -282,9 +282,9 @@ impl UnsampledChange {
 /// The two terms of the change of a subset's mass.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct SubsetChange {
-    /// `sum over the subset of p_i dz_i`.
+    /// Change by the subset's logits, `sum over the subset of p_i dz_i`.
     pub direct: f64,
-    /// `-Q_S sum over all actions of p_j dz_j`.
+    /// Change by the normalization, `-Q_S sum over all actions of p_j dz_j`.
     pub normalization: f64,
 }
 

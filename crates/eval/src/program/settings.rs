@@ -147,8 +147,8 @@ pub mod schema {
     }
 }
 
-/// Deserializes [`Settings`] from a string, a list of words, or a table. The fields are the expectation for messages
-/// and the parser of a string.
+/// Deserializes [`Settings`] from a string, a list of words, or a table. The fields are the expected value, for
+/// messages, and the parser of a string.
 struct TextOrTable(&'static str, fn(&str) -> anyhow::Result<Settings>);
 
 impl<'de> Visitor<'de> for TextOrTable {

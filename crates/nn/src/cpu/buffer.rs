@@ -8,7 +8,7 @@ const LINE: usize = 16;
 /// An array of `f32` that starts on a cache line. The system allocates its pages, zeroed, when they are first written.
 #[derive(Default)]
 pub(crate) struct Buffer {
-    /// Never resized, so the values never move.
+    /// The values. This vector is never resized, so they never move.
     numbers: Vec<f32>,
     start: usize,
     len: usize,

@@ -10,7 +10,7 @@ use crate::segments::Stretch;
 /// A causal convolution of the first `channels` columns of each row.
 #[derive(Clone, Copy)]
 pub(crate) struct Convolution<'a> {
-    /// `[kernel, channels]`.
+    /// Weights of the inputs: `[kernel, channels]`.
     pub(crate) filter: &'a [f32],
     pub(crate) channels: usize,
     /// Number of values in a row of inputs.

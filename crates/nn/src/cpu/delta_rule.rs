@@ -24,7 +24,7 @@ use crate::segments::STRETCH;
 pub(crate) struct DeltaRule {
     /// Size of a key, and of a value.
     sizes: [usize; 2],
-    /// `[n, keys]`.
+    /// `q` and `k`, the queries and keys of the rows: `[n, keys]` each.
     q: Vec<f32>,
     k: Vec<f32>,
     /// Values before [`DeltaRule::errors`], and `E` after it: `[n, values]`.
@@ -37,7 +37,7 @@ pub(crate) struct DeltaRule {
     /// `-A`, with 0 for `i >= t`; `b` is `B`: `[n, n]`.
     minus_a: Vec<f32>,
     b: Vec<f32>,
-    /// `[n, values]`.
+    /// `out` and `scaled`, the results and `D_n E`: `[n, values]` each.
     out: Vec<f32>,
     scaled: Vec<f32>,
     /// Scratch memory: `[n, keys]`.

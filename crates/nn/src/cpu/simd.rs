@@ -110,9 +110,9 @@ macro_rules! lanes {
     }};
 }
 
-/// `2 √(2/π)`.
+/// `2 √(2/π)`, a constant of [`geglu`].
 const GELU: f32 = 1.595_769_2;
-/// `2 √(2/π) · 0.044715`.
+/// `2 √(2/π) · 0.044715`, a constant of [`geglu`].
 const GELU_CUBE: f32 = 0.071_354_814;
 
 vectorised! {

@@ -50,7 +50,7 @@ pub(crate) struct CudaBackend {
     /// Memory of quantized matrices, and of the largest dequantized matrix.
     quantized_bytes: u64,
     adapters: Option<Adapters>,
-    /// Empty until needed.
+    /// Gradient of the trained parameters. Empty until needed.
     gradient: Buffer,
     /// Whether the gradient may be nonzero.
     accumulated: bool,

@@ -45,9 +45,9 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) all: RowSet,
     /// Rows whose results are needed: all rows, or the predicting rows.
     pub(super) needed: RowSet,
-    /// `D`.
+    /// `D`, the width of the residual stream.
     pub(super) hidden: usize,
-    /// `F`.
+    /// `F`, the inner width of the MLP.
     pub(super) intermediate: usize,
     /// Width of a row of per-layer inputs.
     pub(super) width_of_inputs: usize,
@@ -319,7 +319,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.e.copy_columns(n, width, narrow, of_all, self.input_strip(added), dlayer_inputs);
     }
 
-    /// Keys and values of the layer in a pass: its own, or those that layers share.
+    /// Keys and values of the layer in a pass: the layer's own, or the ones that layers share.
     fn keys_values<'b>(
         &self,
         own: &'b mut Kept<X::Buffer>,

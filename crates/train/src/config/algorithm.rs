@@ -1,4 +1,4 @@
-//! From rewards to the loss: advantages, focal weight, policy loss.
+//! Settings from rewards to the loss: advantages, focal weight, policy loss.
 
 use super::kind::named_or_table;
 use super::ranges::{coefficient, reward};

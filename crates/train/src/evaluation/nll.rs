@@ -1,4 +1,4 @@
-//! How likely trained models find correct solutions that were rare under the base model.
+//! Measures how likely trained models find correct solutions that were rare under the base model.
 //!
 //! The rare set consists of the base model's correct samples that are least likely by length-normalised NLL. Its
 //! mean NLL under a trained model, compared with the base, shows how far training moved away from it. In addition,

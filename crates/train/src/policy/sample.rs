@@ -116,8 +116,8 @@ pub trait Arrivals: Sync {
     /// [`Policy::sample_arrivals`].
     fn next(&self) -> Option<Request>;
 
-    /// Called after each token with the index of the request in the order of arrival, and the tokens so far of one of
-    /// its completions. Returns whether sampling continues.
+    /// Receives one completion's tokens so far, after each token. `request` is the index of its request in the order of arrival. Returns whether sampling
+    /// continues.
     fn drawn(&self, request: usize, tokens: &[u32]) -> bool;
 }
 

@@ -52,7 +52,7 @@ pub(super) struct Part {
 /// Training problems of a source.
 enum Training {
     Listed(Listed),
-    /// Generated on demand, because there may be any number of them.
+    /// Mazes, which are generated on demand, because there may be any number of them.
     Mazes(MazeConfig, HeldOut),
 }
 

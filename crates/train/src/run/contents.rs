@@ -101,8 +101,9 @@ impl Run {
         Ok(self.deciding()?.into_iter().rfind(|e| e.step == last))
     }
 
-    /// Returns which input changed between two runs, the data or the weights that both configurations name, because their results
-    /// then don't show the effect of their settings. Inputs that a run doesn't record aren't compared.
+    /// Returns a sentence about an input that changed between two runs, the data or the weights that both configurations name, or
+    /// `None` if neither changed. Results of runs with different inputs don't show the effect of their settings. Inputs that a
+    /// run doesn't record aren't compared.
     pub fn other_inputs<'a>(&'a self, other: &'a Self) -> Option<&'static str> {
         let [Ok(a), Ok(b)] = [self.config(), other.config()] else { return None };
         let differ = |[a, b]: [Option<&String>; 2]| a.is_some() && b.is_some() && a != b;

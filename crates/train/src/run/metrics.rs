@@ -108,7 +108,7 @@ pub struct StepMetrics<N> {
     /// If a server samples: differences between its log-probabilities and the trainer's.
     #[serde(flatten)]
     pub sampler: Option<SamplerMetrics<N>>,
-    /// If there is a teacher: how it scores the policy's samples.
+    /// Differences between the teacher's log-probabilities and the policy's, if there is a teacher.
     #[serde(flatten)]
     pub teacher: Option<TeacherMetrics<N>>,
     /// With `eval.exact`, at the steps of an evaluation: changes by the update of the mass on correct completions.
@@ -168,7 +168,7 @@ impl SamplerMetrics {
     }
 }
 
-/// How a teacher scores the samples of the groups in the update.
+/// Differences between a teacher's log-probabilities and the policy's, over the samples of the groups in the update.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct TeacherMetrics<N = f64> {
     /// Mean over tokens of the policy's log-probability minus the teacher's, which estimates the reverse KL divergence

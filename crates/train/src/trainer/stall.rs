@@ -40,12 +40,13 @@ impl Uniform {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Stall {
     steps: u64,
-    /// Reason why the last step couldn't distinguish completions, and the number of consecutive steps with this reason.
+    /// Reason why the last step couldn't distinguish completions. `in_a_row` is the number of consecutive steps with
+    /// this reason.
     uniform: Option<Uniform>,
     in_a_row: u64,
     /// Number of consecutive steps, up to the latest, in which nothing could be graded.
     nothing_graded: u64,
-    /// Number of completions that couldn't be graded, and number of all completions.
+    /// Number of completions that couldn't be graded, out of `completions` in total.
     unscorable: u64,
     completions: u64,
     /// Number of updates skipped because the loss or gradient wasn't finite.

@@ -61,7 +61,7 @@ pub(super) fn of(
     Ok(examples.into_iter().map(|(kind, cards)| (kind, cards.into_values().collect())).collect())
 }
 
-/// Titles of the kinds.
+/// Headings of the three kinds of responses.
 const SLIP: &str = "Wrong where the model is usually right: slips, and errors of the verifier";
 const RARE: &str = "Correct where the model rarely is: rare solutions, and lucky guesses";
 const UNREAD: &str = "No answer could be read, or none could be scored";

@@ -245,7 +245,7 @@ fn notes(report: &Report) -> Vec<String> {
     notes
 }
 
-/// Fails if more than the fraction `most` of a data set's samples is unscorable.
+/// Fails if the fraction of a data set's unscorable samples is above `limit`.
 pub(crate) fn check_unscorable(b: &Benchmark, limit: f64) -> anyhow::Result<()> {
     let (name, share, path) = (&b.name, b.unscorable_share(), b.path.display());
     if share >= 1.0 {

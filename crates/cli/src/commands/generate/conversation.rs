@@ -60,7 +60,7 @@ pub(super) fn hold(generator: &mut Generator<'_>, first: Option<String>) -> anyh
     Ok(())
 }
 
-/// Reads lines of standard input in a way that Ctrl-C works while waiting.
+/// Reads lines of standard input. Ctrl-C works while it waits for a line.
 #[derive(Default)]
 struct Lines {
     read: Vec<u8>,

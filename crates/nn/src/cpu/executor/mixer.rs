@@ -15,13 +15,13 @@ use crate::executor::{Gate, HeadRows, Mixer, MixerOps};
 use crate::layout::{MixerLayout, Span};
 use crate::segments::Stretch;
 
-/// Added to the squared length by which queries and keys are normalised.
+/// Constant added to the squared length by which queries and keys are normalised.
 const EPS: f32 = 1e-6;
 
 /// Scratch memory of mixers.
 #[derive(Default)]
 pub(super) struct MixerScratch {
-    /// For each row, the write strength of each head, then the decay of each head's state. Or the inputs of a gated short convolution.
+    /// For each row, the write strength of each head, then the decay of each head's state. In a gated short convolution, the inputs of the convolution.
     pub(super) gates: Buffer,
     /// For each row, the factors that normalise each head's query and key.
     lengths: Buffer,

@@ -28,7 +28,8 @@ pub(super) struct Checked {
 }
 
 impl Checked {
-    /// `found` is the file, its number of problems and its report, or the reason why the file can't be used.
+    /// Summarises the check of one file. `result` is the file, its number of problems and its report, or the reason why the file
+    /// can't be used.
     fn of(
         name: &str,
         expected: Option<u64>,

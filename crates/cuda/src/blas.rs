@@ -218,7 +218,7 @@ pub(crate) struct Blas {
 #[derive(Default)]
 struct Plans {
     products: u64,
-    /// Plans, each with the number of the last product that used it.
+    /// Plans, each with the index of the last product that used it.
     by_key: HashMap<Key, (u64, Plan)>,
     /// Algorithms of exact products, by the key of the typical product. An entry is never replaced.
     exact: HashMap<Key, sys::cublasLtMatmulAlgo_t>,

@@ -70,7 +70,7 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
         self.submit(&Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))
     }
 
-    /// Records work of [`Queue::Compute`] as a graph, without running it, and returns the graph's number. Other threads must not submit work meanwhile.
+    /// Records work of [`Queue::Compute`] as a graph, without running it, and returns the graph's id. Other threads must not submit work meanwhile.
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;
 
     /// Submits the work of a graph to [`Queue::Compute`] in one call.

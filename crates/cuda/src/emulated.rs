@@ -94,7 +94,7 @@ struct Pending {
     failure: Option<Error>,
     /// Number of launches after which all work fails.
     lost_after: Option<u64>,
-    /// Nodes of the graphs, by number.
+    /// Nodes of the graphs, by id.
     graphs: HashMap<u64, Vec<Node>>,
     captured: u64,
 }

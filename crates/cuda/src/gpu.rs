@@ -27,7 +27,7 @@ const SYNC: &str = "FGRPO_CUDA_SYNC";
 /// A GPU in this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Found {
-    /// Number of the GPU, as in `--device cuda:1`.
+    /// Index of the GPU, as in `--device cuda:1`.
     pub ordinal: usize,
     /// Name that the driver reports.
     pub name: String,
@@ -63,7 +63,7 @@ pub fn probe() -> Result<Vec<Found>, Error> {
         .collect()
 }
 
-/// Returns the GPU with this number.
+/// Returns the GPU with this index.
 ///
 /// Returns an error if [`probe`] does, or the GPU doesn't exist or can't be used.
 pub fn find(ordinal: usize) -> Result<Found, Error> {
@@ -187,7 +187,7 @@ pub struct Gpu {
     context: sys::CUcontext,
     /// Stream of each queue, indexed by [`Queue`].
     streams: [sys::CUstream; 3],
-    /// Events by number, created when they are first recorded.
+    /// Events by id, created when they are first recorded.
     events: Mutex<HashMap<usize, sys::CUevent>>,
     module: sys::CUmodule,
     functions: Mutex<HashMap<&'static str, sys::CUfunction>>,
@@ -221,7 +221,7 @@ impl std::fmt::Debug for Gpu {
 }
 
 impl Gpu {
-    /// Opens the GPU with this number. `ptx` replaces the built-in kernels.
+    /// Opens the GPU with this index. `ptx` replaces the built-in kernels.
     ///
     /// Returns an error if [`find`] does, the kernels can't be loaded, or a driver call fails.
     pub fn open(ordinal: usize, ptx: Option<&str>) -> Result<Self, Error> {

@@ -94,7 +94,8 @@ struct Found {
 }
 
 impl Found {
-    /// Format and depth, which must be equal for all files of a folder. For dumps, all depths below the folder are equal.
+    /// Format and depth, which must be equal for all files of a folder. For dumps, the depth is 0 in the folder and 1
+    /// anywhere below it.
     fn kind(&self) -> (Option<DumpFormat>, usize) {
         (self.format, if self.format.is_some() { self.depth.min(1) } else { self.depth })
     }

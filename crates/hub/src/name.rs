@@ -34,7 +34,7 @@ pub struct Name {
     pub subset: Option<String>,
     /// Split of a data set.
     pub split: Option<String>,
-    /// A file of the commit, or a pattern of files: a data set's files in a path into a cache, or a model's GGUF file.
+    /// File of the commit, or pattern of files: a model's GGUF file, or the data files in a path into a cache.
     pub(crate) files: Option<String>,
 }
 

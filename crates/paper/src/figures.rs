@@ -372,7 +372,7 @@ fn rewards(settings: &[&Setting], n: u64, rows: &Rows, title: String) -> anyhow:
 }
 
 /// Returns the finding about a stated difference, at its group size or, if the statement gives none, at every group size. The
-/// statement doesn't hold if it fails at one size, and is open if it is open at one size and fails at none.
+/// statement fails if it fails at one size, and is undecided if it is undecided at one size and fails at none.
 fn compared(comparison: &Comparison, points: &[Point], k: u64) -> Option<Finding> {
     let candidates =
         || points.iter().filter(|p| (&p.quantity.benchmark, p.quantity.k) == (&comparison.benchmark, k));

@@ -71,7 +71,7 @@ fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advant
     serde_json::from_value(Value::Object(fields)).map_err(|e| wrong(&e))
 }
 
-/// Creates the shaping with this name and numbers, or with the paper's numbers if the list is empty.
+/// Creates the shaping with this name and these parameters, or with the paper's parameters if the list is empty.
 fn shaping(shaping: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     let Some((name, numbers)) = shaping else { return Ok(Shaping::None) };
     // The caller decides how the anchor moves.

@@ -44,7 +44,7 @@ impl Episode {
         self.game.prompt(self.positions).map(<[u32]>::to_vec)
     }
 
-    /// Returns the calls of a turn as JSON, or `None` if the turn ends the episode.
+    /// Returns the tool calls of a turn as JSON, or `None` if the turn ends the episode.
     fn hear(&mut self, tokens: Vec<u32>, logp: Vec<f32>, cut: bool, last: bool) -> PyResult<Option<String>> {
         let finish = if cut { Finish::Length } else { Finish::Stop };
         let turn = Completion { tokens, logp, finish, ..Completion::default() };
@@ -57,8 +57,8 @@ impl Episode {
         self.change(|game, rules| game.go_on(rules, &calls, &results))
     }
 
-    /// The conversation as JSON; the turns; why it ended; each sequence's tokens, and the places of those that were sampled;
-    /// their log-probabilities.
+    /// Returns the conversation as JSON, the number of turns, the reason why the episode ended, the tokens of each sequence
+    /// with the indices of the sampled ones, and the log-probabilities of all sampled tokens.
     #[expect(clippy::type_complexity, reason = "Python takes it apart")]
     fn end(&self) -> (String, u64, &'static str, Vec<(Vec<u32>, Vec<usize>)>, Vec<f32>) {
         let Game { messages, parts, completion, turns, out_of_turns, .. } = self.game.clone();

@@ -138,17 +138,17 @@ impl LoraRequest {
     }
 }
 
-/// Returns the id of a session.
+/// Returns the id of session `number`.
 pub(crate) fn session_id(number: u64) -> String {
     format!("session-{number}")
 }
 
-/// Returns the id of a session's model.
+/// Returns the id of model `number` of a session.
 pub(crate) fn model_id(session: &str, number: u64) -> ModelId {
     format!("{session}:train:{number}")
 }
 
-/// Returns the id of a session's sampler.
+/// Returns the id of sampler `number` of a session.
 pub(crate) fn sampler_id(session: &str, number: u64) -> String {
     format!("{session}:sample:{number}")
 }
@@ -188,7 +188,7 @@ impl Registry<'_> {
         }
     }
 
-    /// Returns the number of a session.
+    /// Returns the number in a session's id, which counts from 1.
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
         let count = self.catalogue.sessions.len() as u64;
@@ -213,7 +213,7 @@ impl Registry<'_> {
         model.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))
     }
 
-    /// Returns the weights of a sampling session, the number of its session, and its number in that session.
+    /// Returns a sampler's weights, the number of its session, and its number in that session.
     pub(crate) fn sampler(&self, id: &str) -> Result<(Source, [u64; 2]), Refusal> {
         let find = || {
             let sampler = self.catalogue.samplers.get(id)?;

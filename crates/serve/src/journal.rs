@@ -54,7 +54,7 @@ pub(crate) struct Refused {
 /// A request that was accepted.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Accepted {
-    /// Number of the request, from 1.
+    /// Sequence number of the request, from 1.
     #[prost(uint64, tag = "1")]
     pub(crate) number: u64,
     /// Name of the endpoint.

@@ -106,12 +106,12 @@ impl From<Refusal> for Rejection {
     }
 }
 
-/// Returns the id of a request, which clients use.
+/// Returns the id that clients use for request `number`.
 pub(crate) fn request_id(number: u64) -> String {
     format!("request-{number}")
 }
 
-/// Returns the number of the request with an id.
+/// Returns the sequence number in a request's id.
 pub(crate) fn request_number(id: &str) -> Option<u64> {
     id.strip_prefix("request-")?.parse().ok()
 }
@@ -188,8 +188,8 @@ impl Ledger {
         self.journal.sync()
     }
 
-    /// Accepts a request, or finds an earlier request that it repeats. Returns the number of the request when its
-    /// record is on disk.
+    /// Accepts a request, or finds an earlier request that it repeats. Returns its sequence number when its record is on
+    /// disk.
     ///
     /// A rejected request is recorded with its `seq_id`, so that the model's next requests can be accepted.
     pub(crate) async fn accept(&self, key: Option<&str>, incoming: Incoming) -> Result<u64, Rejection> {
@@ -542,7 +542,7 @@ mod tests {
         serde_json::json!({"model_id": "session-1:train:0", "seq_id": seq, "adam_params": {}})
     }
 
-    /// Creates a session and a model in it. Returns the body and the number of the model's request.
+    /// Creates a session and a model in it. Returns the body and the sequence number of the model's request.
     fn create(ledger: &Ledger) -> (serde_json::Value, u64) {
         accept(ledger, "create_session", "s", &serde_json::json!({}));
         let body = serde_json::json!({

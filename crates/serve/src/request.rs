@@ -110,8 +110,8 @@ pub(crate) struct Sample {
     pub(crate) max_tokens: Option<usize>,
     /// Seed. If `None`, it is derived from the server's seed and the request's place.
     pub(crate) seed: Option<u64>,
-    /// Numbers of the session, the sampler and the request, which distinguish requests without a seed. `None` outside a
-    /// sampling session.
+    /// Sequence numbers of the session, the sampler and the request, which distinguish requests without a seed. `None`
+    /// outside a sampling session.
     pub(crate) place: Option<[u64; 3]>,
     pub(crate) stop: Stop,
     pub(crate) temperature: f32,

@@ -38,7 +38,7 @@ pub(crate) struct State {
     pub(crate) version: u64,
     /// Number of optimizer updates so far.
     pub(crate) optimizer_step: u64,
-    /// Number of the request that wrote the folder.
+    /// Sequence number of the request that wrote the folder.
     pub(crate) request: u64,
 }
 

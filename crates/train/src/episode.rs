@@ -207,10 +207,10 @@ pub struct Rules<'a> {
 }
 
 impl<'a> Rules<'a> {
-    /// Makes the settings for a language. `thinking` is the template's switch for thoughts.
+    /// Makes the settings from a model's tokenizer and chat template. `thinking` is the template's switch for thoughts.
     ///
     /// # Errors
-    /// Bad input: a language without a chat template.
+    /// Bad input: the model lacks a chat template.
     pub fn new(language: &'a Language, thinking: Option<bool>) -> anyhow::Result<Self> {
         let Some(template) = language.template() else {
             bad_input!("environment: requires a model with a chat template, for the conversation");
@@ -235,8 +235,8 @@ impl<'a> Rules<'a> {
         self.template.render_values(&messages, &(!tools.is_empty()).then_some(tools), &options)
     }
 
-    /// Reads the calls in a turn of the policy that follows the rendered conversation `before`. Returns the turn, beginning with the thoughts that
-    /// `before` opened, the length of its text before the first call, and the calls. Calls in thoughts don't count.
+    /// Reads the tool calls in a turn of the policy that follows the rendered conversation `before`. Returns the turn, beginning with the thoughts
+    /// that `before` opened, the length of its text before the first call, and the calls. Calls in thoughts don't count.
     pub fn heard(&self, before: &str, content: String, tools: &[Value]) -> (String, usize, Vec<Call>) {
         let open = self.template.tags().unwrap_or_default().open;
         let opening = before.rfind(&open).map_or("", |at| &before[at..]);
@@ -337,8 +337,8 @@ impl Game {
         (self.playing, self.completion.finish) = (false, finish);
     }
 
-    /// Adds a turn of the policy. Returns its calls, for the environment, or `None` if the turn ends the episode,
-    /// because it was cut off, doesn't call a tool, or is the last one.
+    /// Adds a turn of the policy. Returns its tool calls, for the environment, or `None` if the turn ends the episode, because it was cut off,
+    /// doesn't call a tool, or is the last one.
     ///
     /// # Errors
     /// Tokens that can't be decoded.
@@ -369,11 +369,11 @@ impl Game {
         Ok(Some(calls))
     }
 
-    /// Adds the tools' answers to the calls of the last turn, in the first form in which the template writes the
-    /// answers and continues the text so far. Otherwise a new part begins.
+    /// Adds the tools' results for the calls of the last turn, in the first form in which the template writes the
+    /// results and continues the text so far. Otherwise a new part begins.
     ///
     /// # Errors
-    /// Bad input: answers that the template can't render.
+    /// Bad input: results that the template can't render.
     pub fn go_on(&mut self, rules: &Rules<'_>, calls: &[Call], results: &[String]) -> anyhow::Result<()> {
         let Some(turn) = self.messages.pop() else { unreachable!("`hear` added a turn") };
         let before = self.messages.len();

@@ -50,7 +50,7 @@ pub struct Task {
     mixed: bool,
 }
 
-/// Returns the language of a task's prompts. `model` is the policy's folder.
+/// Returns the tokenizer, chat template and end tokens of a task. `model` is the policy's folder.
 ///
 /// # Errors
 /// Bad input that names the folder: no tokenizer, or no template.
@@ -92,9 +92,10 @@ pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
     Ok(reports)
 }
 
-/// Returns the held-out problems of a task, for evaluations outside a run. `language` measures the length of prompts
-/// and demonstrations; without it, the length isn't checked. If `train` is `false`, the task isn't trained on and all
-/// problems of its data are held out. At most the first `limit` problems of each part are used.
+/// Returns the held-out problems of a task, for evaluations outside a run. `language` has the tokenizer that measures
+/// the length of prompts and demonstrations; if `None`, the length isn't checked. If `train` is `false`, the task
+/// isn't trained on and all problems of its data are held out. At most the first `limit` problems of each part are
+/// used.
 ///
 /// # Errors
 /// Bad input for invalid data and settings; a command that can't be started.
@@ -120,8 +121,8 @@ pub fn held_out(
 }
 
 /// Returns the graders and column names of a task with problems from files, indexed by the name of the part. A task
-/// that isn't a mix has one part, named like its kind. `language` has the tags of thoughts; if `None`, they are
-/// `<think>` and `</think>`.
+/// that isn't a mix has one part, named like its kind. `language` has the chat template's tags around thoughts; if
+/// `None`, they are `<think>` and `</think>`.
 ///
 /// Fails for mazes and generated problems, and if a program that grades can't be started.
 pub fn graders(

@@ -56,7 +56,7 @@ pub(crate) enum Kind {
 }
 
 impl Place {
-    /// Returns the places of a task: one for each part of a mix, otherwise a single one.
+    /// Returns the location of a task's settings, or one location for each part of a mix.
     pub(crate) fn all(task: &TaskConfig) -> Vec<Self> {
         let kind = |task: &TaskConfig| match task {
             TaskConfig::Maze(_) => Kind::Maze,
@@ -85,8 +85,8 @@ impl Has {
     }
 }
 
-/// Returns the overrides that the flags make at these places. Fails for a flag whose key doesn't exist at any place,
-/// nor in a task of one of the kinds `beside`, which are the tasks of other evaluations with the same flags.
+/// Returns the overrides that the flags make at `places`. Fails for a flag whose key exists neither there nor in a
+/// task of the kinds `beside`, which are the tasks of other evaluations with the same flags.
 pub(crate) fn of_task(
     flags: &[OfTask],
     places: &[Place],

@@ -74,8 +74,8 @@ impl HeldOut {
         self.set.contains(maze)
     }
 
-    /// The `i`-th training maze and its index for [`Mazes::maze`]. It depends on the held-out mazes, but not on other training
-    /// mazes.
+    /// The `i`-th training maze and its index for [`Mazes::maze`]. The maze depends on the held-out mazes, but not on other
+    /// training mazes.
     ///
     /// Returns `None` if 256 draws in a row are held out, because the grid is too small for so many held-out mazes.
     ///

@@ -7,14 +7,14 @@ use super::Pinned;
 use crate::driver::{Driver, Queue};
 use crate::launch::{Address, Error};
 
-/// The next message's event number. Other events have numbers below 1000.
+/// Id of the next message's event. Other events have ids below 1000.
 static NEXT_EVENT: AtomicUsize = AtomicUsize::new(1000);
 
 /// A buffer in page-locked host memory for one message at a time, to or from the device.
 #[derive(Debug)]
 pub struct Message<T: Copy> {
     memory: Pinned<T>,
-    /// Event number of the last copy.
+    /// Id of the last copy's event.
     event: usize,
     /// Number of elements of the last copy.
     len: usize,

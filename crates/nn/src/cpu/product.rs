@@ -37,12 +37,12 @@ impl View {
         View { row: self.column, column: self.row, ..self }
     }
 
-    /// The operand with this view of `numbers`.
+    /// Operand that consists of the elements of `numbers` with this position and these strides.
     pub(crate) fn of(self, numbers: &[f32]) -> Matrix<'_> {
         Matrix { numbers, view: self }
     }
 
-    /// The destination with this view of `numbers`.
+    /// Destination that consists of the elements of `numbers` with this position and these strides.
     pub(crate) fn to(self, write: Write, numbers: &mut [f32]) -> Target<'_> {
         Target { numbers, view: self, write }
     }

@@ -207,7 +207,7 @@ impl CudaExecutor {
         });
     }
 
-    /// Launches the kernel that `kernel` returns for the addresses of row indices. It copies rows of `width` values.
+    /// Launches the kernel that `kernel` returns for the addresses of row indices. The kernel copies rows of `width` values.
     fn rows<K: Kernel>(
         &self,
         width: usize,

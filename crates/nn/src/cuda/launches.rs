@@ -29,7 +29,7 @@ pub(super) fn warp_shape(count: usize) -> Shape {
     Shape::of(count.div_ceil(WARPS as usize), 32 * WARPS, 0)
 }
 
-/// Whether decoding attention in bf16 uses tensor cores. It does for head sizes that its kernels support, if the plain kernels would be limited by
+/// Whether decoding attention in bf16 uses tensor cores: for head sizes that their kernels support, if the plain kernels would be limited by
 /// instructions rather than by an H200's memory bandwidth.
 pub(super) fn decodes_on_tensor_cores(heads: Heads) -> bool {
     matches!(heads.size, 64 | 128) && heads.queries / heads.keys >= 3

@@ -50,8 +50,8 @@ pub(super) struct Mapping {
 }
 
 impl Mapping {
-    /// Makes the settings and differences of every key for which the table suffices. Differences in the keys `allowed`
-    /// are accepted.
+    /// Creates a mapping with the settings and differences that follow from the table alone. Differences in the keys `allowed` are
+    /// accepted.
     ///
     /// # Panics
     /// If the table lacks a key of the configuration.

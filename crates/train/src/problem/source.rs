@@ -36,7 +36,7 @@ pub(super) struct Source<'a> {
 pub struct Elsewhere<'a> {
     /// A file of mazes that replaces the generated ones.
     pub mazes: Option<&'a Path>,
-    /// The model's chat template, if no language is given.
+    /// The model's chat template, if its [`Language`] isn't given.
     pub template: Option<&'a ChatTemplate>,
 }
 

@@ -27,7 +27,7 @@ pub(super) struct Listed {
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) problem: Problem,
-    /// Token ids of the prompt. Empty without a language.
+    /// Token ids of the prompt. Empty without a tokenizer.
     pub(super) tokens: Vec<u32>,
 }
 
@@ -160,7 +160,7 @@ fn is_held_out(problem: &Problem, share: f64) -> bool {
 }
 
 /// Tokenizes prompts, and rejects and reports the problems whose prompts are above the length limit. Without a
-/// language, the length isn't checked.
+/// tokenizer, the length isn't checked.
 fn short_enough(
     (problems, mut report): Read,
     config: &TextConfig,

@@ -78,7 +78,7 @@ pub(super) enum Fill {
     Samples,
     /// A table of constants or words.
     Words,
-    /// Figures of the theory.
+    /// A figure of the theory, like the next two variants.
     TailMissPanels,
     AdvantageMagnitude,
     TailMissCurve,

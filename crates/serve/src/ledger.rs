@@ -380,7 +380,7 @@ impl Ledger {
 }
 
 impl Table {
-    /// Returns the number of the earlier request in `map` under `name`, a value of the field `field`.
+    /// Returns the sequence number of the request to which `map` leads from `name`, a value of the field `field`.
     ///
     /// Returns an error if the earlier request was a different one.
     fn repeated(

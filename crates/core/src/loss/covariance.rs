@@ -48,7 +48,7 @@ where
 mod tests {
     use super::*;
 
-    /// Means 0.5 and -2: covariances 0.5 (1, -1), -0.5 (1, -1), of which the largest are 0.5, 0.5.
+    /// The mean advantage is 0.5 and the mean log-probability -2, so the covariances are 0.5 (1, -1) and -0.5 (1, -1).
     const BATCH: [(f64, &[f64]); 2] = [(1.0, &[-1.0, -3.0]), (0.0, &[-1.5, -2.5])];
 
     #[test]

@@ -27,8 +27,8 @@ impl Measure {
         }
     }
 
-    /// Returns the smallest number of correct samples of `n` with which the measure is 1, if it is 0 with fewer. Returns
-    /// `None` if the measure also has other values.
+    /// Returns the number of correct samples, of `n`, at which the measure rises from 0 to 1, or `None` if the measure
+    /// also has values between 0 and 1.
     pub fn threshold(self, n: u64) -> Option<u64> {
         match self {
             Self::PassAtK(k) => (k == n).then_some(1),

@@ -29,7 +29,7 @@ impl<'a> Convolution<'a> {
         &self.x[row * self.stride..][range.clone()]
     }
 
-    /// Weights of the inputs at index `at`. The last index is the row itself.
+    /// Weights of the inputs at index `at` of the kernel. The last index belongs to the row's own input.
     pub(crate) fn weights(&self, at: usize, range: &Range<usize>) -> &'a [f32] {
         &self.filter[at * self.channels..][range.clone()]
     }

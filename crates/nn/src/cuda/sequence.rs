@@ -28,7 +28,7 @@ impl Sequence {
         self.recorded += 1;
     }
 
-    /// Marks the work as different from here on.
+    /// Marks the work from the next node on as different from the earlier step's, and drops the graph.
     fn change(&mut self) {
         self.changed = true;
         self.graph = None;

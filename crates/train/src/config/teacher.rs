@@ -29,7 +29,7 @@ pub struct TeacherConfig {
     pub rewards: bool,
 }
 
-/// The parts of a hint that a problem fills in.
+/// Placeholders of a hint, which are replaced by texts of the problem.
 const HINTS: [&str; 2] = ["{answer}", "{solution}"];
 
 impl TeacherConfig {

@@ -113,8 +113,7 @@ impl Loss {
         Ok(Self::Policy { objective, daro: None })
     }
 
-    /// Returns, for each field of a datum with one value per token, the name, the length, and whether this loss reads
-    /// it.
+    /// Returns the name, the length, and whether this loss reads the field, for each field of a datum with one value per token.
     fn values(&self, index: usize, datum: &Datum) -> [(&'static str, usize, bool); 6] {
         let objective = if let Self::Policy { objective, .. } = self { Some(objective) } else { None };
         let length = |values: &Option<Vec<f32>>| values.as_ref().map_or(0, Vec::len);

@@ -143,7 +143,7 @@ pub fn read_policy(
 pub struct Best {
     /// The step of the evaluation.
     pub step: u64,
-    /// pass@1.
+    /// pass@1 of the evaluation, as a fraction.
     pub pass_at_1: f64,
 }
 

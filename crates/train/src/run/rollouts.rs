@@ -35,7 +35,7 @@ pub struct RolloutLine {
     /// Output of a custom function, with the traceback if it raised an exception.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printed: Option<String>,
-    /// Advantage.
+    /// Advantage, including the focal weight.
     pub advantage: Option<f64>,
     /// Number of tokens.
     pub length: Option<u64>,

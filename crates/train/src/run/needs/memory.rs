@@ -15,7 +15,7 @@ const SCORED_SAMPLE: u64 = 512;
 /// The memory of a run, in bytes.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// The engine.
+    /// Memory of the engine that trains.
     pub engine: Needs,
     /// The reference model, if the KL penalty needs a separate one.
     pub reference: u64,

@@ -123,7 +123,7 @@ impl Overlong {
 pub struct Credit {
     /// The estimator.
     pub advantage: Advantage,
-    /// The meaning of the rewards.
+    /// Rewards of correct and wrong completions.
     pub rewards: Rewards,
     /// Exponent of the focal weight, at least 0. With 0, the focal weight leaves every advantage unchanged, bit for bit.
     pub focal_gamma: f64,

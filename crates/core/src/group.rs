@@ -73,7 +73,7 @@ impl<'a> Group<'a> {
     }
 }
 
-/// The meaning of the rewards: R_c, R_w and, for graded rewards, the threshold of a correct completion.
+/// Rewards of a correct and of a wrong completion and, for graded rewards, the threshold of a correct completion.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Rewards {
     /// Reward of a correct completion, R_c.

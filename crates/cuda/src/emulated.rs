@@ -153,7 +153,7 @@ impl Emulated {
         }
     }
 
-    /// Makes all work after this number of launches fail, as if the GPU was lost. `None` changes nothing.
+    /// Lets all work fail after this number of launches, as if the GPU was lost. `None` changes nothing.
     pub fn lost_after(self, launches: Option<u64>) -> Self {
         self.work().lost_after = launches;
         self

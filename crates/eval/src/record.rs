@@ -99,7 +99,7 @@ pub struct Counted {
     pub left_out: BTreeMap<usize, usize>,
 }
 
-/// Fields of a line, for reading, without flattened structs, because for these serde's errors don't name the field.
+/// Fields of a line, as it is read. None is a flattened struct, whose fields serde's errors wouldn't name.
 #[derive(Deserialize)]
 struct Line {
     step: u64,

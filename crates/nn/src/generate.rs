@@ -301,7 +301,7 @@ impl<X: Executor> Generator<'_, X> {
         Ok(hidden)
     }
 
-    /// Waits for the oldest tokens that haven't been read, of a step or of the draws after a prompt, and appends them to `drawn`.
+    /// Waits for the oldest tokens that haven't been read, from a step or from the draws for first tokens, and appends them to `drawn`.
     fn drawn(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         self.executor.drawn(self.decoding, drawn)
     }
@@ -350,7 +350,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// Waits for prompts while another executor has work. Returns whether there is one.
+    /// Waits for prompts while another executor has work. Returns whether a prompt has arrived.
     fn wait(&mut self) -> bool {
         let Some(Fed { working, .. }) = self.request.feed else { return false };
         working.fetch_sub(1, Ordering::Relaxed);

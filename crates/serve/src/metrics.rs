@@ -1,4 +1,4 @@
-//! Counters of the server's work.
+//! Counters of the server's requests, tokens and other work.
 
 use std::fmt::Write;
 use std::sync::atomic::{AtomicU64, Ordering};

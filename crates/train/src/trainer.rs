@@ -133,9 +133,9 @@ struct Trainer<'a> {
     /// The run's evaluation series. The last one decides which checkpoint is best.
     series: Vec<Series>,
     logs: Logs,
-    /// Consecutive steps in which all completions of each group were identical.
+    /// Number of consecutive steps in which all completions of each group were identical.
     collapsed: u64,
-    /// Consecutive steps without a correct completion, or without any verdict.
+    /// Counts of consecutive steps without a correct completion, or without any verdict.
     stall: Stall,
     /// Whether the warning about unreadable answers was already given.
     warned_unreadable: bool,

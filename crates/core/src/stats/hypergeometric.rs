@@ -11,7 +11,7 @@ pub struct Counts {
     pub correct: u64,
 }
 
-/// Relative size below which a probability is dropped; far below the resolution of `f64` sums.
+/// Probability, relative to the mode's, below which a value is dropped. It is far below the resolution of `f64` sums.
 const NEGLIGIBLE: f64 = 1e-40;
 
 /// Distribution of the number of correct samples among `m` drawn without replacement from `counts`.

@@ -64,8 +64,8 @@ impl<'a> Convolution<'a> {
         }
     }
 
-    /// Computes the results of a new token with inputs `x`, and updates the inputs at the end of its state: they are read from the state of the first
-    /// node and written to the state of the second, which may be the same.
+    /// Computes the results of a new token with inputs `x`. Reads the earlier inputs from the state of node `from`, and writes the latest inputs to
+    /// the state of node `to`, which may be the same.
     ///
     /// # Safety
     /// No other thread accesses these channels of the states.

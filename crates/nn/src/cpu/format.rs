@@ -3,7 +3,7 @@
 use super::buffer::Buffer;
 use super::microkernel::{self, Operand, Output, Rows};
 
-/// Products are divided at multiples of this number of columns, which the number of columns of every format's panels divides.
+/// Products are divided among threads at multiples of this number of columns, which is a multiple of the width of every format's panels.
 pub(crate) const CUT: usize = 64;
 /// Number of terms per block. A panel's block and the rows that it is multiplied by fit in the second-level cache.
 pub(super) const DEEP: usize = 512;

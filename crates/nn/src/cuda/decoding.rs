@@ -19,7 +19,7 @@ use crate::sampling::{Draw, Drawn};
 pub(crate) struct Decoding {
     pub(super) step: Step,
     pub(super) bucket: Bucket,
-    /// Lists of the step, or of the draws after a pass over prompts.
+    /// Lists of the step, or of the draws for the first tokens of completions.
     pub(super) lists: Lists,
     pub(super) items: Items,
     pub(super) draws: Draws,
@@ -81,7 +81,7 @@ impl Decoding {
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
     }
 
-    /// Transfers draws for the first tokens after prompts, which aren't part of a decoding step.
+    /// Transfers the draws for the first tokens of completions, which aren't part of a decoding step.
     pub(super) fn begin_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) {
         self.results.pending.clear();
         let lists = self.lists.stage_draws(stream, rows, draws);

@@ -177,8 +177,8 @@ impl CudaExecutor {
         }
     }
 
-    /// Adds the column sums of rows, given as their number and width, to `sum`. `kernel` returns the kernel that writes the sums of blocks of rows to an
-    /// address, from the address and the number of rows in a block.
+    /// Adds the sum of each column of `[rows, width]` values to `sum`. From an address and a number of rows, `kernel` makes the kernel that writes the
+    /// sums of blocks of so many rows to the address.
     fn sum_columns<K: Kernel>(
         &mut self,
         [rows, width]: [usize; 2],

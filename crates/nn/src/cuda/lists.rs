@@ -372,7 +372,7 @@ impl Lists {
         (bucket, items, draws)
     }
 
-    /// Builds and transfers the lists of the draws after a pass over prompts.
+    /// Builds and transfers the lists of the draws for the first tokens of completions.
     pub(super) fn stage_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) -> DrawLists {
         self.words.clear();
         let lists = DrawLists::put(&mut self.words, draws, rows, rows, draws.len());

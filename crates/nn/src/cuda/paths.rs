@@ -28,7 +28,7 @@ pub(super) struct Paths {
     pub(super) runs: [List; 2],
     /// For each run, the range of the runs that continue it.
     pub(super) children: List,
-    /// In a decoding step, the start of each group of consecutive runs.
+    /// In a decoding step, the start of each group of runs that write the same node's state.
     pub(super) groups: List,
     /// Ranges of runs that can be computed concurrently.
     pub(super) waves: Vec<Range<usize>>,

@@ -293,13 +293,13 @@ operations! {
         fn step_attention(self, attention: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Self::Cache, qkv: &Self::Buffer, out: &mut Self::Buffer)
             => out: self.named(self.place.rows, &[("self_attn (norms, rotary embedding and attention)", attention.heads.query_width())]);
 
-        /// Transfers the draws for the first tokens after a pass over prompts, for `rows` rows, in the order of their rows.
+        /// Transfers the draws for the first tokens of completions, from `rows` rows, in the order of their rows.
         fn stage_draws(self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
 
         /// Samples tokens from rows of `x` with the draws that were transferred last.
         fn sample(self, weights: &Self::Weights, head: Head, sampling: &Sampling, rows: usize, x: &Self::Buffer, decoding: &mut Self::Decoding);
 
-        /// Ends a decoding step, or the draws after a pass over prompts. The sampled tokens can then be read.
+        /// Ends a decoding step, or the draws for the first tokens of completions. The sampled tokens can then be read.
         fn end_step(self, decoding: &mut Self::Decoding);
     }
     declared {

@@ -1,4 +1,4 @@
-//! Logged completions.
+//! Lines of `rollouts.jsonl`: logged completions.
 
 use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};

@@ -28,7 +28,7 @@ pub(super) struct MixerScratch {
     lengths: Buffer,
     /// The derivative of `mixed`.
     derivative: Buffer,
-    /// States after runs that others continue, or after each stretch.
+    /// States after runs that other runs continue, or after each stretch.
     states: Buffer,
     /// Derivatives of the states before each run; two copies, as the kernels need them.
     dstates: Buffer,

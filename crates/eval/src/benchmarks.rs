@@ -97,8 +97,7 @@ pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Canonical spelling of a benchmark's name: lower case, only letters and digits if there are any, known aliases
-/// resolved.
+/// Canonical spelling of a benchmark's name: lower case, only letters and digits if any, known aliases resolved.
 pub fn canonical(name: &str) -> String {
     // The hub's data sets have their owner's name in front.
     let name = name.rsplit('/').next().unwrap_or(name);

@@ -485,8 +485,7 @@ pub fn require_responses(paths: &[PathBuf], mode: Option<Mode>) -> anyhow::Resul
     )
 }
 
-/// Derives the name of the data set for a dump that lacks it: the file name, or the folder name if the file is named by
-/// a step.
+/// Derives the name of a dump's data set if it lacks one: the file name, or the folder name if a step names the file.
 fn named_by(path: &Path) -> String {
     let stem = files::stem(path);
     let folder = path.parent().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());

@@ -256,8 +256,7 @@ impl Curve {
         Self::of(name, &problems, ks, draws, key)
     }
 
-    /// Measures pass@k of a model that was trained with several seeds. Each seed has the same problems in the same
-    /// order.
+    /// Measures pass@k of a model that was trained with several seeds, which have the same problems in the same order.
     ///
     /// # Panics
     /// If `seeds` is empty, the numbers of problems differ, or a problem has fewer than k scored samples.

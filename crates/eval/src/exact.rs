@@ -29,8 +29,8 @@ pub struct Exact {
     /// before RL wasn't measured on these problems.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retained: Option<f64>,
-    /// Fraction of the correct completions with less than a tenth of their probability before RL. `None` if `retained` is
-    /// `None`.
+    /// Fraction of the correct completions with less than a tenth of their probability before RL, or `None` like
+    /// `retained`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub below_a_tenth: Option<f64>,
     /// Log-probability of each correct completion of each problem.

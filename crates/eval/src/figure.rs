@@ -230,8 +230,7 @@ pub struct Figure {
 /// Weight of the newest value in a smoothed reward, as in the paper's plots.
 const EMA: f64 = 0.08;
 
-/// Exponential moving average `y = 0.08 x + 0.92 y`, which starts at the first value. Points that aren't finite are
-/// left out.
+/// Exponential moving average `y = 0.08 x + 0.92 y`, from the first value on. Points that aren't finite are left out.
 pub fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut mean: Option<f64> = None;
     let mut smooth = Vec::with_capacity(points.len());

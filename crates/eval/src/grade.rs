@@ -48,8 +48,7 @@ impl Grader {
         if self.kind.has_modes() { format!("{} in mode {mode}", self.kind) } else { self.kind.to_string() }
     }
 
-    /// Returns the program that runs the environments and the maximum number of turns of an episode, or `None` for other
-    /// kinds of task.
+    /// Returns the program of the environments and the maximum number of turns, or `None` for other kinds of task.
     pub fn environment(&self) -> Option<(&Program, usize)> {
         let program = self.grading.program.as_deref().filter(|_| self.kind == TaskKind::Environment)?;
         Some((program, self.grading.settings.max_turns))

@@ -1,5 +1,4 @@
-//! Reads logs of inspect_ai (`inspect eval --log-format json`, or `inspect log dump`): a JSON file with all samples and
-//! their scores.
+//! Reads logs of inspect_ai (`inspect eval --log-format json`, or `inspect log dump`): JSON with all samples and scores.
 //!
 //! Each epoch gives one sample of a problem. The scorer's verdicts are used, because a log doesn't contain everything that
 //! grading needs. A sample that failed before it was scored is unscorable.

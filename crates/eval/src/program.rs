@@ -140,8 +140,8 @@ impl Program {
         self.ask(&json!({ "problem": problem, "completion": completion }))
     }
 
-    /// Asks the program to judge one completion like [`Program::grade`], and sends the part after the reasoning as
-    /// `answer_text`.
+    /// Asks the program to judge one completion like [`Program::grade`], with `answer_text`, the part after the
+    /// reasoning.
     pub fn grade_response(&self, problem: &Value, response: Response<'_>) -> Graded {
         let Response { text, answer } = response;
         self.ask(&json!({ "problem": problem, "completion": text, "answer_text": answer }))

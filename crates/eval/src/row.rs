@@ -128,7 +128,7 @@ fn find(row: &Row, name: &str) -> Option<String> {
     Some(format!("{outer}.{inner}"))
 }
 
-/// Parses a string that contains JSON or a Python literal, because CSV has only strings. Other values are returned
+/// Parses a string that contains JSON or a Python literal, because CSV has only strings. Returns other values
 /// unchanged.
 pub fn structured(value: &Value) -> Value {
     match value {

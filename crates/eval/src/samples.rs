@@ -23,8 +23,7 @@ pub const MOST_UNSCORABLE: f64 = 0.01;
 /// File name of the scored samples in an evaluation folder.
 pub const SCORED: &str = "samples.jsonl";
 
-/// Maximum number of samples per problem, as in `fgrpo eval -n`. A larger number suggests that the wrong column was
-/// read.
+/// Maximum number of samples per problem, as in `fgrpo eval -n`. A larger number suggests a wrong column.
 pub const MOST_SAMPLES: u64 = 1_000_000;
 
 /// Maximum token count of a line, so that the sum over all lines doesn't overflow.

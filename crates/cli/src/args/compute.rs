@@ -41,8 +41,7 @@ impl Flags {
         all.into_iter().flatten()
     }
 
-    /// Returns `config.compute`, to which these flags have already been applied, or the flags' values without a
-    /// configuration.
+    /// Returns `config.compute`, to which these flags have already been applied, or without a configuration the flags' values.
     pub(crate) fn settings(&self, config: Option<&Config>) -> ComputeConfig {
         config.map(|config| config.compute.clone()).unwrap_or_else(|| ComputeConfig {
             threads: self.threads.unwrap_or_default(),

@@ -200,8 +200,7 @@ fn checkpoint_in(text: &str, key: &str, run: &Path) -> Option<PathBuf> {
     Some(PathBuf::from(value.as_str()?)).filter(|path| path != run && path.starts_with(run))
 }
 
-/// Replaces `path` by a local path, as [`of_run`] and [`place`] describe. Returns whether its files are on this
-/// machine.
+/// Replaces `path` by a local path, as [`of_run`] and [`place`] describe. Returns whether its files exist locally.
 fn in_place(
     key: &str,
     path: &mut PathBuf,

@@ -8,8 +8,7 @@ use fgrpo_train::config;
 /// Commands whose configuration `--set` changes.
 const WITH_CONFIGURATION: [&str; 3] = ["train", "sft", "sweep"];
 
-/// Adds a tip to an error: the key to use with `--set` for an unknown flag, or the expected kind for a malformed
-/// number.
+/// Adds a tip to an error: the key for `--set` in place of an unknown flag, or the expected kind for a malformed number.
 pub fn with_tip(mut error: clap::Error) -> clap::Error {
     if error.kind() == ErrorKind::ValueValidation {
         return with_expected(error);

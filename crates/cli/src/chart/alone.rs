@@ -172,8 +172,7 @@ impl Place {
     }
 }
 
-/// Labels single points, at positions where names cover as little as possible. A line connects a point with a name in
-/// another row.
+/// Labels single points, where names cover as little as possible. A line connects a point with a name in another row.
 fn write_points(drawing: &Drawing<'_>) -> String {
     let mut ink = ink(drawing);
     let Frame { left, right, top, bottom } = drawing.frame;

@@ -163,8 +163,7 @@ impl Args {
     }
 }
 
-/// Prints the summary of a finished command, or returns an error that says how to continue a stopped one. `runs` are its run
-/// folders.
+/// Prints a finished command's summary, or returns an error that says how to continue a stopped one with the folders `runs`.
 pub(crate) fn conclude<T: Display>(ending: Ending<T>, runs: &[&Path]) -> anyhow::Result<()> {
     match ending {
         Ending::Done(results) => {

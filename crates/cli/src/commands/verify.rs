@@ -163,8 +163,7 @@ impl Input {
     }
 }
 
-/// Grades all lines on `threads` threads and writes the verdicts in the order of the lines. Returns `false` if the output was
-/// closed.
+/// Grades all lines on `threads` threads and writes the verdicts in input order. Returns `false` if the output was closed.
 fn grade_all(
     kind: TaskKind,
     grading: &Grading,

@@ -1,5 +1,4 @@
-//! Standard output and standard error. A failed write doesn't end the program at once, as a panic of the standard macros
-//! would.
+//! Standard output and standard error. A failed write doesn't end the program at once, unlike in the standard macros.
 //!
 //! `say!` writes a line to stderr. `out!` and `outln!` write a command's data to stdout. A reader of stdout may stop early
 //! (`| head`). If data is lost for another reason, [`check`] makes the command fail at its end.

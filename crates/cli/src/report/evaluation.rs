@@ -48,8 +48,7 @@ struct Moved {
 }
 
 impl Moved {
-    /// Compares the numbers of correct samples of each problem, before and after. Problems without a scored sample on one side
-    /// are left out.
+    /// Compares each problem's numbers of correct samples, before and after, if it has a scored sample on both sides.
     fn of(before: &[Option<usize>], after: &[Option<usize>]) -> Option<Self> {
         if before.is_empty() || before.len() != after.len() {
             return None;

@@ -32,8 +32,8 @@ pub(super) struct Run {
     pub(super) path: String,
     /// Values of `config.toml` by dotted key, formatted.
     pub(super) settings: BTreeMap<String, String>,
-    /// Contents of the files, with a single line for each step. Parts of an evaluation are separate evaluations, sorted by set
-    /// and step.
+    /// Contents of the files, with one line for each step. Parts of an evaluation are separate evaluations. Sorted by set and
+    /// step.
     pub(super) files: run::Run,
     pub(super) rollouts: Vec<RolloutLine>,
     /// Completions of the last evaluation of each set.

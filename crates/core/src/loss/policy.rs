@@ -282,8 +282,7 @@ impl PolicyLoss {
         }
     }
 
-    /// A token's term of the logarithm of the sequence's ratio, which is the mean of the terms. 0 for losses without a ratio of
-    /// the sequence.
+    /// A token's term of the logarithm of the sequence's ratio, which is the mean of the terms, or 0 without such a ratio.
     fn part_of_sequence(&self, logp: f64, old_logp: f64, advantage: f64) -> f64 {
         match *self {
             Self::Gspo { .. } => logp - old_logp,

@@ -62,8 +62,8 @@ impl Move {
 impl Maze {
     /// Parses a maze from a drawing: `#` is a wall, anything else is free.
     ///
-    /// Returns `None` unless the drawing is a square of a valid size ([`valid_size`]) with a closed border, a free start and a
-    /// free goal.
+    /// Returns `None` unless the drawing is a square of a valid size ([`valid_size`]) with closed border, free start and free
+    /// goal.
     pub fn from_ascii(drawing: &str) -> Option<Self> {
         let rows: Vec<Vec<bool>> = drawing.lines().map(|l| l.chars().map(|c| c != '#').collect()).collect();
         let size = rows.len();

@@ -58,8 +58,7 @@ pub(super) const MAX_MOVE: f64 = 0.08;
 pub(super) struct Rates {
     /// Gradient per draw: focal weight * advantage / N.
     pub(super) per_draw: f64,
-    /// Value that is subtracted from every action's gradient under the probability surrogate. It is 0 under the ratio
-    /// surrogate.
+    /// Value subtracted from every action's gradient under the probability surrogate, or 0 under the ratio surrogate.
     pub(super) baseline: f64,
     /// 1 / total weight, which converts weights to probabilities.
     pub(super) per_weight: f64,

@@ -266,8 +266,7 @@ fn draw_by_slot(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut
     }
 }
 
-/// Cumulative weights of a block, in an order that visits the 8x8 block column by column, so that all columns can be summed
-/// in parallel.
+/// Cumulative weights of a block, column by column of an 8x8 layout, so that all columns can be summed in parallel.
 struct Cumulative {
     sums: [f64; BLOCK],
     total: f64,

@@ -15,8 +15,7 @@ pub fn set_nonblocking(fd: RawFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until `input` is writable or `output` is readable. Returns (writable, readable), which are both false after a
-/// timeout.
+/// Waits until `input` is writable or `output` is readable. Returns (writable, readable), both false after a timeout.
 pub fn wait(input: Option<RawFd>, output: RawFd, timeout: Duration) -> io::Result<(bool, bool)> {
     // poll ignores a negative descriptor.
     let mut watched = [

@@ -33,7 +33,7 @@ impl Grid<'_> {
         self.a.iter().flat_map(|&a| self.b.iter().map(move |&b| (a, b)))
     }
 
-    /// Returns the name of the pair with which the other pairs are compared: GRPO's if the grid has it, otherwise the
+    /// Returns the name of the pair with which the others are compared: GRPO's if the grid has it, otherwise the
     /// first.
     pub(super) fn baseline(&self) -> Option<String> {
         let grpo = self.pairs().find(|&pair| pair == (0.5, 0.5));

@@ -11,8 +11,7 @@ use std::path::Path;
 /// Number of rows printed for each reason.
 const SHOWN: usize = 3;
 
-/// Describes the rejected rows of a data set by reason, the most frequent first. Returns an empty string if no row was
-/// rejected.
+/// Describes the rejected rows of a data set by reason, the most frequent first. Returns "" if no row was rejected.
 pub(crate) fn explained(report: &FilterReport) -> String {
     if report.rejected.is_empty() {
         return String::new();

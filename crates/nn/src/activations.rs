@@ -178,7 +178,7 @@ pub(crate) fn prefill(config: &Config, rollout: &Rollout) -> Vec<usize> {
     activations(config, rows, rollout.prompts.min(rows), Keep::Nothing)
 }
 
-/// Buffer lengths that suffice for both kinds of passes.
+/// Returns the larger of the two lengths of each buffer.
 pub(crate) fn largest(mut buffers: Vec<usize>, others: Vec<usize>) -> Vec<usize> {
     buffers.resize(buffers.len().max(others.len()), 0);
     buffers.iter_mut().zip(others).for_each(|(buffer, other)| *buffer = other.max(*buffer));

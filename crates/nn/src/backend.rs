@@ -125,7 +125,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Sets whether decoding steps may be submitted as graphs. Devices without graphs ignore it.
     fn set_graphs(&mut self, _: bool) {}
 
-    /// Counts the decoding steps since the last call of [`Backend::set_graphs`] by how they were submitted.
+    /// Returns the counts since the last call of [`Backend::set_graphs`].
     fn graph_counts(&self) -> GraphCounts {
         GraphCounts::default()
     }

@@ -257,7 +257,7 @@ pub struct Config {
     /// Base of the rotary frequencies in layers with a window, if it differs from `rope_theta`.
     #[serde(skip)]
     pub rope_local_base_freq: Option<f64>,
-    /// Attention scores are divided by the square root of this, or of `head_dim` if `None`.
+    /// Number by whose square root attention scores are divided, or `None` for `head_dim`.
     #[serde(skip)]
     pub query_pre_attn_scalar: Option<usize>,
     /// Factors of the Granite family, or `None` in other families.

@@ -213,7 +213,7 @@ impl Decoder {
         Head { weight: self.layout.head, vocabulary, width, softcap }
     }
 
-    /// Computes the final norm of the predicting rows times the factor of the logits, in `w.hidden`, from the tokens.
+    /// Runs the forward pass, from the tokens to `w.hidden`: the final norm of the predicting rows, times the factor of the logits.
     pub(crate) fn forward<X: Executor>(
         &self,
         e: &mut X,

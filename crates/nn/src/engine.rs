@@ -167,7 +167,7 @@ impl Engine {
         self.device.backend_mut().set_graphs(enabled && !self.decoder.check_layers);
     }
 
-    /// Counts the decoding steps on a GPU by how they were submitted, since the engine was created or [`Engine::set_cuda_graphs`] was called.
+    /// Returns the counts of a GPU's decoding steps since the engine was created or [`Engine::set_cuda_graphs`] was called.
     pub fn graph_counts(&self) -> GraphCounts {
         self.device.backend().graph_counts()
     }

@@ -22,7 +22,7 @@ struct File {
     max_position_embeddings: usize,
     rope_theta: Option<f64>,
     partial_rotary_factor: Option<f64>,
-    /// Takes precedence over the scaling's field of the same name, as in transformers.
+    /// Context length before scaling. It takes precedence over the scaling's field of the same name, as in transformers.
     original_max_position_embeddings: Option<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Cache-line-aligned arrays. The thread that first writes a page of their memory is the first to touch it.
+//! Cache-line-aligned arrays, whose pages the system allocates when a thread first writes them.
 
 use std::ops::{Deref, DerefMut};
 

@@ -283,7 +283,7 @@ mod tests {
         (0..count).map(|i| number(i) as f64 / (1 << 23) as f64 - 1.0).collect()
     }
 
-    /// `rate` is the largest decay of a row, as a logarithm. With `similar`, keys are nearly equal.
+    /// Makes a case. `rate` is the largest decay of a row, as a logarithm. With `similar`, keys are nearly equal.
     fn case(sizes: [usize; 2], rows: usize, rate: f64, similar: bool) -> Case {
         let [keys, values] = sizes;
         let unit = |seed: usize, similar: bool| {

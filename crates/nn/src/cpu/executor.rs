@@ -126,7 +126,7 @@ impl CpuExecutor {
         team_product(self.by(), sizes, a, b, to);
     }
 
-    /// Computes a product on the team whose elements depend only on their row and column, as with panels.
+    /// Computes a product on the team, always with panels, so that an element depends only on its row and column.
     fn packing_product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
         packing_product(self.by(), sizes, a, b, to);
     }

@@ -49,13 +49,13 @@ macro_rules! operations {
 operations! {
     /// Row copies, the embedding, rotary embedding, and the MLP's activation.
     trait RowOps {
-        /// Copies the rows of `x` that predict to `y`.
+        /// Copies the predicting rows of `x` to `y`.
         fn gather(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
         /// Copies row `row` of `x` to `y`.
         fn take_row(self, width: usize, row: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
-        /// Adds the rows of `x` to those rows of `y` that predict.
+        /// Adds the rows of `x` to the predicting rows of `y`.
         fn scatter_add(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
         /// `y[..len] = 0`.

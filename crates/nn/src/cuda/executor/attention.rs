@@ -17,8 +17,8 @@ fn variant(precision: Precision, size: usize) -> Variant {
     }
 }
 
-/// One block per head and tile of [`TILE`] rows, with `tiles` tiles of heads of this size and `extra` bytes in shared memory. In shared memory, rows are
-/// padded by 8 values to avoid bank conflicts.
+/// Launch shape with one block per head and tile of [`TILE`] rows, and with `tiles` tiles of heads of this size and `extra` bytes in shared memory,
+/// where rows are padded by 8 values to avoid bank conflicts.
 fn tile_shape(rows: usize, heads: usize, tiles: usize, size: usize, extra: usize) -> Shape {
     let shared = (tiles * TILE * (size + 8) * 2 + extra) as u32;
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }

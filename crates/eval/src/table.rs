@@ -14,7 +14,7 @@ pub struct Cell {
 pub struct Part {
     /// The text.
     pub text: String,
-    /// Whether it is printed bold, which marks the better value of a pair or the best value of a column.
+    /// Whether the part is bold, which marks the better value of a pair or the best value of a column.
     pub bold: bool,
     /// Whether it is underlined, which marks statistical significance.
     pub underline: bool,

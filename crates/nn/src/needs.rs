@@ -96,8 +96,8 @@ pub struct Needs {
     pub activations: u64,
     /// Keys and values.
     pub cache: u64,
-    /// On a GPU, other buffers of a rollout. If memory is short, a rollout replaces gradient and activations.
-    /// `None` on the CPU, where everything is in memory at the same time.
+    /// Buffers of a rollout on a GPU, besides keys and values. If memory is short, they replace gradient and activations. `None` on the CPU, where
+    /// everything is in memory at the same time.
     pub rollout: Option<u64>,
 }
 

@@ -19,7 +19,7 @@ const DEPTH: usize = 4;
 
 /// The samples of one trained model on one benchmark, or a reported value of it.
 pub(super) struct Found {
-    /// The given name, or the name of the folder below the given one.
+    /// The name that the user gave, or the name of the folder below the given one.
     pub(super) name: String,
     /// Whether the name was given as `NAME=PATH`.
     pub(super) has_name: bool,

@@ -76,7 +76,7 @@ mod tests {
         }
     }
 
-    /// The exact mean over the samples of a softmax policy, in place of sampled tokens.
+    /// Follows the exact gradient of the penalty for a softmax policy, without sampling.
     #[test]
     fn the_penalty_of_every_estimator_pulls_the_policy_back_to_the_reference() {
         let softmax = |z: &[f64; 3]| {

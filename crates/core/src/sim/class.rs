@@ -63,8 +63,8 @@ impl Class {
         self.moving.clear_draws();
     }
 
-    /// Draws `counts` actions from the three parts. Every drawn action then has a moving slot. `step` is the number of
-    /// steps already taken.
+    /// Draws `counts` actions from the moving, the resting and the untouched ones. Every drawn action then has a moving
+    /// slot. `step` is the number of steps already taken.
     pub(super) fn draw(
         &mut self,
         counts: [u64; 3],

@@ -254,7 +254,7 @@ impl Refusal {
         names_key(&self.path, &self.message)
     }
 
-    /// Whether the key of an override wants a list, and the override gives a number or a string.
+    /// Whether the key of an override takes a list, and the override gives a number or a string.
     fn wants_list(&self, change: &Override) -> bool {
         let is_one = !change.value.is_array() && !change.value.is_table();
         is_one && self.message.contains(", expected a sequence") && self.path.join(".") == change.key

@@ -166,7 +166,7 @@ fn words(error: result::DriverError) -> String {
     }
 }
 
-/// Adds to a driver's error what the call was for.
+/// Adds the purpose of a call to the driver's error.
 trait During<T> {
     fn during(self, call: &str) -> Result<T, Error>;
 }

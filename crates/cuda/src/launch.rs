@@ -153,12 +153,12 @@ impl Shape {
     }
 }
 
-/// The limits of a block.
+/// The largest block that a device can run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
-    /// Threads of a block.
+    /// Maximum number of threads.
     pub threads: u32,
-    /// Bytes of shared memory of a block.
+    /// Maximum size of the shared memory in bytes.
     pub shared: u32,
 }
 

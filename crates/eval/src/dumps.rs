@@ -52,7 +52,7 @@ pub struct Response {
     pub truth: Option<Truth>,
     /// The verdict of an exported job, with the kind and mode of its grader.
     pub recorded: Option<(Verdict, String)>,
-    /// `acc`, which other reward functions of verl report.
+    /// The field `acc`, which other reward functions of verl report.
     accuracy: Option<f64>,
     /// The model's response.
     pub text: String,

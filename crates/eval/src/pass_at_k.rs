@@ -88,7 +88,7 @@ pub struct Report {
     /// pass@k by subject, if the samples name one.
     #[serde(skip_serializing_if = "Vec::is_empty", serialize_with = "by_name")]
     pub subjects: Vec<Curve>,
-    /// Each problem.
+    /// pass@k of each problem.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub by_problem: Vec<ProblemReport>,
 }

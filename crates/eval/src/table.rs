@@ -16,7 +16,7 @@ pub struct Part {
     pub text: String,
     /// Whether the part is bold, which marks the better value of a pair or the best value of a column.
     pub bold: bool,
-    /// Whether it is underlined, which marks statistical significance.
+    /// Whether the part is underlined, which marks statistical significance.
     pub underline: bool,
 }
 

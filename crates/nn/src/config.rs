@@ -266,7 +266,7 @@ pub struct Config {
     /// Settings of Gemma 4, or `None` in other families.
     #[serde(skip)]
     pub gemma4: Option<Gemma4>,
-    /// Fraction of each head that the rotary embedding rotates, or `None` if it rotates all of it.
+    /// Fraction of each head that the rotary embedding rotates, or `None` for the whole head.
     #[serde(skip)]
     pub partial_rotary_factor: Option<f64>,
     /// Sizes of the layers of type [`LayerType::LinearAttention`].

@@ -78,7 +78,7 @@ pub(super) enum Fill {
     Samples,
     /// A table of constants or words.
     Words,
-    /// A figure of the theory, like the next two variants.
+    /// Figures of the theory: this variant and the next two.
     TailMissPanels,
     AdvantageMagnitude,
     TailMissCurve,

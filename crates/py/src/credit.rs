@@ -91,7 +91,7 @@ fn shaping(shaping: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
     }
 }
 
-/// Advantages `(B,)`, success rates `(G,)`, focal weights `(G,)`.
+/// Advantages of `B` completions, `(B,)`, and success rates and focal weights of `G` groups, `(G,)`.
 type Arrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 
 /// `rewards`: `(B,)`, NaN for unscorable completions. `group`: `(B,)`, in `0..groups`. `labels`: the caller's names of

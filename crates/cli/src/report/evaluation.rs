@@ -31,7 +31,7 @@ struct Set<'a> {
 #[derive(Debug, Serialize)]
 struct Moves<'a> {
     title: String,
-    /// Column title of the problems solved before.
+    /// Column title of the number of problems solved before.
     before: String,
     rows: Vec<(&'a Group, Moved)>,
 }

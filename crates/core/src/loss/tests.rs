@@ -1,4 +1,4 @@
-//! The losses against hand-worked values, finite differences, and cuts into micro-batches.
+//! Compares the losses with hand-worked values, with finite differences, and between sizes of micro-batches.
 
 use super::Aggregation::*;
 use super::PolicyLoss::*;

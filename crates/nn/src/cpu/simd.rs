@@ -15,7 +15,7 @@ fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
 }
 
-/// A token of the gated delta rule, for one head.
+/// Inputs of one head for a token of the gated delta rule.
 #[derive(Clone, Copy)]
 pub(crate) struct Token<'a> {
     pub(crate) q: &'a [f32],

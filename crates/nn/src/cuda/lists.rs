@@ -30,7 +30,7 @@ pub(super) struct Tiles {
     pub(super) pieces: List,
 }
 
-/// Assignment of keys to queries.
+/// The keys to which each query of a pass attends, by query and by key.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plan {
     pub(super) rows: List,
@@ -38,7 +38,7 @@ pub(super) struct Plan {
     pub(super) by_key: Tiles,
     /// Positions of the queries.
     pub(super) positions: List,
-    /// Items for attention with the bits of decoding, processed one after another.
+    /// Items for attention whose results equal those of decoding bit for bit, processed one after another.
     pub(super) exact: Vec<PassItems>,
 }
 
@@ -70,8 +70,8 @@ impl Lists {
         if rows == Rows::All { &self.all } else { &self.predicting }
     }
 
-    /// Builds and transfers the lists of a pass over a chunk. `exact` adds items for attention with the bits of decoding, and `taps`, the kernel size of
-    /// the mixers' convolution, adds paths.
+    /// Builds and transfers the lists of a pass over a chunk. `exact` adds items for attention whose results equal those of decoding, and `taps`, the
+    /// kernel size of the mixers' convolution, adds paths.
     pub(super) fn stage(
         &mut self,
         stream: &Stream,

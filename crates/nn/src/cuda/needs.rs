@@ -93,7 +93,7 @@ pub(crate) fn rope_tables(config: &Config) -> [bool; 3] {
     ROPES.map(|rope| (0..config.num_hidden_layers).any(|layer| config.layer(layer).rope == rope))
 }
 
-/// Number of attention parts in a pass over `rows` rows of paths of up to `longest` tokens, if the pass has the bits of decoding. 0 if `exact` is false.
+/// Number of attention parts in a pass over `rows` rows of paths of up to `longest` tokens. 0 unless the pass is `exact`.
 pub(crate) fn exact_parts(exact: bool, rows: usize, longest: usize) -> usize {
     if exact { rows * longest.div_ceil(ITEM_KEYS) } else { 0 }
 }

@@ -31,11 +31,11 @@ pub struct Settings {
     pub base: PathBuf,
     /// Trained models, each with its name. Later models are compared with the first one.
     pub models: Vec<(String, PathBuf)>,
-    /// Fraction of the correct samples that counts as rare, above 0 and at most 1.
+    /// Fraction of the correct samples that is in the rare set, above 0 and at most 1.
     pub share: f64,
     /// Minimum number of distinct completed correct samples for which a problem has a rare subset.
     pub pool: usize,
-    /// Size of a problem's rare subset.
+    /// Number of samples in a problem's rare subset, the least likely ones under the base model.
     pub subset: usize,
     /// Whether to leave out samples that have more tokens than the base model has positions. Otherwise they are an
     /// error.
@@ -54,9 +54,9 @@ impl Settings {
 pub struct Nll {
     /// Number of distinct correct samples.
     pub correct: usize,
-    /// Number of these samples that are in the rare subset of their problem.
+    /// Number of these samples that are in the rare set: the least likely ones of all problems together.
     pub rare: usize,
-    /// Mean length-normalised NLL of the rare samples under the base model.
+    /// Mean length-normalised NLL of the rare set under the base model.
     pub base_nll: f64,
     /// Number of prompts with a rare subset.
     pub prompts: usize,
@@ -69,7 +69,7 @@ pub struct Nll {
 pub struct Model {
     /// Name of the model.
     pub model: String,
-    /// Mean length-normalised NLL of the rare samples.
+    /// Mean length-normalised NLL of the rare set.
     pub nll: f64,
     /// Increase of the mean NLL over the base model.
     pub increase: f64,
@@ -132,7 +132,7 @@ fn log_probabilities(dir: &Path, pools: &[Pool]) -> anyhow::Result<Vec<Vec<f64>>
     Ok(all)
 }
 
-/// Returns the fraction `share` of all completions with the highest mean NLL, but at least one, as (pool, index).
+/// Returns the rare set as (pool, index): the fraction `share` of all completions with the highest NLL, at least one.
 fn rare_set(nll: &[Vec<f64>], share: f64) -> Vec<(usize, usize)> {
     let mut all: Vec<(usize, usize)> =
         nll.iter().enumerate().flat_map(|(p, n)| (0..n.len()).map(move |i| (p, i))).collect();

@@ -197,7 +197,7 @@ pub fn begin(
     })
 }
 
-/// Completes the line of this session.
+/// Adds the end and the peak memory to the line of this session.
 pub fn end(folder: &Path) -> anyhow::Result<()> {
     let mut sessions: Vec<Session> = lines::read(&folder.join(SESSIONS))?;
     if let Some(session) = sessions.last_mut() {

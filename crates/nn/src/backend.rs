@@ -29,7 +29,7 @@ pub(crate) enum Store {
     SecondMoment,
 }
 
-/// Memory that an executor works with.
+/// An executor with the weights that it reads and the gradient that it writes.
 pub(crate) struct Lane<'a, X: Executor> {
     pub(crate) executor: &'a mut X,
     pub(crate) weights: &'a X::Weights,

@@ -312,8 +312,8 @@ impl Engine {
         }
     }
 
-    /// Sets whether the results of all operations are searched for values that are not finite, so that the error names the layer and the operation. An update with
-    /// a gradient that is not finite becomes an error that names the tensor. For debugging: it is slower and disables CUDA graphs, but results have the same bits.
+    /// Sets whether the results of all operations are searched for values that are not finite. If one is found, the call fails, and the error names the layer
+    /// and the operation, or the tensor of a gradient. For debugging: passes are slower and don't use CUDA graphs, but results are the same bit for bit.
     /// Disabled by default, unless the environment variable [`CHECK_LAYERS`](crate::CHECK_LAYERS) is `on`.
     pub fn set_layer_checks(&mut self, enabled: bool) {
         self.decoder.check_layers = enabled;

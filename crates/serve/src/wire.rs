@@ -106,10 +106,10 @@ pub enum Encoding {
 pub struct SparseCsr {
     #[prost(bytes = "vec", tag = "1")]
     pub values: Vec<u8>,
-    /// `i64` values, one more than there are rows.
+    /// Index of each row's first nonzero cell, and the number of nonzero cells, as `i64` values.
     #[prost(bytes = "vec", tag = "2")]
     pub crow_indices: Vec<u8>,
-    /// `i64` values, one for each nonzero cell.
+    /// Column of each nonzero cell, as `i64` values.
     #[prost(bytes = "vec", tag = "3")]
     pub col_indices: Vec<u8>,
 }

@@ -42,7 +42,7 @@ pub(crate) struct DeltaRule {
     scaled: Vec<f32>,
     /// Scratch memory: `[n, keys]`.
     part: Vec<f32>,
-    /// Derivatives of `A` and `B`: `[n, n]`.
+    /// Derivatives with respect to `A` and `B`: `[n, n]`.
     da: Vec<f32>,
     db: Vec<f32>,
     /// Results of [`DeltaRule::backward`]: `dq` and `dk` are `[n, keys]`, and `dv` is `[n, values]`.

@@ -240,7 +240,7 @@ pub(crate) struct Buffers<B: Default> {
     pub(super) dnormed: B,
     pub(super) dout: B,
     pub(super) dq: B,
-    /// Derivative of keys and values, or of a mixer's inputs.
+    /// Derivatives with respect to keys and values, or a mixer's inputs.
     pub(super) dkv: B,
     /// Derivatives with respect to `lent`, summed over the layers that borrow it.
     pub(super) dlent: [B; 2],

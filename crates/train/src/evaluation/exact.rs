@@ -203,7 +203,7 @@ impl BeforeUpdate {
         Ok(Self { problems, groups })
     }
 
-    /// Measures how the update has changed the mass since, or returns `None` if no group was active.
+    /// Measures the changes of the mass by the update, or returns `None` if no group was active.
     ///
     /// # Errors
     /// As [`solution_logp`].

@@ -13,7 +13,7 @@ pub(super) struct Method {
     pub(super) credit: Credit,
     /// A custom estimator.
     estimator: Option<Estimator>,
-    /// Whether advantages come from rewards.
+    /// Whether advantages come from rewards, with or without a teacher.
     rewards: bool,
     /// Settings of the step.
     algorithm: AlgorithmConfig,

@@ -30,7 +30,7 @@ pub(super) struct MixerScratch {
     derivative: Buffer,
     /// States after runs that other runs continue, or after each stretch.
     states: Buffer,
-    /// Derivatives of the states before each run; two copies, as the kernels need them.
+    /// Derivatives with respect to the states before each run; two copies, as the kernels need them.
     dstates: Buffer,
     /// The correction that each row writes to the state.
     errors: Buffer,

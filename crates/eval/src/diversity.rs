@@ -356,7 +356,7 @@ fn read_embeddings(
         let expected = *length.get_or_insert(embedding.len());
         if embedding.len() != expected {
             bad_input!(
-                "{line}: embedding: expected {expected} numbers as in the vectors before, found {}",
+                "{line}: embedding: expected {expected} numbers as in the earlier vectors, found {}",
                 embedding.len()
             );
         }

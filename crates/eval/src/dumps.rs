@@ -458,7 +458,7 @@ pub fn read_all(paths: &[PathBuf], merge: bool, mode: Option<Mode>) -> anyhow::R
             let place = file.canonicalize().unwrap_or_else(|_| file.clone());
             if let Some(before) = sources.insert(place, path) {
                 bad_input!(
-                    "{}: the file {} is given twice, in {} too",
+                    "{}: the file {} is also part of {}; give it once",
                     path.display(),
                     file.display(),
                     before.display()

@@ -126,7 +126,7 @@ impl Results {
             let mut here = Self::default();
             here.gather(name, path, DEPTH)?;
             if here.all.is_empty() && !here.notes.is_empty() {
-                bad_input!("{text}: nothing there is finished:\n  {}", here.notes.join("\n  "));
+                bad_input!("{text}: no evaluation or run there is finished:\n  {}", here.notes.join("\n  "));
             }
             if here.all.is_empty() {
                 bad_input!(

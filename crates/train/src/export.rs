@@ -357,7 +357,7 @@ fn texts(task: &TaskConfig) -> anyhow::Result<Vec<(String, &TextConfig)>> {
                 task.kind()
             ),
             Some(text) if text.environment.is_some() => bad_input!(
-                "task.environment: the trainer would need a separate agent loop; use TRL with the same class (docs/environments.md)"
+                "task.environment: environments can't be exported to this trainer, which would need an agent loop of its own; use TRL with the same class (docs/environments.md)"
             ),
             Some(text) => texts.push((name, text)),
         }

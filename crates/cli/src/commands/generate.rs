@@ -120,7 +120,7 @@ impl Args {
             (Some(_), Some(path)) if path.is_dir() || (path.is_file() && FileFormat::of(path).is_some()) => {
                 if self.interactive {
                     bad_input!(
-                        "--interactive: {} is a file of prompts; give a first message, or none",
+                        "--interactive: expected a first message or nothing, found the file of prompts {}",
                         path.display()
                     );
                 }

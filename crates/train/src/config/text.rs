@@ -184,10 +184,10 @@ impl TextConfig {
             ),
             TaskKind::Python => {}
             kind if self.grader.is_some() => {
-                bad_input!("task.grader: requires task.kind = \"python\", not {kind}")
+                bad_input!("task.grader: expected task.kind = \"python\", found {kind}")
             }
             kind if self.environment.is_some() => {
-                bad_input!("task.environment: requires task.kind = \"python\", not {kind}")
+                bad_input!("task.environment: expected task.kind = \"python\", found {kind}")
             }
             _ => {}
         }

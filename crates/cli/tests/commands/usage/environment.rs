@@ -354,7 +354,7 @@ fn an_environment_that_cannot_work_is_refused_before_any_work() {
             "task.grader=examples/calculator/calculator.py:complete",
             "task.grader: can't be combined with task.environment",
         ),
-        ("task.kind=math", "task.environment: requires task.kind"),
+        ("task.kind=math", "task.environment: expected task.kind"),
         ("task.max_turns=0", "task.max_turns: "),
         ("sft.steps=1", "sft: can't be combined with task.environment"),
         (

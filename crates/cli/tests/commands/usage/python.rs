@@ -223,7 +223,7 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
     }
     for (kind, more, wanted) in [
         ("python", "", "task.grader: this key is missing"),
-        ("math", "grader = \"grade.py:reward\"", "task.grader: requires task.kind"),
+        ("math", "grader = \"grade.py:reward\"", "task.grader: expected task.kind"),
         ("command", "", "task.verifier.command: this key is missing"),
         ("python", "grader = { function = \"g.py:f\", timeout = 1 }", "timeout_s"),
     ] {

@@ -22,7 +22,8 @@ use crate::config::Config;
 use crate::cpu::lora::add_update;
 use crate::decoder::Decoder;
 use crate::error::Error;
-use crate::layout::{Kind, TensorLayout};
+use crate::layout::{Kind, Span, TensorLayout};
+use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::{BaseFormat, Quantized};
 use crate::weights::Dtype;
 use crate::weights::bitsandbytes::{self, Tensor};
@@ -272,13 +273,22 @@ impl Engine {
         let matrix = self.device.backend().quantized(tensor.span);
         let mut values = vec![0.0; tensor.span.len];
         matrix.write_rows(0..matrix.rows, &mut values);
-        if let Some(layout) = adapters::unmerged(&self.adapters)
-            && let Some(adapted) = layout.adapted.iter().find(|adapted| adapted.weight == tensor.span)
-        {
+        for (adapted, scale) in self.unmerged(tensor.span) {
             let [a, b] = [adapted.a, adapted.b].map(|span| self.device.backend().read(Store::Factors, span));
-            add_update(adapted.sizes(), [&a, &b], layout.scale, &mut values);
+            let part = &mut values[adapted.weight.offset - tensor.span.offset..][..adapted.weight.len];
+            add_update(adapted.sizes(), [&a, &b], scale, part);
         }
         Cow::Owned(values)
+    }
+
+    /// Parts of a matrix whose updates aren't merged, with their scale.
+    fn unmerged<'a>(&'a self, matrix: Span) -> impl Iterator<Item = (&'a Adapted, f32)> {
+        let parts = move |layout: &'a AdapterLayout| {
+            let AdapterLayout { adapted, scale, .. } = layout;
+            let parts = adapted.iter().filter(move |part| part.weight.intersection(matrix).is_some());
+            parts.map(|part| (part, *scale))
+        };
+        adapters::unmerged(&self.adapters).into_iter().flat_map(parts)
     }
 
     /// Writes the model to a checkpoint folder in transformers' bitsandbytes format: the layers' matrices in NF4, other tensors in `dtype`. Matrices that are in
@@ -287,16 +297,12 @@ impl Engine {
     pub fn write_in_4_bits(&self, dir: &Path, dtype: Dtype) -> Result<(), Error> {
         let tensors = &self.decoder.layout.tensors;
         let is_nf4 = self.decoder.layout.base == Some(BaseFormat::Nf4);
-        let adapted = |tensor: &TensorLayout| {
-            let layout = adapters::unmerged(&self.adapters);
-            layout.is_some_and(|layout| layout.adapted.iter().any(|adapted| adapted.weight == tensor.span))
-        };
         let tensor = |name: &str| {
             let tensor = tensors.iter().find(|tensor| tensor.name == name).expect("a tensor of the model");
             if !name.starts_with("model.layers.") || tensor.kind != Kind::Matrix {
                 return Tensor::Numbers(self.weight(tensor));
             }
-            Tensor::Matrix(if is_nf4 && !adapted(tensor) {
+            Tensor::Matrix(if is_nf4 && self.unmerged(tensor.span).next().is_none() {
                 self.device.backend().quantized(tensor.span).into_owned()
             } else {
                 Quantized::new(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor))

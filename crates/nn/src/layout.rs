@@ -7,6 +7,9 @@
 //! If the layers' matrices are quantized (`quantized.rs`), they aren't in this store. Their spans then start past the end of any store, and
 //! serve only as keys.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
 use crate::config::{Config, GatedDeltaNet};
 use crate::families::{KeysValues, Layer, Norms, Recurrence, ShortConvolution, Weight};
 use crate::quantized::BaseFormat;
@@ -54,11 +57,27 @@ impl Linear {
     /// Splits a map without a bias into the maps to its first `outputs` outputs and to its other outputs.
     fn split_at(self, outputs: usize) -> [Linear; 2] {
         let Linear { weight, inputs, .. } = self;
-        let part = |rows: std::ops::Range<usize>| {
+        let part = |rows: Range<usize>| {
             let weight = Span { offset: weight.offset + rows.start * inputs, len: rows.len() * inputs };
             Linear { weight, bias: None, outputs: rows.len(), inputs }
         };
         [part(0..outputs), part(outputs..self.outputs)]
+    }
+
+    /// Matrices that contain rows of this map's weight, in the order of the outputs, each with the range of these rows. `matrices` are indexed by the offsets of
+    /// their spans, and `len` returns a matrix's number of values.
+    pub(crate) fn rows_in<M>(
+        self,
+        matrices: &BTreeMap<usize, M>,
+        len: impl Fn(&M) -> usize,
+    ) -> impl Iterator<Item = (&M, Range<usize>)> {
+        let Span { offset, len: values } = self.weight;
+        let first = matrices.range(..=offset).next_back().map_or(offset, |(&first, _)| first);
+        matrices.range(first..offset + values).filter_map(move |(&offset, matrix)| {
+            let part = Span { offset, len: len(matrix) }.intersection(self.weight)?;
+            let first = (part.offset - offset) / self.inputs;
+            Some((matrix, first..first + part.len / self.inputs))
+        })
     }
 }
 

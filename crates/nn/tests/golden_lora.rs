@@ -9,7 +9,7 @@ use fgrpo_nn::weights::{Dtype, TensorFile};
 use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
 /// Merged into the weights, and on a base of bitsandbytes in 4 bits.
-const CASES: [&str; 4] = ["lora_qwen2", "lora_qwen3_rs", "qlora_qwen2", "qlora_qwen3_plain"];
+const CASES: [&str; 5] = ["lora_qwen2", "lora_qwen3_rs", "qlora_qwen2", "qlora_qwen3_plain", "qlora_phi3"];
 
 fn adapted(case: &str) -> (Engine, TensorFile) {
     let expected = golden::expected(case);

@@ -1,7 +1,7 @@
 //! Parameters: a flat f32 store, and the quantized matrices.
 
 use std::collections::BTreeMap;
-use std::ops::{Deref, DerefMut};
+use std::ops::{Deref, DerefMut, Range};
 
 use super::buffer::Buffer;
 use crate::layout::{Linear, Span};
@@ -52,9 +52,8 @@ impl QuantizedMatrices {
         &self.0[&span.offset]
     }
 
-    /// Matrices of a linear map in the order of their outputs. Empty if the map isn't quantized.
-    pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &Quantized> {
-        let Span { offset, len } = linear.weight;
-        self.0.range(offset..offset + len).map(|(_, matrix)| matrix)
+    /// Matrices with rows of a linear map in the order of the outputs, and the ranges of these rows. Empty if the map isn't quantized.
+    pub(super) fn parts(&self, linear: Linear) -> impl Iterator<Item = (&Quantized, Range<usize>)> {
+        linear.rows_in(&self.0, Quantized::len)
     }
 }

@@ -1,6 +1,7 @@
 //! Quantized matrices in device memory, and their dequantization.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use fgrpo_cuda::{Matrix, Memory, Shape, kernels};
 
@@ -35,7 +36,7 @@ enum Stored {
 /// A quantized matrix in row-major order.
 #[derive(Debug)]
 pub(super) struct QuantizedMatrix {
-    pub(super) rows: usize,
+    rows: usize,
     columns: usize,
     numbers: Stored,
 }
@@ -84,29 +85,29 @@ impl QuantizedMatrices {
         Some(Quantized { rows: *rows, columns: *columns, numbers })
     }
 
-    /// Matrices of a linear map in the order of their outputs. Empty if the map isn't quantized.
-    pub(super) fn parts(&self, linear: &Linear) -> impl Iterator<Item = &QuantizedMatrix> {
-        let Span { offset, len } = linear.weight;
-        self.matrices.range(offset..offset + len).map(|(_, matrix)| matrix)
+    /// Matrices with rows of a linear map in the order of the outputs, and the ranges of these rows. Empty if the map isn't quantized.
+    pub(super) fn parts(&self, linear: Linear) -> impl Iterator<Item = (&QuantizedMatrix, Range<usize>)> {
+        linear.rows_in(&self.matrices, |matrix| matrix.rows * matrix.columns)
     }
 
-    /// Dequantizes a matrix into `scratch`, or returns it in place if it is stored in `precision`.
+    /// Dequantizes a matrix into `scratch`, unless it is stored in `precision`. Returns the rows from `first` on.
     pub(super) fn values(
         &self,
         stream: &Stream,
         precision: Precision,
         matrix: &QuantizedMatrix,
+        first: usize,
         scratch: &mut Buffer,
     ) -> Matrix {
         let &QuantizedMatrix { rows, columns, ref numbers } = matrix;
         let count = rows * columns;
         if let (Stored::Bf16(bits), Precision::Bf16) = (numbers, precision) {
-            return Matrix::rows(bits.at(0), columns);
+            return Matrix::rows(bits.at(first * columns), columns);
         }
         scratch.reserve(stream, precision, count, Purpose::Pass);
         let (out, len) = (scratch.at(0), count as u64);
         let Some(maps) = self.maps.as_ref().map(|maps| maps.pointer(0)) else {
-            return scratch.rows(0, columns);
+            return scratch.rows(first * columns, columns);
         };
         let (pairs, single) = (Shape::covering(count.div_ceil(2), THREADS), Shape::covering(count, THREADS));
         match numbers {
@@ -131,7 +132,7 @@ impl QuantizedMatrices {
                 stream.launch(single, kernels::Widen { x, out, count: len });
             }
         }
-        scratch.rows(0, columns)
+        scratch.rows(first * columns, columns)
     }
 }
 

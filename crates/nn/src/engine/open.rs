@@ -159,13 +159,6 @@ impl Engine {
             config.check_on_gpus()?;
         }
         check(config);
-        if let Some(base) = base.filter(|_| config.layer(0).fused) {
-            let wanted = format!(
-                "no base for {}: its fused matrices can't be quantized",
-                config.architecture.model_type()
-            );
-            return Err(Error::request("lora.base", base.name(), wanted));
-        }
         let decoder = Decoder::new(config, base);
         let (driver, precision, moments, exact): (Arc<dyn fgrpo_cuda::Driver>, _, _, _) = match *device {
             Device::Cpu { threads, products } => {

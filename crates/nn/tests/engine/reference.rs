@@ -272,11 +272,6 @@ pub(crate) fn engine(config: &Config, seed: u64, threads: usize) -> Engine {
 pub(crate) const BASES: [Option<BaseFormat>; 4] =
     [None, Some(BaseFormat::Nf4), Some(BaseFormat::Int8), Some(BaseFormat::Bf16)];
 
-/// The format of the base, or `None` for fused matrices, which can't be quantized.
-pub(crate) fn supported(config: &Config, base: Option<BaseFormat>) -> Option<BaseFormat> {
-    base.filter(|_| config.architecture != Architecture::Phi3)
-}
-
 /// The same engine on a given device.
 pub(crate) fn engine_on(config: &Config, seed: u64, device: &Device) -> Engine {
     engine_with_base(config, seed, None, device)

@@ -26,6 +26,8 @@ CASES = {
     "qlora_qwen2": (transformers.Qwen2Config(**COMMON), True, LORA, 4.9),
     # Scales in f32, and matrices without factors.
     "qlora_qwen3_plain": (transformers.Qwen3Config(**COMMON), False, dict(LORA, target_modules=["k_proj", "o_proj", "up_proj"]), None),
+    # Fused matrices.
+    "qlora_phi3": (transformers.Phi3Config(pad_token_id=None, **COMMON), True, LORA, None),
 }
 
 

@@ -33,13 +33,14 @@ impl CpuExecutor {
             self.rows(count, 4 * inputs, [(&mut tile[..count * inputs], inputs)], |range, [values]| {
                 let begin = first + range.start;
                 let (range, mut part) = (first + range.start..first + range.end, 0);
-                for matrix in weights.quantized.parts(&linear) {
-                    let rows = range.start.max(part)..range.end.min(part + matrix.rows);
+                for (matrix, of) in weights.quantized.parts(linear) {
+                    let rows = range.start.max(part)..range.end.min(part + of.len());
                     if !rows.is_empty() {
                         let values = &mut values[(rows.start - begin) * inputs..(rows.end - begin) * inputs];
-                        matrix.write_rows(rows.start - part..rows.end - part, values);
+                        let first = of.start + rows.start - part;
+                        matrix.write_rows(first..first + rows.len(), values);
                     }
-                    part += matrix.rows;
+                    part += of.len();
                 }
             });
             body(self, first, &tile[..count * inputs]);

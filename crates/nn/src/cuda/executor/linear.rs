@@ -40,10 +40,11 @@ impl LinearOps for CudaExecutor {
                 e.submit(product, Write::Replace);
             };
             if weight.is_separate() {
-                for matrix in weights.quantized.parts(&group[0]) {
-                    let w = weights.quantized.values(&self.stream, self.precision, matrix, &mut self.values);
-                    product(self, first, matrix.rows, w);
-                    first += matrix.rows;
+                let stored = &weights.quantized;
+                for (matrix, of) in stored.parts(group[0]) {
+                    let w = stored.values(&self.stream, self.precision, matrix, of.start, &mut self.values);
+                    product(self, first, of.len(), w);
+                    first += of.len();
                 }
             } else {
                 let outputs = group.iter().map(|linear| linear.outputs).sum();
@@ -64,12 +65,12 @@ impl LinearOps for CudaExecutor {
     ) {
         let Linear { weight, outputs, inputs, .. } = linear;
         if weight.is_separate() {
-            let (mut first, mut write) = (0, write);
-            for matrix in weights.quantized.parts(&linear) {
-                let w = weights.quantized.values(&self.stream, self.precision, matrix, &mut self.values);
+            let (mut first, mut write, stored) = (0, write, &weights.quantized);
+            for (matrix, of) in stored.parts(linear) {
+                let w = stored.values(&self.stream, self.precision, matrix, of.start, &mut self.values);
                 let dy = dy.rows(first, outputs);
-                self.product([rows, inputs, matrix.rows], dy, w, dx.rows(0, inputs), 1.0, write);
-                (first, write) = (first + matrix.rows, Write::Add);
+                self.product([rows, inputs, of.len()], dy, w, dx.rows(0, inputs), 1.0, write);
+                (first, write) = (first + of.len(), Write::Add);
             }
             return;
         }

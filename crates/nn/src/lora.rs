@@ -4,7 +4,7 @@
 //! weights' backward pass and the optimizer use the factors. A quantized base can't hold the sum, so every pass computes with base and factors.
 //!
 //! Differences from PEFT: there is no dropout, because sampler and learner must compute the same function. Tensors that an adapter trains
-//! outside of the layers' matrices (whole modules, factors of embedding and head) are read for sampling, scoring and merging, but can't be trained further.
+//! outside of the layers' matrices (whole modules, factors of embedding, head and Gemma 4's per-layer projection) are read for sampling, scoring and merging, but can't be trained further.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -111,10 +111,9 @@ impl LoraConfig {
         }
         for (index, target) in self.targets.iter().enumerate() {
             if !Self::TARGETS.contains(&target.as_str()) {
-                let why = match target.as_str() {
-                    "lm_head" | "embed_tokens" => " (embedding and head can't be adapted)",
-                    _ => "",
-                };
+                let is_outside = OUTSIDE.contains(&target.as_str());
+                let why =
+                    if is_outside { " (only matrices of the layers, not embedding and head)" } else { "" };
                 let expected = format!("one of {}{why}", Self::TARGETS.join(", "));
                 return refuse("lora.targets", target.clone(), expected);
             }
@@ -231,7 +230,7 @@ pub(crate) struct Update {
 }
 
 /// Matrices outside of the layers that may have factors.
-const OUTSIDE: [&str; 2] = ["embed_tokens", "lm_head"];
+const OUTSIDE: [&str; 3] = ["embed_tokens", "lm_head", "per_layer_model_projection"];
 const EMBEDDING: &str = "model.embed_tokens";
 const HEAD: &str = "lm_head";
 
@@ -262,9 +261,7 @@ impl Adapter {
     }
 
     fn has_factors(&self, module: &str, tied: bool) -> bool {
-        let lists = |module: &str| {
-            twin(module).is_some() && self.outside.iter().any(|end| module.ends_with(end.as_str()))
-        };
+        let lists = |module: &str| self.outside.iter().any(|end| module.ends_with(end.as_str()));
         lists(module) || (tied && self.ties && twin(module).is_some_and(lists))
     }
 
@@ -283,7 +280,7 @@ impl Adapter {
         let (module, part) = name.rsplit_once('.').expect("a module and its parameter");
         let (saved, factors) = (self.saves(module, tied), self.has_factors(module, tied));
         let mut places = vec![format!("{PEFT}{name}")];
-        if twin(module).is_some() && !saved {
+        if !saved && (factors || twin(module).is_some()) {
             // PEFT also writes the matrix beside its factors; if embedding and head are tied, it may write either of them.
             places.push(format!("{PEFT}{module}.base_layer.{part}"));
             if let Some(other) = twin(module).filter(|other| tied && !self.saves(other, true)) {
@@ -318,12 +315,12 @@ impl Adapter {
             Ok(values)
         };
         let (a, b) = match module {
-            HEAD => (factor("lora_A.weight", [r, k])?, factor("lora_B.weight", [n, r])?),
             // An embedding is a linear map of one-hot rows, with the weight transposed.
-            _ => (
+            EMBEDDING => (
                 transposed(&factor("lora_embedding_B", [k, r])?, r),
                 transposed(&factor("lora_embedding_A", [r, n])?, n),
             ),
+            _ => (factor("lora_A.weight", [r, k])?, factor("lora_B.weight", [n, r])?),
         };
         let update = Update { sizes: [n, k, r], a, b, scale: self.lora.scale() as f32 };
         Ok(Some(Trained { values, update: Some(update) }))
@@ -474,8 +471,8 @@ fn from_fields(fields: &Map<String, Value>, place: &str) -> Result<(Adapter, Opt
 fn module(target: &str) -> String {
     let inner = text_name(target);
     let target = inner.as_deref().unwrap_or(target);
-    if target == EMBEDDING {
-        return OUTSIDE[0].into();
+    if let Some(outside) = target.strip_prefix("model.").filter(|name| OUTSIDE.contains(name)) {
+        return outside.into();
     }
     let path = target.strip_prefix("model.layers.").and_then(|rest| rest.split_once('.'));
     match path.map(|(layer, module)| (layer.parse::<usize>(), module.split_once('.'))) {

@@ -1,14 +1,17 @@
 //! Checkpoints of this crate opened by transformers, and the reverse.
 
+mod device;
 mod golden;
 
 use std::collections::BTreeSet;
 use std::io::Write;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
-use fgrpo_nn::Error;
+use device::device;
 use fgrpo_nn::config::{Config, Gemma4, LayerType, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
+use fgrpo_nn::{Batch, Engine, Error, LoraConfig};
 use serde_json::{Value, json};
 
 #[test]
@@ -112,8 +115,6 @@ fn written_configs_are_those_that_transformers_4_and_5_opened() {
 #[test]
 #[ignore = "needs torch and transformers: FGRPO_PYTHON names a Python that has them"]
 fn written_checkpoints_give_pytorchs_logits_in_transformers() {
-    let python =
-        std::env::var("FGRPO_PYTHON").expect("FGRPO_PYTHON names a Python with torch and transformers");
     for case in golden::CASES {
         let (checkpoint, expected) = (golden::checkpoint(case), golden::expected(case));
         let config = checkpoint.config();
@@ -132,26 +133,83 @@ fn written_checkpoints_give_pytorchs_logits_in_transformers() {
             last_rows.push(&wanted[(row - 1) * config.vocab_size..row * config.vocab_size]);
             inputs.push([&s.prompt[..], &s.completion[..s.completion.len() - 1]].concat());
         }
-        let mut child = Command::new(&python)
-            .arg(golden::folder().join("open_in_transformers.py"))
-            .arg(dir.path())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        child.stdin.take().unwrap().write_all(json!(inputs).to_string().as_bytes()).unwrap();
-        let output = child.wait_with_output().unwrap();
-        assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
-        let answer: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let answer = run(case, "open_in_transformers.py", &[dir.path()], &inputs);
         eprintln!("{case}: opened by transformers {}", answer["transformers"]);
-        for (found, wanted) in answer["logits"].as_array().unwrap().iter().zip(last_rows) {
-            let found: Vec<f32> =
-                found.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
-            let (worst, at) = golden::distance(&found, wanted);
+        for (found, wanted) in rows(&answer["logits"]).iter().zip(last_rows) {
+            let (worst, at) = golden::distance(found, wanted);
             assert!(worst < 1e-5, "{case}: logit {at} is off by {worst}");
         }
     }
+}
+
+#[test]
+#[ignore = "needs torch, transformers and peft: FGRPO_PYTHON names a Python that has them"]
+fn adapters_compute_in_peft_as_here_and_pefts_here_as_there() {
+    for case in golden::CASES {
+        let checkpoint = golden::checkpoint(case);
+        let open = || Engine::open(&checkpoint, &device(2)).unwrap();
+        let (mut ours, folder) = (open(), tempfile::tempdir().unwrap());
+        let mut seed = 0u64;
+        let mut uniform = || {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 11) as f64 / (1u64 << 53) as f64
+        };
+        ours.adapt(&LoraConfig { rank: 2, alpha: 3.0, ..LoraConfig::default() }, &mut uniform).unwrap();
+        let factors: Vec<(String, usize)> =
+            ours.adapter_tensors().map(|(name, _, data)| (name.into(), data.len())).collect();
+        for (name, len) in factors.iter().filter(|(name, _)| name.contains("lora_B")) {
+            let values: Vec<f32> = (0..*len).map(|_| (uniform() - 0.5) as f32).collect();
+            ours.set_adapter_tensor(name, &values).unwrap();
+        }
+        let [adapter, other] = ["ours", "theirs"].map(|name| folder.path().join(name));
+        let base = golden::folder().join(case);
+        ours.write_adapter(&adapter, base.to_str().unwrap()).unwrap();
+        let sequences: Vec<Vec<u32>> = golden::sequences(&golden::expected(case))
+            .into_iter()
+            .map(|sequence| [sequence.prompt, sequence.completion].concat())
+            .collect();
+        let answer = run(case, "open_in_peft.py", &[&base, &adapter, &other], &sequences);
+        let theirs = Engine::open_adapted(checkpoint, None, &other, &device(2)).unwrap();
+        let vocabulary = theirs.config().vocab_size;
+        for (mut engine, name) in [(ours, "ours"), (theirs, "theirs")] {
+            let mut at = 0;
+            let (mut worst, mut effect) = (0.0f32, 0.0f32);
+            let [wanted, plain] = [name, "base"].map(|name| rows(&answer[name]));
+            for tokens in &sequences {
+                let mut batch = Batch::default();
+                batch.push_group(&tokens[..1], &[&tokens[1..]]);
+                for (row, found) in engine.logits(&batch).unwrap().chunks(vocabulary).enumerate() {
+                    worst = worst.max(golden::distance(found, &wanted[at + row]).0);
+                    effect = effect.max(golden::distance(found, &plain[at + row]).0);
+                }
+                at += tokens.len();
+            }
+            eprintln!("{case}: {name} in peft {}: off by {worst:.1e}, effect {effect:.2}", answer["peft"]);
+            assert!(worst < 1e-4 && effect > 1e-2, "{case}, {name}: off by {worst}, effect {effect}");
+        }
+    }
+}
+
+/// Runs a script of the golden folder and parses the JSON that it prints.
+fn run(case: &str, script: &str, folders: &[&Path], input: &[Vec<u32>]) -> Value {
+    let python = std::env::var("FGRPO_PYTHON").expect("FGRPO_PYTHON names a Python with the packages");
+    let mut child = Command::new(&python)
+        .arg(golden::folder().join(script))
+        .args(folders)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    child.stdin.take().unwrap().write_all(json!(input).to_string().as_bytes()).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success(), "{case}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn rows(logits: &Value) -> Vec<Vec<f32>> {
+    let row = |row: &Value| row.as_array().unwrap().iter().map(|x| x.as_f64().unwrap() as f32).collect();
+    logits.as_array().unwrap().iter().map(row).collect()
 }
 
 fn parse(value: Value) -> Result<Config, Error> {

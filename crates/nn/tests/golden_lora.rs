@@ -76,8 +76,8 @@ fn logits_equal_pefts_adapted_and_its_merged_model() {
     }
 }
 
-/// Whole modules, and factors of embedding and head, for models that tie these and models that don't.
-const OUTSIDE: [&str; 8] = [
+/// Whole modules, and factors of embedding, head and per-layer projection, for models that tie these and models that don't.
+const OUTSIDE: [&str; 9] = [
     "lora_saved",
     "lora_saved_head_of_tied",
     "lora_saved_embedding_of_tied",
@@ -86,6 +86,7 @@ const OUTSIDE: [&str; 8] = [
     "lora_head_of_tied",
     "lora_embedding_of_tied",
     "lora_tied_to_the_embedding",
+    "lora_per_layer_projection",
 ];
 
 #[test]

@@ -99,7 +99,7 @@ impl Engine {
     }
 
     /// Like [`Engine::open_with_base`], with an adapter in PEFT's layout. Tensors that it trains outside of the layers' matrices (whole modules, factors of
-    /// embedding and head) become part of the model's weights; a head that is tied to the embedding becomes separate if the adapter makes them differ.
+    /// embedding, head and per-layer projection) become part of the model's weights; a head that is tied to the embedding becomes separate if the adapter makes them differ.
     /// Also returns an error if the folder is not an adapter of this model or uses an unsupported setting, which is named.
     ///
     /// # Panics

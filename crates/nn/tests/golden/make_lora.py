@@ -32,6 +32,8 @@ BESIDE = {
     "lora_head_of_tied": ("qwen2_tied", dict(r=2, lora_alpha=6, use_rslora=True, target_modules=["lm_head"])),
     "lora_embedding_of_tied": ("qwen2_tied", dict(r=3, target_modules=["up_proj", "embed_tokens"])),
     "lora_tied_to_the_embedding": ("qwen2_tied", dict(r=3, target_modules=["up_proj", "embed_tokens"], ensure_weight_tying=True)),
+    # The map from the embedding to the inputs of all layers, among all linear maps.
+    "lora_per_layer_projection": ("gemma4_text_shared", dict(r=2, target_modules="all-linear")),
 }
 
 

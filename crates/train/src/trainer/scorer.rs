@@ -33,15 +33,24 @@ pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
         }
         _ => policy.clone(),
     };
+    let prompts = || (0..task.len(Split::Train)).map(|id| task.prompt(Split::Train, id));
+    let new = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens()) * task.max_turns();
+    let without_hint = policy.context().min(task.longest_prompt() + new);
+    // A token has at least one byte, so most hints needn't be encoded.
     let mut hint = 0;
     if teacher.hint.is_some() {
-        for id in 0..task.len(Split::Train) {
-            let of_policy = task.prompt(Split::Train, id);
-            hint = hint.max(prompt(teacher, task, &of_policy)?.len().saturating_sub(of_policy.tokens.len()));
+        for of_policy in prompts() {
+            hint = hint.max(teacher.hint_of(&of_policy.problem)?.map_or(0, |text| text.len()));
+        }
+        if without_hint + hint > model.context() {
+            hint = 0;
+            for of_policy in prompts() {
+                let tokens = prompt(teacher, task, &of_policy)?.len();
+                hint = hint.max(tokens.saturating_sub(of_policy.tokens.len()));
+            }
         }
     }
-    let new = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens()) * task.max_turns();
-    let needed = policy.context().min(task.longest_prompt() + new) + hint;
+    let needed = without_hint + hint;
     let words = task.language.vocab_size();
     if model.context() < needed || model.vocab_size < words {
         bad_input!(

@@ -120,7 +120,7 @@ def main():
         pages = sorted((ROOT / "docs").glob("*.md"))
         tokens, kinds, merges = byte_level(pages)
         cases = []
-        for pre in ["gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "smaug-bpe", "default", "deepseek-r1-qwen", "pixtral"]:
+        for pre in ["gpt-2", "smollm", "llama-bpe", "qwen2", "tekken", "smaug-bpe", "default", "deepseek-r1-qwen", "pixtral", "qwen35", "gpt-4o", "dbrx", "refact", "lfm2"]:
             write(place / f"{pre}.gguf", pre, tokens, kinds, merges=merges)
             cases.append((pre, None))
         if importlib.util.find_spec("torch"):

@@ -16,7 +16,7 @@ mod qwen3_5_text;
 mod smollm3;
 
 use serde::Deserialize;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::config::fields::Fields;
 use crate::config::{Architecture, Config, GatedDeltaNet, LayerType};
@@ -32,8 +32,8 @@ pub(crate) struct Family {
     pub(crate) defaults: fn() -> Value,
     /// Default base of the rotary frequencies, for files without one.
     pub(crate) default_theta: f64,
-    /// Order in which GGUF files store the rows of queries and keys, or `None` if GGUF is not supported for the family.
-    pub(crate) gguf: Option<GgufRows>,
+    /// Form of the family's models in GGUF files, or `None` if GGUF is not supported for the family.
+    pub(crate) gguf: Option<GgufForm>,
     /// Settings for which only one value is supported. They are also written.
     pub(crate) supported: fn() -> Value,
     /// Reads the settings that only some families have.
@@ -72,6 +72,75 @@ pub(crate) const LEFT_OUT: [&str; 9] = [
 /// Whether a tensor or module belongs to a multimodal model, but not to its text part.
 pub(crate) fn is_left_out(name: &str) -> bool {
     LEFT_OUT.iter().any(|part| name.starts_with(part))
+}
+
+/// Form of a family's models in a GGUF file, as llama.cpp reads it.
+#[derive(Clone, Copy)]
+pub(crate) struct GgufForm {
+    /// Value of `general.architecture`. If families share it, a file belongs to the first of them that knows all of its keys.
+    pub(crate) architecture: &'static str,
+    pub(crate) rows: GgufRows,
+    /// Numbers in addition to those of every family: key without the architecture's name, field of `config.json`, and llama.cpp's value for files without the
+    /// key, or `None` if the key is required.
+    pub(crate) settings: &'static [(&'static str, &'static str, Option<f64>)],
+    /// Keys of which only one value is supported, with this value.
+    pub(crate) only: &'static [(&'static str, &'static str)],
+    /// Modules and tensors with other names than Llama's: the name in a checkpoint, within its layer if it has one, and the name in a file.
+    pub(crate) names: &'static [(&'static str, &'static str)],
+    /// Turns the fields that are read from a file into those of `config.json`, if they differ. The function tells whether the file has a tensor.
+    pub(crate) read: fn(&mut Map<String, Value>, &dyn Fn(&str) -> bool),
+    /// Turns the fields of `config.json` into those that are written. Returns the first field that llama.cpp can't represent, with its value and the expected
+    /// value.
+    pub(crate) write: fn(&Config, &mut Map<String, Value>) -> Result<(), Unrepresentable>,
+}
+
+/// A field that a GGUF file can't represent: name, value and expected value.
+type Unrepresentable = (&'static str, String, String);
+
+/// Name of the keys and fields for layers that alternate in a fixed period.
+const PERIOD: &str = "sliding_window_pattern";
+
+/// Turns the windows of a GGUF file into those of `config.json`: a list has `true` for each layer with a window.
+fn read_gguf_windows(fields: &mut Map<String, Value>) {
+    if let Some(Value::Array(windows)) = fields.get(PERIOD) {
+        let kind = |window: &Value| {
+            json!(if *window == true { LayerType::SlidingAttention } else { LayerType::FullAttention })
+        };
+        let types = windows.iter().map(kind).collect();
+        fields.insert("layer_types".into(), types);
+        fields.remove(PERIOD);
+    }
+}
+
+/// Writes the period of the layers with full attention to a field. Returns an error if they aren't the last of as many layers.
+fn write_gguf_period(
+    config: &Config,
+    fields: &mut Map<String, Value>,
+    field: &str,
+) -> Result<(), Unrepresentable> {
+    let full =
+        |layer: usize| config.layer_types.get(layer).is_none_or(|kind| *kind == LayerType::FullAttention);
+    let layers = config.num_hidden_layers;
+    let fits = |period: &usize| (0..layers).all(|layer| full(layer) == (layer + 1).is_multiple_of(*period));
+    let Some(period) = (1..=layers + 1).find(fits) else {
+        let found = json!(config.layer_types).to_string();
+        return Err(("layer_types", found, "full_attention in the last of each n layers".into()));
+    };
+    fields.insert(field.into(), json!(period));
+    Ok(())
+}
+
+/// Returns an error if the head size isn't `D / H`, which llama.cpp assumes for some architectures.
+fn check_gguf_heads(config: &Config) -> Result<(), Unrepresentable> {
+    let (width, heads) = (config.hidden_size, config.num_attention_heads);
+    if config.head_dim * heads == width {
+        return Ok(());
+    }
+    Err((
+        "head_dim",
+        config.head_dim.to_string(),
+        format!("{width} / {heads}, hidden_size / num_attention_heads"),
+    ))
 }
 
 /// Order of the rows of queries and keys in a GGUF file.

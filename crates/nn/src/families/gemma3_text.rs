@@ -4,7 +4,10 @@
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Activation, Family, Layer, Norms, QkNorm, Theta, alternating_types, llama};
+use super::{
+    Activation, Family, GgufForm, GgufRows, Layer, Norms, PERIOD, QkNorm, Theta, alternating_types, llama,
+    read_gguf_windows, write_gguf_period,
+};
 use crate::config::fields::{Fields, object};
 use crate::config::{Config, LayerType, RopeScaling};
 use crate::error::Error;
@@ -22,7 +25,40 @@ pub(super) const FAMILY: Family = Family {
         })
     },
     default_theta: 1e6,
-    gguf: None,
+    gguf: Some(GgufForm {
+        architecture: "gemma3",
+        rows: GgufRows::Plain,
+        settings: &[
+            ("attention.sliding_window", "sliding_window", None),
+            ("attention.sliding_window_pattern", PERIOD, Some(6.0)),
+            ("rope.freq_base_swa", "rope_local_base_freq", Some(10_000.0)),
+        ],
+        names: &[
+            ("post_attention_layernorm", "post_attention_norm"),
+            ("pre_feedforward_layernorm", "ffn_norm"),
+            ("post_feedforward_layernorm", "post_ffw_norm"),
+        ],
+        read: |fields, _| {
+            let number = |field: &str| fields[field].as_u64().unwrap_or_default() as usize;
+            let [layers, width, heads, head] =
+                ["num_hidden_layers", "hidden_size", "num_attention_heads", "head_dim"].map(number);
+            fields.insert("query_pre_attn_scalar".into(), json!(scalar(layers, width, heads, head)));
+            read_gguf_windows(fields);
+        },
+        write: |config, fields| {
+            let Config { num_hidden_layers, hidden_size, num_attention_heads, head_dim, .. } = *config;
+            let expected = scalar(num_hidden_layers, hidden_size, num_attention_heads, head_dim);
+            let found = config.query_pre_attn_scalar.unwrap_or(head_dim);
+            if found != expected {
+                return Err(("query_pre_attn_scalar", found.to_string(), expected.to_string()));
+            }
+            if config.sliding_window.is_none() {
+                return Err(("sliding_window", "null".into(), "a number".into()));
+            }
+            write_gguf_period(config, fields, PERIOD)
+        },
+        ..llama::GGUF
+    }),
     supported: || {
         json!({
             "hidden_act": "gelu_pytorch_tanh", "hidden_activation": "gelu_pytorch_tanh", "attention_bias": false,
@@ -55,6 +91,11 @@ pub(super) const FAMILY: Family = Family {
     },
     ..llama::FAMILY
 };
+
+/// Divisor of the scores, squared, that llama.cpp uses: the size of a head, except in the model of 27B parameters, which it recognises by its 62 layers.
+fn scalar(layers: usize, width: usize, heads: usize, head: usize) -> usize {
+    if layers == 62 { width / heads.max(1) } else { head }
+}
 
 /// Reads the sliding window, the layers that have it, and their rotary frequencies.
 pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {

@@ -7,9 +7,11 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{Family, KeysValues, Layer, Theta, gemma3_text};
+use super::{
+    Family, GgufForm, GgufRows, KeysValues, Layer, PERIOD, Theta, gemma3_text, llama, read_gguf_windows,
+};
 use crate::config::fields::{Fields, object};
-use crate::config::{Config, Gemma4, LayerType};
+use crate::config::{Config, Gemma4, LayerType, RopeScaling};
 use crate::error::Error;
 
 pub(super) const FAMILY: Family = Family {
@@ -37,6 +39,7 @@ pub(super) const FAMILY: Family = Family {
             "enable_moe_block": false, "sliding_window_pattern": 6,
         })
     },
+    gguf: Some(GGUF),
     read,
     write: |config| {
         let mut settings = gemma3_text::windows(config);
@@ -131,6 +134,104 @@ pub(super) const FAMILY: Family = Family {
         }
     },
     ..gemma3_text::FAMILY
+};
+
+/// Sizes of the layers with full attention are those without `swa`.
+const GGUF: GgufForm = GgufForm {
+    architecture: "gemma4",
+    rows: GgufRows::Plain,
+    settings: &[
+        ("attention.key_length_swa", "key_length_swa", None),
+        ("attention.shared_kv_layers", "num_kv_shared_layers", Some(0.0)),
+        ("attention.sliding_window", "sliding_window", None),
+        ("attention.sliding_window_pattern", PERIOD, None),
+        ("attention.value_length", "value_length", None),
+        ("attention.value_length_swa", "value_length_swa", None),
+        ("embedding_length_per_layer_input", "hidden_size_per_layer_input", None),
+        ("final_logit_softcapping", "final_logit_softcapping", Some(0.0)),
+        ("rope.dimension_count", "rotated", None),
+        ("rope.dimension_count_swa", "rotated_swa", None),
+        ("rope.freq_base_swa", "rope_local_base_freq", Some(10_000.0)),
+    ],
+    names: &[
+        ("post_attention_layernorm", "post_attention_norm"),
+        ("pre_feedforward_layernorm", "ffn_norm"),
+        ("post_feedforward_layernorm", "post_ffw_norm"),
+        ("layer_scalar", "layer_output_scale.weight"),
+        ("per_layer_input_gate", "inp_gate"),
+        ("per_layer_projection", "proj"),
+        ("post_per_layer_input_norm", "post_norm"),
+        ("model.embed_tokens_per_layer", "per_layer_token_embd"),
+        ("model.per_layer_model_projection", "per_layer_model_proj"),
+        ("model.per_layer_projection_norm", "per_layer_proj_norm"),
+    ],
+    read: |fields, has| {
+        read_gguf_windows(fields);
+        let types = fields["layer_types"].as_array().cloned().unwrap_or_default();
+        let first = |list: &Value, kind: LayerType| match list {
+            Value::Array(list) => {
+                let kinds = types.iter().zip(list).find(|(other, _)| **other == json!(kind));
+                kinds.map_or(Value::Null, |(_, size)| size.clone())
+            }
+            one => one.clone(),
+        };
+        let (full, slides) = (LayerType::FullAttention, LayerType::SlidingAttention);
+        let heads = fields["num_key_value_heads"].clone();
+        let last = types.iter().position(|kind| *kind == json!(full)).unwrap_or_default();
+        let size = fields.insert("head_dim".into(), fields["key_length_swa"].clone());
+        let cap = fields["final_logit_softcapping"].clone();
+        let inner = match &fields["intermediate_size"] {
+            Value::Array(sizes) => (sizes.first().cloned().unwrap_or_default(), true),
+            one => (one.clone(), false),
+        };
+        fields.extend(object(json!({
+            "global_head_dim": size, "num_key_value_heads": first(&heads, slides),
+            "num_global_key_value_heads": first(&heads, full),
+            "attention_k_eq_v": !has(&format!("blk.{last}.attn_v.weight")),
+            "final_logit_softcapping": if cap == 0 { Value::Null } else { cap },
+            "intermediate_size": inner.0, "use_double_wide_mlp": inner.1,
+            "vocab_size_per_layer_input": fields["vocab_size"],
+        })));
+    },
+    write: |config, fields| {
+        let gemma4 = settings_of(config);
+        let (tokens, size) = (gemma4.vocab_size_per_layer_input, config.vocab_size);
+        if gemma4.hidden_size_per_layer_input > 0 && tokens != size {
+            let expected = format!("{size}, as vocab_size");
+            return Err(("vocab_size_per_layer_input", tokens.to_string(), expected));
+        }
+        if !matches!(config.rope_scaling, RopeScaling::Proportional { .. }) {
+            let found = json!(config.rope_scaling)["rope_type"].to_string();
+            return Err(("rope_parameters.full_attention.rope_type", found, "proportional".into()));
+        }
+        if config.sliding_window.is_none() {
+            return Err(("sliding_window", "null".into(), "a number".into()));
+        }
+        // llama.cpp doesn't look for the last layer of each type.
+        let own = &config.layer_types[..config.num_hidden_layers - gemma4.num_kv_shared_layers];
+        let ends = own.ends_with(&[LayerType::SlidingAttention, LayerType::FullAttention]);
+        if gemma4.num_kv_shared_layers > 0 && !ends {
+            let expected = "a number of layers that begin after sliding_attention and full_attention";
+            return Err(("num_kv_shared_layers", gemma4.num_kv_shared_layers.to_string(), expected.into()));
+        }
+        let layers = || (0..config.num_hidden_layers).map(|layer| config.layer(layer));
+        let windows: Vec<bool> = layers().map(|layer| layer.window.is_some()).collect();
+        let heads: Vec<usize> = layers().map(|layer| layer.key_heads).collect();
+        let inner: Vec<usize> = layers().map(|layer| layer.intermediate).collect();
+        let (full, slides) = (gemma4.global_head_dim, config.head_dim);
+        fields.extend(object(json!({
+            "head_dim": full, "value_length": full, "rotated": full,
+            "key_length_swa": slides, "value_length_swa": slides, "rotated_swa": slides,
+            PERIOD: windows, "num_key_value_heads": heads,
+            "rope_local_base_freq": config.rope_local_base_freq.unwrap_or(config.rope_theta),
+            "final_logit_softcapping": gemma4.final_logit_softcapping.unwrap_or(0.0),
+        })));
+        if gemma4.use_double_wide_mlp {
+            fields.insert("intermediate_size".into(), json!(inner));
+        }
+        Ok(())
+    },
+    ..llama::GGUF
 };
 
 /// The family's settings. By default, all layers are equal.

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Family, llama};
+use super::{Family, GgufForm, llama};
 use crate::config::Multipliers;
 
 pub(super) const FAMILY: Family = Family {
@@ -16,7 +16,31 @@ pub(super) const FAMILY: Family = Family {
             "embedding_multiplier": 1.0, "attention_multiplier": 1.0, "residual_multiplier": 1.0, "logits_scaling": 1.0,
         })
     },
-    gguf: None,
+    gguf: Some(GgufForm {
+        architecture: "granite",
+        settings: &[
+            ("attention.scale", "attention_multiplier", Some(0.0)),
+            ("embedding_scale", "embedding_multiplier", Some(0.0)),
+            ("residual_scale", "residual_multiplier", Some(0.0)),
+            ("logit_scale", "logits_scaling", None),
+        ],
+        // llama.cpp has no rotary embedding if it is false.
+        only: &[("rope.scaling.finetuned", "true")],
+        // llama.cpp takes 0 for the usual value.
+        read: |fields, _| {
+            let head = fields["head_dim"].as_f64().unwrap_or(1.0);
+            for (field, usual) in [
+                ("attention_multiplier", 1.0 / head.sqrt()),
+                ("embedding_multiplier", 1.0),
+                ("residual_multiplier", 1.0),
+            ] {
+                if fields[field].as_f64() == Some(0.0) {
+                    fields.insert(field.into(), json!(usual));
+                }
+            }
+        },
+        ..llama::GGUF
+    }),
     read: |fields, config| {
         config.multipliers = Some(fields.read()?);
         llama::no_window(fields, config)

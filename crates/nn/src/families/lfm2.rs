@@ -2,9 +2,12 @@
 //! a gate after it, and the values. Attention has a norm of each head's query and key. Other names of modules and settings than Llama's.
 
 use serde::Deserialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Family, Layer, Norms, QkNorm, Recurrence, ShortConvolution, listed_types, llama};
+use super::{
+    Family, GgufForm, GgufRows, Layer, Norms, QkNorm, Recurrence, ShortConvolution, check_gguf_heads,
+    listed_types, llama,
+};
 use crate::config::LayerType;
 
 /// Settings under names that only this family has.
@@ -37,7 +40,45 @@ pub(super) const FAMILY: Family = Family {
         })
     },
     default_theta: 1e6,
-    gguf: None,
+    gguf: Some(GgufForm {
+        architecture: "lfm2",
+        rows: GgufRows::Plain,
+        settings: &[("shortconv.l_cache", "conv_L_cache", None)],
+        names: &[
+            ("operator_norm", "attn_norm"),
+            ("ffn_norm", "ffn_norm"),
+            ("conv.conv", "shortconv.conv"),
+            ("conv.in_proj", "shortconv.in_proj"),
+            ("conv.out_proj", "shortconv.out_proj"),
+            ("model.embedding_norm", "token_embd_norm"),
+        ],
+        // Layers without key heads are convolutions.
+        read: |fields, _| {
+            let layers = fields["num_hidden_layers"].as_u64().unwrap_or_default() as usize;
+            let heads = match &fields["num_key_value_heads"] {
+                Value::Array(heads) => heads.clone(),
+                one => vec![one.clone(); layers],
+            };
+            let kind = |heads: &Value| if *heads == 0 { LayerType::Conv } else { LayerType::FullAttention };
+            let types: Vec<LayerType> = heads.iter().map(kind).collect();
+            fields.insert("layer_types".into(), json!(types));
+            let mut others = heads.into_iter().filter(|heads| *heads != 0);
+            if let Some(first) = others.next().filter(|first| others.all(|other| other == *first)) {
+                fields.insert("num_key_value_heads".into(), first);
+            }
+            fields.insert("norm_eps".into(), fields["rms_norm_eps"].clone());
+            fields.insert("block_auto_adjust_ff_dim".into(), json!(false));
+        },
+        write: |config, fields| {
+            let heads = |kind: &LayerType| {
+                if *kind == LayerType::Conv { 0 } else { config.num_key_value_heads }
+            };
+            let list: Vec<usize> = config.layer_types.iter().map(heads).collect();
+            fields.insert("num_key_value_heads".into(), json!(list));
+            check_gguf_heads(config)
+        },
+        ..llama::GGUF
+    }),
     supported: || json!({"conv_bias": false, "block_use_swiglu": true, "use_pos_enc": true}),
     read: |fields, config| {
         let family: FamilyFields = fields.read()?;
@@ -109,7 +150,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::config::fields::object;
-    use serde_json::Value;
 
     fn read(value: Value) -> Config {
         Config::from_json(&object(value), "config.json").unwrap()

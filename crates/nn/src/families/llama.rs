@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Activation, Family, GgufRows, KeysValues, Layer, Norms, Theta, listed_types};
+use super::{Activation, Family, GgufForm, GgufRows, KeysValues, Layer, Norms, Theta, listed_types};
 use crate::config::fields::Fields;
 use crate::config::{Config, LayerType};
 use crate::error::Error;
@@ -19,7 +19,7 @@ pub(super) const FAMILY: Family = Family {
         })
     },
     default_theta: 10_000.0,
-    gguf: Some(GgufRows::Interleaved),
+    gguf: Some(GGUF),
     // An attention bias would also apply to `o_proj`, which isn't supported.
     supported: || json!({"attention_bias": false, "mlp_bias": false}),
     read: no_window,
@@ -63,6 +63,16 @@ pub(super) const FAMILY: Family = Family {
         per_layer_input: 0,
         layer_scalar: false,
     },
+};
+
+pub(super) const GGUF: GgufForm = GgufForm {
+    architecture: "llama",
+    rows: GgufRows::Interleaved,
+    settings: &[],
+    only: &[],
+    names: &[],
+    read: |_, _| {},
+    write: |_, _| Ok(()),
 };
 
 /// Returns an error if a layer uses a sliding window. (Many files define a window that no layer uses.)

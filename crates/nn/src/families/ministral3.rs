@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Family, mistral};
+use super::{Family, GgufForm, mistral};
 use crate::config::RopeScaling;
 
 pub(super) const FAMILY: Family = Family {
@@ -21,6 +21,16 @@ pub(super) const FAMILY: Family = Family {
             },
         })
     },
+    gguf: Some(GgufForm {
+        architecture: "mistral3",
+        settings: &[
+            ("attention.temperature_scale", "llama_4_scaling_beta", Some(0.0)),
+            ("rope.scaling.yarn_beta_fast", "beta_fast", Some(32.0)),
+            ("rope.scaling.yarn_beta_slow", "beta_slow", Some(1.0)),
+            ("rope.scaling.yarn_log_multiplier", "mscale_all_dim", Some(0.0)),
+        ],
+        ..mistral::GGUF
+    }),
     write: |config| {
         let mut settings = json!({"sliding_window": config.sliding_window});
         // transformers requires these fields even if queries aren't scaled.

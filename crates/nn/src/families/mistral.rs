@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, Layer, listed_types, llama};
+use super::{Family, GgufForm, Layer, listed_types, llama};
 use crate::config::LayerType;
 
 pub(super) const FAMILY: Family = Family {
@@ -17,7 +17,7 @@ pub(super) const FAMILY: Family = Family {
             "sliding_window": 4096,
         })
     },
-    gguf: None,
+    gguf: Some(GGUF),
     supported: || json!({}),
     read: |fields, config| {
         #[derive(Deserialize)]
@@ -36,4 +36,15 @@ pub(super) const FAMILY: Family = Family {
     whole: Some("mistral3"),
     layer: |config, layer| Layer { window: config.sliding_window, ..(llama::FAMILY.layer)(config, layer) },
     ..llama::FAMILY
+};
+
+/// llama.cpp reads the model as a Llama, without a window.
+pub(super) const GGUF: GgufForm = GgufForm {
+    write: |config, _| match config.sliding_window {
+        Some(window) if window < config.max_position_embeddings => {
+            Err(("sliding_window", window.to_string(), "null".into()))
+        }
+        _ => Ok(()),
+    },
+    ..llama::GGUF
 };

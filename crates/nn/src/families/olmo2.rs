@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Family, Layer, Norms, QkNorm, llama};
+use super::{Family, GgufForm, GgufRows, Layer, Norms, QkNorm, check_gguf_heads, llama};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "Olmo2ForCausalLM",
@@ -14,7 +14,7 @@ pub(super) const FAMILY: Family = Family {
             "rms_norm_eps": 1e-5, "tie_word_embeddings": false, "eos_token_id": 50_279, "pad_token_id": 1,
         })
     },
-    gguf: None,
+    gguf: Some(GGUF),
     supported: || json!({"attention_bias": false}),
     refused: |_| None,
     layer: |config, layer| Layer {
@@ -24,4 +24,20 @@ pub(super) const FAMILY: Family = Family {
         ..(llama::FAMILY.layer)(config, layer)
     },
     ..llama::FAMILY
+};
+
+pub(super) const GGUF: GgufForm = GgufForm {
+    architecture: "olmo2",
+    rows: GgufRows::Plain,
+    names: &[
+        ("post_attention_layernorm", "post_attention_norm"),
+        ("post_feedforward_layernorm", "post_ffw_norm"),
+    ],
+    write: |config, _| {
+        if config.tie_word_embeddings {
+            return Err(("tie_word_embeddings", "true".into(), "false, which llama.cpp requires".into()));
+        }
+        check_gguf_heads(config)
+    },
+    ..llama::GGUF
 };

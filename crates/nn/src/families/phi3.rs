@@ -1,8 +1,8 @@
 //! Phi-3 and Phi-4-mini: Mistral with one matrix for queries, keys and values, and another for gate and up.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
-use super::{Family, Layer, mistral};
+use super::{Family, GgufForm, GgufRows, Layer, check_gguf_heads, llama, mistral};
 use crate::config::RopeScaling;
 
 pub(super) const FAMILY: Family = Family {
@@ -17,6 +17,31 @@ pub(super) const FAMILY: Family = Family {
             "partial_rotary_factor": 1.0,
         })
     },
+    // llama.cpp reads the window and doesn't apply it.
+    gguf: Some(GgufForm {
+        architecture: "phi3",
+        rows: GgufRows::Plain,
+        settings: &[
+            ("attention.sliding_window", "sliding_window", Some(0.0)),
+            ("rope.scaling.original_context_length", "original_max_position_embeddings", Some(0.0)),
+        ],
+        names: &[("self_attn.qkv_proj", "attn_qkv"), ("mlp.gate_up_proj", "ffn_up")],
+        // 0 means that there is no window, and no other context length.
+        read: |fields, _| {
+            if fields["sliding_window"] == 0 {
+                fields.insert("sliding_window".into(), Value::Null);
+            }
+            if fields["original_max_position_embeddings"] == 0 {
+                let context = fields["max_position_embeddings"].clone();
+                fields.insert("original_max_position_embeddings".into(), context);
+            }
+        },
+        write: |config, fields| {
+            fields.insert("sliding_window".into(), json!(config.sliding_window.unwrap_or(0)));
+            check_gguf_heads(config)
+        },
+        ..llama::GGUF
+    }),
     supported: || json!({"embd_pdrop": 0.0, "resid_pdrop": 0.0}),
     write: |config| {
         let original = match config.rope_scaling {
@@ -40,7 +65,6 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::config::fields::object;
-    use serde_json::Value;
 
     #[test]
     fn published_phi_4_mini_config_is_read() {

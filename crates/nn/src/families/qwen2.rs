@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Family, GgufRows, Layer, llama};
+use super::{Family, GgufForm, GgufRows, Layer, llama};
 use crate::config::Config;
 
 pub(super) const FAMILY: Family = Family {
@@ -15,7 +15,7 @@ pub(super) const FAMILY: Family = Family {
             "rms_norm_eps": 1e-6, "tie_word_embeddings": false,
         })
     },
-    gguf: Some(GgufRows::Plain),
+    gguf: Some(GgufForm { architecture: "qwen2", rows: GgufRows::Plain, ..llama::GGUF }),
     supported: || json!({}),
     write: without_window,
     refused: |_| None,

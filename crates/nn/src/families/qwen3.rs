@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use super::{Family, Layer, QkNorm, llama, qwen2};
+use super::{Family, GgufForm, GgufRows, Layer, QkNorm, llama, qwen2};
 use crate::config::fields::object;
 
 pub(super) const FAMILY: Family = Family {
@@ -13,6 +13,7 @@ pub(super) const FAMILY: Family = Family {
         defaults.insert("head_dim".into(), json!(128));
         defaults.into()
     },
+    gguf: Some(GgufForm { architecture: "qwen3", rows: GgufRows::Plain, ..llama::GGUF }),
     supported: || json!({"attention_bias": false}),
     layer: |config, layer| Layer { qk_norm: Some(QkNorm::Head), ..(llama::FAMILY.layer)(config, layer) },
     ..qwen2::FAMILY

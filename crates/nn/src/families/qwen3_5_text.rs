@@ -4,7 +4,9 @@
 
 use serde_json::json;
 
-use super::{Family, Layer, QkNorm, Recurrence, alternating_types, llama};
+use super::{
+    Family, GgufForm, GgufRows, Layer, QkNorm, Recurrence, alternating_types, llama, write_gguf_period,
+};
 use crate::config::fields::object;
 use crate::config::{GatedDeltaNet, LayerType};
 
@@ -21,7 +23,52 @@ pub(super) const FAMILY: Family = Family {
             "linear_num_value_heads": 32,
         })
     },
-    gguf: None,
+    gguf: Some(GgufForm {
+        architecture: "qwen35",
+        rows: GgufRows::Plain,
+        settings: &[
+            ("full_attention_interval", "full_attention_interval", Some(4.0)),
+            ("rope.dimension_sections", "mrope_section", Some(0.0)),
+            ("ssm.conv_kernel", "linear_conv_kernel_dim", None),
+            ("ssm.group_count", "linear_num_key_heads", None),
+            ("ssm.inner_size", "linear_value_width", None),
+            ("ssm.state_size", "linear_key_head_dim", None),
+            ("ssm.time_step_rank", "linear_num_value_heads", None),
+        ],
+        // The layer for the prediction of a further token.
+        only: &[("nextn_predict_layers", "0")],
+        names: &[
+            ("post_attention_layernorm", "post_attention_norm"),
+            ("linear_attn.A_log", "ssm_a"),
+            ("linear_attn.dt_bias", "ssm_dt.bias"),
+            ("linear_attn.conv1d", "ssm_conv1d"),
+            ("linear_attn.norm", "ssm_norm"),
+            ("linear_attn.out_proj", "ssm_out"),
+            ("linear_attn.in_proj_qkv", "attn_qkv"),
+            ("linear_attn.in_proj_z", "attn_gate"),
+            ("linear_attn.in_proj_b", "ssm_beta"),
+            ("linear_attn.in_proj_a", "ssm_alpha"),
+        ],
+        read: |fields, _| {
+            fields.insert("linear_value_head_dim".into(), fields["linear_key_head_dim"].clone());
+        },
+        write: |config, fields| {
+            if let Some(sizes) = config.linear_attention {
+                let (key, value) = (sizes.linear_key_head_dim, sizes.linear_value_head_dim);
+                if key != value {
+                    let expected = format!("{key}, as linear_key_head_dim");
+                    return Err(("linear_value_head_dim", value.to_string(), expected));
+                }
+                fields.insert("linear_value_width".into(), json!(sizes.value_width()));
+            }
+            // Pairs of each of the three coordinates of an image, and none of a fourth. In texts the three are equal.
+            let pairs = config.rotary_dim() / 2;
+            let sections = [0, 1, 2].map(|coordinate| (pairs + 2 - coordinate) / 3);
+            fields.insert("mrope_section".into(), json!([sections[0], sections[1], sections[2], 0]));
+            write_gguf_period(config, fields, "full_attention_interval")
+        },
+        ..llama::GGUF
+    }),
     supported: || json!({"attention_bias": false, "attn_output_gate": true}),
     read: |fields, config| {
         let other = LayerType::LinearAttention;

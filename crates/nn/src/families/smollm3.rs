@@ -3,7 +3,7 @@
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Family, Layer, Theta, last_of, llama};
+use super::{Family, GgufForm, Layer, Theta, last_of, llama};
 
 pub(super) const FAMILY: Family = Family {
     class_name: "SmolLM3ForCausalLM",
@@ -18,7 +18,21 @@ pub(super) const FAMILY: Family = Family {
         })
     },
     default_theta: 2e6,
-    gguf: None,
+    // llama.cpp has no rotary embedding in every fourth layer, and no key for other layers.
+    gguf: Some(GgufForm {
+        architecture: "smollm3",
+        write: |config, _| {
+            let rotates = |layer: usize| config.no_rope_layers.get(layer) != Some(&0);
+            match (0..config.num_hidden_layers).all(|layer| rotates(layer) == ((layer + 1) % 4 != 0)) {
+                true => Ok(()),
+                false => {
+                    let expected = "0 for every fourth layer".into();
+                    Err(("no_rope_layers", json!(config.no_rope_layers).to_string(), expected))
+                }
+            }
+        },
+        ..llama::GGUF
+    }),
     supported: || json!({"attention_bias": false, "mlp_bias": false, "use_sliding_window": false}),
     read: |fields, config| {
         // transformers masks such layers by the window even if `use_sliding_window` is false.

@@ -6,6 +6,7 @@
 //! multiple of its size.
 
 pub(super) mod blocks;
+mod layout;
 mod names;
 mod write;
 
@@ -17,6 +18,7 @@ use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use self::blocks::Kind;
+use self::layout::Layout;
 pub use self::names::END_TOKENS;
 pub use self::write::{GgufType, Item, write_gguf};
 use super::file::release;
@@ -310,26 +312,20 @@ impl Gguf {
         Error::Config { place: self.path.display().to_string(), field: key.into(), found, expected }
     }
 
-    /// Whether the file has the tensor with this Hugging Face name.
-    pub(super) fn has(&self, name: &str) -> bool {
-        self.tensor(name).is_ok()
-    }
-
-    /// Reads a tensor's values in `f32`, with the rows of q and k in Hugging Face's order. Returns an error if a value is not finite. Releases the mapped pages.
+    /// Reads a tensor's values in `f32`, as a Hugging Face checkpoint has them. Returns an error if a value is not finite. Releases the mapped pages.
     ///
     /// # Panics
     /// If `out` is not as long as the tensor.
     pub(super) fn read_into(&self, name: &str, config: &Config, out: &mut [f32]) -> Result<(), Error> {
-        let Tensor { kind, shape, range: (from, to) } = self.tensor(name)?;
+        let Tensor { kind, shape, range: (from, to) } = self.tensor(name, config)?;
         assert_eq!(out.len(), shape.iter().product::<usize>(), "{name} has shape {shape:?}");
-        let columns = *shape.last().expect("a dimension");
+        let layout = Layout::new(name, shape, config);
         let (block, size) = kind.block();
         let bytes = &self.map[*from..*to];
-        let row_bytes = columns / block * size;
-        let head = names::interleaved(name, config);
-        out.par_chunks_mut(columns).enumerate().for_each(|(row, out)| {
-            let stored = head.map_or(row, |head| names::stored_row(row, head));
-            kind.decode(&bytes[stored * row_bytes..][..row_bytes], out);
+        let row_bytes = layout.width / block * size;
+        out.par_chunks_mut(layout.width).enumerate().for_each(|(row, out)| {
+            kind.decode(&bytes[layout.row(row) * row_bytes..][..row_bytes], out);
+            layout.read(out);
         });
         release(&self.map, *from..*to);
         match out.iter().position(|x| !x.is_finite()) {
@@ -338,8 +334,8 @@ impl Gguf {
         }
     }
 
-    fn tensor(&self, name: &str) -> Result<&Tensor, Error> {
-        let stored = names::stored(name);
+    fn tensor(&self, name: &str, config: &Config) -> Result<&Tensor, Error> {
+        let stored = layout::stored(name, config);
         let tensor = stored.as_ref().and_then(|stored| self.tensors.get(stored));
         tensor.ok_or_else(|| {
             let expected =

@@ -22,6 +22,8 @@ const BYTE: u64 = 6;
 const LLAMA_3: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// Pattern of Mistral's Tekken: a change to capital letters begins a word, and each digit is a word.
 const TEKKEN: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+/// Pattern of GPT-4o, which Phi-4-mini has: as Tekken's, with digits in threes and with contractions as part of the word before.
+const GPT_4O: &str = r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 /// Patterns of llama.cpp's default: punctuation, then words as GPT-2 splits them, then digits in threes.
 const DEFAULT: [&str; 4] = [
     r"[\p{P}\$\+<=>\^~\|]+",
@@ -30,28 +32,37 @@ const DEFAULT: [&str; 4] = [
     r"[0-9][0-9][0-9]",
 ];
 /// Pairs of llama.cpp's names of pre-tokenizers: the first splits like the second.
-const ALIASES: [(&str, &str); 17] = [
+const ALIASES: [(&str, &str); 23] = [
     ("a.x-4.0", "gpt-2"),
     ("chatglm-bpe", "smaug-bpe"),
+    ("dbrx", "smaug-bpe"),
     ("deepseek-r1-qwen", "qwen2"),
     ("exaone4", "gpt-2"),
     ("falcon-h1", "llama-bpe"),
     ("falcon3", "llama-bpe"),
     ("gigachat", "gpt-2"),
+    ("granite-docling", "gpt-2"),
     ("kormo", "qwen2"),
     ("lfm2", "llama-bpe"),
     ("llama-v3", "llama-bpe"),
     ("llama3", "llama-bpe"),
+    ("llama4", "gpt-4o"),
     ("megrez", "qwen2"),
     ("mellum", "gpt-2"),
     ("midm-2.0", "llama-bpe"),
+    ("olmo", "gpt-2"),
     ("phi-2", "gpt-2"),
     ("pixtral", "llama-bpe"),
+    ("refact", "smollm"),
     ("stablelm2", "qwen2"),
+    ("starcoder", "smollm"),
 ];
 
 /// Pattern by which Qwen2 splits a string into words. Each digit is a word.
 const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
+
+/// Pattern of Qwen3.5: as Qwen2's, with combining marks as letters.
+const QWEN_35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
 /// Settings of a pre-tokenizer. A GGUF file has its name alone.
 struct Splitting {
@@ -64,7 +75,7 @@ struct Splitting {
     begins: bool,
 }
 
-fn splittings() -> [Splitting; 7] {
+fn splittings() -> [Splitting; 9] {
     let byte_level = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
     let sequence =
         |first: Value, regex| json!({"type": "Sequence", "pretokenizers": [first, byte_level(regex)]});
@@ -85,6 +96,8 @@ fn splittings() -> [Splitting; 7] {
         Splitting { ignore_merges: true, begins: true, ..plain("llama-bpe", split(LLAMA_3)) },
         Splitting { normalizer: json!({"type": "NFC"}), ..plain("qwen2", split(QWEN_2)) },
         Splitting { ignore_merges: true, begins: true, ..plain("tekken", split(TEKKEN)) },
+        Splitting { normalizer: json!({"type": "NFC"}), ..plain("qwen35", split(QWEN_35)) },
+        plain("gpt-4o", split(GPT_4O)),
         plain("smaug-bpe", split(LLAMA_3)),
         plain("default", json!({"type": "Sequence", "pretokenizers": default})),
     ]

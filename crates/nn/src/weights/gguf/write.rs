@@ -3,17 +3,19 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::blocks::{Kind, Q8};
-use super::names::{FIELDS, ROPE, families, interleaved, rope_factors, stored, stored_row};
+use super::layout::{Layout, rope_tensors, stored, stored_shape};
+use super::names::{FIELDS, model_types, yarn_factor};
 use super::{ALIGNMENT, ARRAY, MAGIC, TEXT};
 use crate::config::{Config, RopeScaling};
 use crate::error::Error;
+use crate::families::GgufForm;
 use crate::weights::Dtype;
 use crate::weights::write::{Content, TensorWriter};
 
-/// Number type of a file's matrices. Vectors are always `f32`.
+/// Number type of a file's matrices. Vectors and the filters of convolutions are always `f32`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum GgufType {
@@ -35,6 +37,7 @@ pub enum Item {
     Texts(Vec<String>),
     Numbers(Vec<i32>),
     Reals(Vec<f32>),
+    Flags(Vec<bool>),
 }
 
 /// A header being written.
@@ -83,6 +86,7 @@ impl Head {
             }
             Item::Texts(list) => self.list(TEXT, list, |head, text| head.text(text)),
             Item::Numbers(list) => self.list(5, list, |head, value| head.u32(*value as u32)),
+            Item::Flags(list) => self.list(7, list, |head, value| head.0.push(u8::from(*value))),
             Item::Reals(list) => self.list(6, list, |head, value| head.u32(value.to_bits())),
         }
     }
@@ -93,7 +97,8 @@ impl GgufType {
     fn of(self, shape: &[usize]) -> (Kind, Content) {
         let numbers = |kind, dtype| (kind, Content::Numbers(dtype));
         match self {
-            _ if shape.len() == 1 => numbers(Kind::F32, Dtype::F32),
+            // llama.cpp requires filters of convolutions in f32 too.
+            _ if shape.len() != 2 => numbers(Kind::F32, Dtype::F32),
             GgufType::F32 => numbers(Kind::F32, Dtype::F32),
             GgufType::BF16 => numbers(Kind::BF16, Dtype::BF16),
             GgufType::Q8_0 if shape[1].is_multiple_of(Q8.0) => (Kind::Q8_0, Content::Q8),
@@ -102,10 +107,32 @@ impl GgufType {
     }
 }
 
-/// Metadata for a configuration.
-fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
-    let family = config.architecture.model_type();
-    let fields = config.to_json(Dtype::F32);
+impl Item {
+    /// Item for a field of `config.json`, or `None` if it isn't a number, a Boolean, or a list of them.
+    fn new(value: &Value) -> Option<Item> {
+        Some(match value {
+            Value::Number(n) => match n.as_u64() {
+                Some(n) => Item::Number(n as u32),
+                None => Item::Real(n.as_f64()? as f32),
+            },
+            Value::Bool(flag) => Item::Flag(*flag),
+            Value::Array(list) => match list.iter().map(Value::as_bool).collect() {
+                Some(flags) => Item::Flags(flags),
+                None => Item::Numbers(list.iter().map(|x| Some(x.as_i64()? as i32)).collect::<Option<_>>()?),
+            },
+            _ => return None,
+        })
+    }
+}
+
+/// Metadata for a configuration, whose family has this form. `fields` are those of `config.json`, as the family's form writes them.
+fn metadata(
+    config: &Config,
+    form: &GgufForm,
+    fields: &Map<String, Value>,
+    kind: GgufType,
+) -> Vec<(String, Item)> {
+    let architecture = form.architecture;
     let file_type = match kind {
         GgufType::F32 => 0,
         GgufType::F16 => 1,
@@ -113,36 +140,73 @@ fn metadata(config: &Config, kind: GgufType) -> Vec<(String, Item)> {
         GgufType::BF16 => 32,
     };
     let mut items = vec![
-        ("general.architecture".to_string(), Item::Text(family.into())),
+        ("general.architecture".to_string(), Item::Text(architecture.into())),
         ("general.type".into(), Item::Text("model".into())),
         ("general.file_type".into(), Item::Number(file_type)),
         ("general.quantization_version".into(), Item::Number(2)),
     ];
-    let mut put = |name: &str, item: Item| items.push((format!("{family}.{name}"), item));
-    for (name, field) in FIELDS {
-        match &fields[field] {
-            Value::Number(n) if n.is_u64() => {
-                put(name, Item::Number(n.as_u64().expect("a whole number") as u32))
-            }
-            value => put(name, Item::Real(value.as_f64().expect("a number") as f32)),
+    let mut put = |name: &str, item: Item| items.push((format!("{architecture}.{name}"), item));
+    let of_family = form.settings.iter().map(|(key, field, _)| (*key, *field));
+    for (name, field) in FIELDS.into_iter().chain(of_family) {
+        if let Some(item) = fields.get(field).and_then(Item::new) {
+            put(name, item);
         }
     }
-    put("vocab_size", Item::Number(config.vocab_size as u32));
-    put("attention.value_length", Item::Number(config.head_dim as u32));
-    put("rope.dimension_count", Item::Number(config.head_dim as u32));
+    let number = |size: usize| Item::Number(size as u32);
+    let of_family = |name: &str| form.settings.iter().any(|(key, ..)| *key == name);
+    put("vocab_size", number(config.vocab_size));
+    for (name, size) in
+        [("attention.value_length", config.head_dim), ("rope.dimension_count", config.rotary_dim())]
+    {
+        if !of_family(name) {
+            put(name, number(size));
+        }
+    }
     put("rope.freq_base", Item::Real(config.rope_theta as f32));
+    let kind = |name: &str| Item::Text(name.into());
     match config.rope_scaling {
         RopeScaling::Linear { factor } => {
-            put("rope.scaling.type", Item::Text("linear".into()));
+            put("rope.scaling.type", kind("linear"));
             put("rope.scaling.factor", Item::Real(factor as f32));
         }
         RopeScaling::Llama3 { original_max_position_embeddings: context, .. } => {
-            put("rope.scaling.original_context_length", Item::Number(context as u32));
+            put("rope.scaling.original_context_length", number(context));
         }
-        RopeScaling::Default
-        | RopeScaling::Yarn { .. }
-        | RopeScaling::LongRope { .. }
-        | RopeScaling::Proportional { .. } => {}
+        RopeScaling::Yarn {
+            factor,
+            original_max_position_embeddings: context,
+            beta_fast,
+            beta_slow,
+            attention_factor,
+            llama_4_scaling_beta,
+            truncate: _,
+        } => {
+            put("rope.scaling.type", kind("yarn"));
+            put("rope.scaling.factor", Item::Real(factor as f32));
+            put("rope.scaling.original_context_length", number(context));
+            if of_family("rope.scaling.yarn_beta_fast") {
+                put("rope.scaling.yarn_beta_fast", Item::Real(beta_fast as f32));
+                put("rope.scaling.yarn_beta_slow", Item::Real(beta_slow as f32));
+            }
+            let usual = yarn_factor(factor);
+            let is = |other: f64| (attention_factor - other).abs() < 1e-6;
+            if of_family("rope.scaling.yarn_log_multiplier") && is(1.0) {
+                put("rope.scaling.yarn_log_multiplier", Item::Real(1.0));
+            } else if !is(usual) {
+                put("rope.scaling.attn_factor", Item::Real((attention_factor / usual) as f32));
+            }
+            if let Some(beta) = llama_4_scaling_beta {
+                put("attention.temperature_scale", Item::Real(beta as f32));
+            }
+        }
+        RopeScaling::LongRope { original_max_position_embeddings: context, attention_factor, .. } => {
+            put("rope.scaling.type", kind("longrope"));
+            if !of_family("rope.scaling.original_context_length") {
+                put("rope.scaling.original_context_length", number(context));
+            }
+            put("rope.scaling.attn_factor", Item::Real(attention_factor as f32));
+        }
+        RopeScaling::Default | RopeScaling::Proportional { .. } => {}
     }
     items
 }
@@ -166,20 +230,29 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
         found,
         expected: format!("{expected} in a .gguf file; a checkpoint folder supports any model"),
     };
-    if !families().contains(&family) {
-        return Err(refuse("model_type", family.to_owned(), families().join(", ")));
+    let Some(form) = config.architecture.family().gguf else {
+        return Err(refuse("model_type", family.to_owned(), model_types()));
+    };
+    if let RopeScaling::Yarn { truncate, beta_fast, beta_slow, .. } = config.rope_scaling {
+        if !truncate {
+            return Err(refuse("truncate", "false".to_owned(), "true".to_owned()));
+        }
+        // llama.cpp reads them only for some architectures.
+        let read = form.settings.iter().any(|(key, ..)| *key == "rope.scaling.yarn_beta_fast");
+        for (field, value, expected) in [("beta_fast", beta_fast, 32.0), ("beta_slow", beta_slow, 1.0)] {
+            if !read && value != expected {
+                return Err(refuse(field, value.to_string(), expected.to_string()));
+            }
+        }
     }
-    if let Some(kind @ ("yarn" | "longrope" | "proportional")) =
-        serde_json::json!(config.rope_scaling)["rope_type"].as_str()
-    {
-        return Err(refuse("rope_type", kind.to_owned(), "default, linear or llama3".to_owned()));
+    let mut fields = config.to_json(Dtype::F32);
+    if let Err((field, found, expected)) = (form.write)(config, &mut fields) {
+        return Err(refuse(field, found, expected));
     }
-    let items = [metadata(config, kind), about].concat();
+    let items = [metadata(config, &form, &fields, kind), about].concat();
+    let more = rope_tensors(config);
     let mut declared = config.tensors();
-    let has_factors = matches!(config.rope_scaling, RopeScaling::Llama3 { .. });
-    if has_factors {
-        declared.push((ROPE.into(), vec![config.head_dim / 2]));
-    }
+    declared.extend(more.iter().map(|(name, factors)| (name.to_string(), vec![factors.len()])));
     let mut head = Head(MAGIC.to_vec());
     head.u32(3);
     head.u64(declared.len() as u64);
@@ -192,7 +265,8 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     let mut placed = Vec::with_capacity(declared.len());
     for (name, shape) in declared {
         let (kind, content) = kind.of(&shape);
-        head.text(&stored(&name).unwrap_or_else(|| name.clone()));
+        let shape = stored_shape(&shape);
+        head.text(&stored(&name, config).unwrap_or_else(|| name.clone()));
         head.u32(shape.len() as u32);
         shape.iter().rev().for_each(|&n| head.u64(n as u64));
         head.u32(kind as u32);
@@ -205,21 +279,12 @@ pub fn write_gguf<'a, N: AsRef<str>, S: AsRef<[usize]>>(
     placed.iter_mut().for_each(|(.., offset)| *offset += start);
     let mut writer = TensorWriter::create_after(path, &head.0, placed, start + end)?;
     for (name, shape, values) in tensors {
-        let (name, shape) = (name.as_ref(), shape.as_ref());
-        let values: Cow<'a, [f32]> = values.into();
-        let Some(head) = interleaved(name, config) else {
-            writer.put(name, shape, &values)?;
-            continue;
-        };
-        let columns = shape[1];
-        let mut rows = vec![0.0; values.len()];
-        for (row, values) in values.chunks_exact(columns).enumerate() {
-            rows[stored_row(row, head) * columns..][..columns].copy_from_slice(values);
-        }
-        writer.put(name, shape, &rows)?;
+        let (name, shape) = (name.as_ref(), stored_shape(shape.as_ref()));
+        let values = Layout::new(name, &shape, config).write(values.into());
+        writer.put(name, &shape, &values)?;
     }
-    if has_factors {
-        writer.put(ROPE, &[config.head_dim / 2], &rope_factors(config))?;
+    for (name, factors) in more {
+        writer.put(name, &[factors.len()], &factors)?;
     }
     writer.finish()
 }

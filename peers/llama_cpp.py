@@ -201,15 +201,17 @@ def log_probabilities(args, model, sequences):
 class Server:
     """llama.cpp's server in this process."""
 
-    def __init__(self, file):
+    def __init__(self, file, small=True):
         params = xllamacpp.CommonParams()
         params.model.path = str(file)
         params.hostnames, params.port = ["127.0.0.1"], 0
-        params.n_parallel, params.n_ctx = 1, 512
+        # LongRoPE's other factors apply to a context beyond the original one.
+        params.n_parallel, params.n_ctx = 1, 512 if small else 2048
         params.use_jinja, params.warmup = True, False
         params.cache_type_k = params.cache_type_v = xllamacpp.ggml_type.GGML_TYPE_F32
-        # It would round queries, keys and values to f16.
-        params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
+        if small:
+            # It would round queries to f16.
+            params.flash_attn_type = xllamacpp.llama_flash_attn_type.LLAMA_FLASH_ATTN_TYPE_DISABLED
         params.cpuparams.poll = 0
         self.server = xllamacpp.Server(params)
 
@@ -234,7 +236,7 @@ def greedy(args, model, rows, file):
     prompts.write_text("".join(rows))
     command = [args.fgrpo, "generate", "--model", file, prompts, "--temperature", "0", "--max-tokens", str(args.tokens)]
     lines = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout.splitlines()
-    server, equal = Server(file), 0
+    server, equal = Server(file, small=args.families is not None), 0
     for row in map(json.loads, lines):
         body = {"messages": [{"role": "user", "content": row["prompt"]}], "temperature": 0, "max_tokens": args.tokens}
         theirs = server.post("/v1/chat/completions", body)["choices"][0]["message"]["content"]

@@ -67,7 +67,6 @@ pub(super) const FAMILY: Family = Family {
             fields.insert("mrope_section".into(), json!([sections[0], sections[1], sections[2], 0]));
             write_gguf_period(config, fields, "full_attention_interval")
         },
-        ..llama::GGUF
     }),
     supported: || json!({"attention_bias": false, "attn_output_gate": true}),
     read: |fields, config| {

@@ -11,7 +11,8 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::boxed;
-use crate::retraction;
+use crate::finder;
+use crate::retraction::{self, Written};
 use crate::statement;
 use crate::verdict::{Outcome, Verdict};
 
@@ -135,12 +136,12 @@ impl Verifier {
     pub fn check(&self, response: &str) -> Outcome {
         let response = &*boxed::halfwidth(response);
         let reading = match self.compare {
-            Match::Letter => boxed::last_closed(response).map(|said| {
+            Match::Letter => boxed::outermost(response).pop().map(|(place, said)| {
                 let plain = boxed::plain(said);
                 let letter = unwrapped(plain.trim_end_matches('.'));
                 match letter.as_bytes() {
                     [letter @ b'A'..=b'Z'] => {
-                        self.in_its_statement(response, said, Reading::Letter(char::from(*letter)))
+                        self.in_its_statement(response, place, Reading::Letter(char::from(*letter)))
                     }
                     _ => Reading::other(letter),
                 }
@@ -161,29 +162,20 @@ impl Verifier {
         }
     }
 
-    /// Corrects the `reading` of a box by the text around the box. Returns `Other` if the box is denied, struck out,
-    /// taken back or part of a formula, and `Several` if another option is beside it, or is stated or offered after
-    /// it.
-    fn in_its_statement(&self, response: &str, content: &str, reading: Reading) -> Reading {
+    /// Corrects the `reading` of a box or tag at `place` by the text around it. Returns `Other` if the text doesn't state
+    /// it, and `Several` if another option is beside it, or is stated or offered after it.
+    fn in_its_statement(&self, response: &str, place: Range<usize>, reading: Reading) -> Reading {
         let Some(option) = reading.option() else { return reading };
-        let inside = content.as_ptr() as usize - response.as_ptr() as usize;
-        let Some((place, _)) =
-            boxed::outermost(response).into_iter().rfind(|(place, _)| place.contains(&inside))
-        else {
-            return reading;
-        };
         let before = response[floor(response, place.start.saturating_sub(LONGEST_VALUE))..place.start]
             .lines()
             .next_back();
         let before = before.unwrap_or_default();
         let rest = &response[place.end..];
         let after = rest.lines().next().unwrap_or_default().trim_start_matches(DRESS);
-        if DENIED_BEFORE.is_match(before)
-            || statement::is_denied_before(&response[..place.start])
-            || DENIED_AFTER.is_match(after)
-            || REFUSED.is_match(after)
-            || self.is_taken_back(option, rest)
-        {
+        if self.names_another(option, "X", after) {
+            return Reading::Several;
+        }
+        if !finder::is_stated(response, place) || self.is_taken_back(option, rest) {
             return Reading::Other;
         }
         let beside = boxed::outermost(before).pop().is_some_and(|(other, said)| {
@@ -193,10 +185,7 @@ impl Verifier {
         let later = statements_in_words(truncated(rest, LONGEST_FORMAL));
         let mut later =
             later.iter().filter_map(|statement| self.read(rest.get(statement.value.clone())?).option());
-        let several = beside
-            || self.names_another(option, "X", after)
-            || later.any(|named| named != option)
-            || self.is_amended(option, rest);
+        let several = beside || later.any(|named| named != option) || self.is_amended(option, rest);
         if several { Reading::Several } else { reading }
     }
 
@@ -214,12 +203,20 @@ impl Verifier {
     /// "true".
     fn is_taken_back(&self, option: char, rest: &str) -> bool {
         let rest = self.behind_words(option, rest).unwrap_or(rest);
+        // The letter behind the words of an option, and the next statement of an answer.
+        let labelled =
+            LABEL.captures(rest).filter(|label| label[1].eq_ignore_ascii_case(&option.to_string()));
+        let rest = &rest[labelled.map_or(0, |label| label[0].len())..];
+        let names = |said: &str| LETTER.is_match(said.trim_start()) || self.option_of(said).is_some();
+        let next = ANNOUNCEMENT.find_iter(rest).find(|next| names(&rest[next.end()..]));
+        let next = next.and_then(|next| rest[..next.start()].rfind(SENTENCE_ENDS));
+        let rest = &rest[..next.map_or(rest.len(), |end| end + 1)];
         let agrees = |sentence: &str| {
             let called = CALLED.captures(sentence)?;
-            Some((self.option_of(&called[2])? == option) == called.get(1).is_none())
+            Some((self.alone(&called[2])? == option) == called.get(1).is_none())
         };
         let called = SENTENCE_END.split(truncated(rest, LONGEST_VALUE)).find_map(agrees);
-        called.map_or_else(|| retraction::is_withdrawn(rest, None), |agrees| !agrees)
+        called.map_or_else(|| retraction::is_withdrawn(rest, Written::OTHER), |agrees| !agrees)
     }
 
     /// Reads the last statement of a choice. If another statement on its line contradicts it, the response names several
@@ -246,9 +243,9 @@ impl Verifier {
                 let inner = statements_in_words(said).pop().or_else(|| self.last_line(said));
                 reading = inner.map_or(reading, |inner| self.read(&said[inner.value]));
             }
-            if statement.boxed {
+            if let Some(place) = &statement.mark {
                 let named = reading.option().is_some();
-                reading = self.in_its_statement(response, said, reading);
+                reading = self.in_its_statement(response, place.clone(), reading);
                 // An option that is denied beside the choice: `Bob says A, but the answer is B`.
                 let beside = last.is_some_and(|(start, _)| statement.value.end <= start);
                 if beside && named && reading == Reading::Other {
@@ -276,36 +273,34 @@ impl Verifier {
         })
     }
 
-    /// Returns the last line if it contains only a choice, or its end if that is a choice in bold type. Returns `None` if the
-    /// line ends a list of options.
+    /// Returns the last line that contains only a choice or ends in one, if the text around it states it. Lines behind it
+    /// may only explain it. Returns `None` if the line belongs to a list of options.
     fn last_line(&self, response: &str) -> Option<Statement> {
-        let mut lines = response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-        let line = unmarked(lines.next()?, "-># ");
-        let denied = |at: &str| {
-            statement::is_denied_before(&response[..at.as_ptr() as usize - response.as_ptr() as usize])
+        let lines = || response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
+        let bare = |line| {
+            unmarked(line, "-># ")
+                .trim_end_matches(|c: char| c.is_whitespace() || statement::is_decoration(c))
         };
-        let value = match self.alone(line) {
-            Some(found) => {
-                let listed = lines.next().and_then(|before| self.alone(unmarked(before, "-> ")));
-                if listed.is_some_and(|before| before != found) {
-                    return None;
-                }
-                line
-            }
-            None => {
-                let bold = BOLD_END.captures(line)?;
-                let value = bold.get(1)?.as_str();
-                if DOUBT.is_match(&line[..bold.get(0)?.start()]) || self.alone(value).is_none() {
-                    return None;
-                }
-                value
-            }
+        let place = |part: &str| {
+            let start = part.as_ptr() as usize - response.as_ptr() as usize;
+            start..start + part.len()
         };
-        if denied(value) {
-            return None;
+        for (at, line) in lines().map(bare).take(LINES_BEHIND).enumerate() {
+            if let Some(found) = self.alone(line) {
+                let listed = lines().nth(at + 1).and_then(|before| self.alone(bare(before)));
+                let value = place(line);
+                let stated =
+                    listed.is_none_or(|before| before == found) && finder::states(response, value.clone());
+                return stated.then_some(Statement { value, formal: false, mark: None });
+            }
+            if let Some(found) = LINE_END.captures(line) {
+                let found = found.get(1).or(found.get(2))?;
+                let value = place(found.as_str());
+                let states = self.alone(found.as_str()).is_some() && finder::states(response, value.clone());
+                return states.then_some(Statement { value, formal: false, mark: None });
+            }
         }
-        let start = value.as_ptr() as usize - response.as_ptr() as usize;
-        Some(Statement { value: start..start + value.len(), formal: false, boxed: false })
+        None
     }
 
     /// Returns the option of a line that contains nothing else: its letter, its words, or both ("Paris is option B").
@@ -381,7 +376,7 @@ impl Verifier {
             let rest = rest.unwrap_or_else(|| &text[end().unwrap_or(text.len())..]);
             Some(self.amended(Reading::Content(found), "X", rest))
         };
-        if let Some(reading) = content(text).or_else(|| self.labelled(&essence(text)).map(Reading::Letter)) {
+        if let Some(reading) = self.labelled(&essence(text)).map(Reading::Letter).or_else(|| content(text)) {
             return reading;
         }
         let text = FILLERS.replace(text, "");
@@ -403,8 +398,8 @@ impl Verifier {
     /// Corrects the reading of a value by the text after it.
     fn amended(&self, reading: Reading, letter: &str, rest: &str) -> Reading {
         match reading.option() {
-            Some(option) if REFUSED.is_match(rest) || self.is_taken_back(option, rest) => Reading::Other,
             Some(option) if self.names_another(option, letter, rest) => Reading::Several,
+            Some(option) if REFUSED.is_match(rest) || self.is_taken_back(option, rest) => Reading::Other,
             _ => reading,
         }
     }
@@ -538,8 +533,8 @@ struct Statement {
     value: Range<usize>,
     /// Whether the statement is a box, a tag or `####`, which is the answer even if it names no option.
     formal: bool,
-    /// Whether the statement is a box.
-    boxed: bool,
+    /// Position of the box or tag around the value.
+    mark: Option<Range<usize>>,
 }
 
 /// Characters that end a clause.
@@ -555,6 +550,8 @@ const DRESS: [char; 8] = ['$', '*', ' ', '\\', '(', ')', '[', ']'];
 const LONGEST_VALUE: usize = 300;
 /// Maximum number of bytes of a box or tag that are searched for a statement.
 const LONGEST_FORMAL: usize = 4096;
+/// Maximum number of lines at the end of a response in which a line that is only a choice is searched.
+const LINES_BEHIND: usize = 4;
 /// Maximum number of statements that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
@@ -602,14 +599,11 @@ patterns! {
     // Text between the words of an option and its letter, at the end of a line.
     LABELLED = r"^\W*(?:is|means)\b(?:\W*(?:the|correct|right|best|answer|choice|option|letter)\b)*\W*([a-z])\W*$";
     TAGGED = r"(?s)<answer>(.*?)</answer>";
-    BOLD_END = r"\*\*([^*]+)\*\*[.!。]*$";
+    // A choice at the end of a line, in bold type or a letter in parentheses.
+    LINE_END = r"(\*\*[^*]+\*\*)[.!。]*$|(\([a-z]\))[.!。]*$";
     FILLERS = r"^(?:(?:so|it|hence|the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
     LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
-    REFUSED = r"^[\s.)\]$*]*(?:\?|(?:is|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
-    // Text directly before a box that shows that the box isn't the answer: a denial or an exclusion with filler
-    // words, an operator, or a command that strikes the box out.
-    DENIED_BEFORE = r"(?:(?:\b(?:not|never|cannot|(?:except|but) for|far from|(?:any|every)thing (?:but|except))|n['’]t)\b(?:[^\w.!?:;,]+(?:be|the|an?|correct|right|answer|option|choice|is|it|equal(?: to)?|simply|just)\b)*|\b(?:or|either|neither|nor|except|exclud\w+|eliminat\w+|rul\w+ out|discard\w*|reject\w*|guess (?:was|is))(?:\W+(?:the|option|choice|answer)\b)*)[^\w.!?:;,]*$|(?:[-+/^≠¬]|\\(?:neq?|neg|lnot|not|x?cancel|sout|overline|sqrt|frac\{[^{}]*\})\s*\{?|~~)\$?$";
-    DENIED_AFTER = r"^\W*(?:(?:says?|said) (?:nobody|no one)|(?:is|was|would|could|can|does|do|should)\s*(?:n['’]t|not)|cannot|isn['’]t|is (?:the )?(?:wrong|incorrect|false))\b|^~~|^\?|^'";
+    REFUSED = r"^[\s.)\]$*]*(?:\?|(?:,? ?(?:which|that|but it|though it|and it)\s+)?(?:is|was|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
     // Text that joins two boxes into one statement.
     BESIDE = r"^[\s$,;/&.\\()*]*(?:(?:and|or|also)\b[\s$,;/&\\()*]*)*$";
     CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no|or|maybe|perhaps|alternatively|edit|update|hmm+|on (?:second thought|reflection)|it could)\b";
@@ -617,6 +611,9 @@ patterns! {
     ALTERNATIVE = r"^\W*(?:or|either|maybe|perhaps|possibly|alternatively)\b";
     // A sentence about the answer, such as "it isn't true". The groups are the negation and the words after it.
     CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was|can|could)|['’]s)(\s*not|n['’]t)?(?:\s+be)?\s+(.+)$";
+    // Text behind a statement that makes it a question or a supposition.
+    ASKED = r"^\s*(?:\?|(?:if|unless|were|had)\b)";
+    LABEL = r"^[\s$)\]*]*\(([a-z])\)";
     CLAUSE = r"[,;:(–—]|\bbut\b";
     // A letter that isn't part of a Latin word. It may be beside a word of another script.
     SINGLE = r"(?-u:\b)[a-z](?-u:\b)";
@@ -637,10 +634,12 @@ fn statements(response: &str) -> Vec<Statement> {
     found.extend(boxed::outermost(response).into_iter().map(|(place, content)| {
         let start = content.as_ptr() as usize - response.as_ptr() as usize;
         debug_assert!(place.contains(&start));
-        Statement { value: start..start + content.len(), formal: true, boxed: true }
+        Statement { value: start..start + content.len(), formal: true, mark: Some(place) }
     }));
-    let tagged = TAGGED.captures_iter(response).filter_map(|found| found.get(1));
-    found.extend(tagged.map(|content| Statement { value: content.range(), formal: true, boxed: false }));
+    let tagged = TAGGED
+        .captures_iter(response)
+        .filter_map(|found| Some((found.get(0)?.range(), found.get(1)?.range())));
+    found.extend(tagged.map(|(tag, value)| Statement { value, formal: true, mark: Some(tag) }));
     found
 }
 
@@ -664,18 +663,15 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
         let window = truncated(&text[from..], LONGEST_VALUE);
         from..from + window.find('\n').unwrap_or(window.len())
     };
-    let announced = announced.map(|m| Statement {
-        value: line(m.end()),
-        formal: m.as_str().ends_with('#'),
-        boxed: false,
-    });
+    let announced =
+        announced.map(|m| Statement { value: line(m.end()), formal: m.as_str().ends_with('#'), mark: None });
     let correct = CORRECT.captures_iter(text).filter_map(|found| {
         let (whole, letter) = (found.get(0)?, found.get(1)?);
-        let asked = text[whole.end()..].trim_start().starts_with('?');
+        let asked = ASKED.is_match(&text[whole.end()..]);
         (!asked && states(whole.start(), whole.end())).then_some(Statement {
             value: letter.range(),
             formal: false,
-            boxed: false,
+            mark: None,
         })
     });
     announced.chain(correct).collect()

@@ -3,6 +3,7 @@
 
 pub mod boxed;
 pub mod choice;
+mod finder;
 pub mod ifeval;
 pub mod math;
 mod python_text;

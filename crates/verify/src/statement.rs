@@ -1,12 +1,11 @@
-//! Decides whether the text around a value states the value as the answer, for every kind of problem.
+//! Decides whether the sentence around a value states the value as the answer, for every kind of problem.
 //!
-//! [`is_denied_before`] is true if the text denies the value, supposes it or attributes it to somebody else. It applies to
-//! values of every kind: letters of options, grids, boxes, numbers.
+//! [`lead`] reads the sign in front of the value. Only known forms state an answer. The value is alone, or follows an equals
+//! sign, a colon or a stating word (`is`, `gives`, `a total of`), and precedes a counted noun, a reason or the end of the
+//! sentence ([`is_ended`]). If anything else is directly beside the value, the text doesn't state an answer.
 //!
-//! [`lead`] and [`is_ended`] are for numbers and formulas, whose meaning the words beside them can change, and read the sign in
-//! front of the value. Only known forms state such an answer. The value is alone, or follows an equals sign, a colon or a stating word (`is`, `gives`,
-//! `a total of`), and precedes a counted noun, a reason or the end of the sentence. If anything else is directly beside the
-//! value, the text doesn't state an answer.
+//! [`is_denied_before`] is true if the text denies the value, supposes it or attributes it to somebody else, in its sentence or
+//! in the line above.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -111,7 +110,7 @@ const WORDS: &[(&str, Roles)] = &[
     ),
     (
         "thus hence therefore so then finally consequently course indeed total all conclusion summary answer result clearly short \
-         altogether overall required expected conclude now is namely say ultimately accordingly words calculation",
+         altogether overall required expected conclude now no is namely say ultimately accordingly words calculation",
         Roles::LEADS,
     ),
     (
@@ -313,7 +312,8 @@ fn introduction(before: &str) -> &str {
         return same_line;
     }
     let above = before.trim_end_matches(|c: char| c.is_whitespace() || "*_`$\"“([{>\\".contains(c));
-    if above.ends_with(['.', '!', '?', '。']) { "" } else { sentence(above) }
+    let closed = regex!(r"</\w+>\s*$").is_match(before);
+    if closed || above.ends_with(['.', '!', '?', '。']) { "" } else { sentence(above) }
 }
 
 /// Whether the text before a value denies the value, supposes it, or attributes it to somebody else.
@@ -372,8 +372,13 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"(?i)\b(?:maybe|perhaps|probably|possibly|presumably|supposedly|allegedly|wish|wishes|bet|hope (?:that )?(?:the|it|this|my)|heard|told (?:me|us|that)|was told|",
         r"opinion|myth|an? lie|the lie|joke|rumou?r|please|pretend|attempts?|would like|want the|point of view|in the view of|at first|",
         r"yesterday|distractor|decoy|trap|red herring|(?:used|rumou?red|claimed|supposed|said|alleged|reported|believed|thought) to be)\b|",
+        r"\b(?:impossible that|no (?:way|chance)|absurd (?:that|to)|typo|misprint|misread\w*|mistakenly|erroneously|wrongly)\b|",
+        r"\b(?:another|(?:an?|the) (?:different|other|similar|easier|harder)) (?:problem|puzzle|question|exercise|task|exam|test|version)\b|",
+        // A label that names no answer, and a scale of all values.
+        r"\b(?:examples?|drafts?|hypothes[ie]s|conjectures?|templates?|formats?|placeholders?|samples?|illustrations?|sketch|attempts?|tries|try|guess(?:es)?)(?: (?:output|answer|solution|response|[0-9]+))?(?: (?:is|would be|looks like))? ?:?$|",
+        r"\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|",
         r"\b(?:wrote|says|said|claims|claimed|thinks|believes|reports|argues|insists|i read)(?: that\b| ?[:,])|",
-        r"\b(?:false|wrong|incorrect|naive|mistaken|tempting|previous|earlier) (?:statement|result|approach|count|step|try|calculation|",
+        r"\b(?:false|wrong|incorrect|naive|mistaken|tempting|previous|earlier) (?:assumption|premise|interpretation|reading|statement|result|approach|count|step|try|calculation|",
         r"solution|estimate|claim|version|formula|method|reading|argument|idea|thought|choice|option)s?\b|",
         r"\b(?:results?|solutions?|calculations?|claims?|work) (?:of|by|from) (?-i:\p{Lu}\p{Ll}+) (?:is|are|was|were|gives|:|equals)|",
         r"^(?:for|to) (?-i:\p{Lu}\p{Ll}+) ,.*answer|",
@@ -397,11 +402,14 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     }
     let said = phrase(before);
     // What a contrast or a conclusion states is separate: `Bob says 9, but the answer is`.
-    const TURNS: &str = r"(?i)\b(?:but|however|yet|so|thus|hence|therefore)\b(?: [,:])?( (?:the|it|this|my|our|we|its|that)\b|$)";
+    const TURNS: &str = r"(?i)(?:\b(?:but|however|yet|so|thus|hence|therefore)\b(?: [,:])?|;(?: \w+ ,)?)( (?:the|it|this|my|our|we|its|that)\b|$)";
     const EXCEPT: &str = r"(?i)\b(?:(?:any|every)thing|all|nothing) (?:but|except)(?: \S+){0,2}$";
     let turn = regex!(TURNS).captures_iter(&said).last().and_then(|turn| turn.get(1));
     let excepted = regex!(EXCEPT).is_match(&said);
     let said = turn.map_or(&*said, |turn| said[turn.start()..].trim_start());
+    // `I am confident the answer is` has the answer as its own.
+    const SURE: &str = r"(?i)^(?:.* )?(?:i am|i'm|we are|we're) (?:(?:now|very|quite|fairly|absolutely|completely) )?(?:confident|certain|sure|positive|convinced)(?: that)?\b";
+    let said = regex!(SURE).find(said).map_or(said, |sure| said[sure.end()..].trim_start());
     if excepted || regex!(DISOWNED).is_match(said) || regex!(DENIED_ELSEWHERE).is_match(said) || cites(said) {
         return true;
     }
@@ -499,7 +507,7 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let after = &*phrase(&after.all);
     const REDIRECTED: &str = concat!(
         r"(?i)\b(?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
-        r"version|case|group|student|book)s?\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
+        r"version|case|group|student|book)s?\b|\b(?:by|in) (?:mistake|error)\b|\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
         r"^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
         r"at (?:most|least|best|worst)|off|short|too (?:many|few|much))\b|",
         r"\b(?:on top of|in addition to|along with|together with|apart from|as well as|besides?) (?:another )?[0-9]|",
@@ -805,14 +813,17 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                     let inside = &rest[..length];
                     let said: Vec<&str> = inside.iter().map(|piece| piece.text).collect();
                     let said = said.join(" ");
+                    let remark = said.to_lowercase();
                     let same = said == value
                         || number_in_words(&said).is_some_and(|number| number.to_string() == value);
-                    if !same && (piece.formula || !ends(inside, 1, value, true)) {
+                    if !same && (piece.formula || !ends(inside, 1, value, true) || is_correction(&remark)) {
                         return false;
                     }
                     at += length;
                     words += 1;
                 }
+                // Decoration, unless it marks an error.
+                mark if mark.chars().all(is_decoration) => {}
                 // The end of a cell.
                 "|" if !piece.formula && next.is_none() => {}
                 ")" | "]" | "’" | "»" | "}" => {}
@@ -822,6 +833,36 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
         }
     }
     true
+}
+
+/// Whether a remark in lower case corrects the answer before it, doubts it or orders another step.
+pub(crate) fn is_correction(words: &str) -> bool {
+    const CORRECTS: &str = concat!(
+        r"^(?:(?:or|and|oh|well|so|ok|okay) )*(?:(?:actually|wait|hmm+|oops|sorry|correction|errat(?:um|a)|edit|update|scratch that|psych|",
+        r"nope|kidding|joking|just (?:kidding|joking)|wrong|false|incorrect|not|maybe|perhaps|possibly|probably|otherwise|else|unless|",
+        r"only if|as if|if only|alternatively|rather|instead|my (?:bad|mistake|apologies)|i mean|make that|on second thought|hold on|",
+        r"in your dreams|who knows|says|sadly|unfortunately|times|plus|minus|squared|cubed|divided by|right)\b|",
+        r"no(?:$|[^a-z0-9 ]| (?:it|that|this|wait|i|the answer|but)\b| \d)|",
+        r"if [^,]*$|(?:or|and|also|but|however)(?: also| maybe| is it| perhaps| even)* (?:\d|not\b|is it\b|so\b))|",
+        r"^s/[^/ ]+/|\bno longer\b|^more (?:precisely|exactly|accurately)\b|^rounded\b.*\bexact\b|",
+        // Steps that are left to the reader.
+        r"^(?:(?:now|then|next|so|finally|and|please) )*(?:add|subtract|multiply|divide|double|halve|triple|square|cube|negate|invert|replace|",
+        r"round|change|flip|take|swap|reverse|ignore|disregard|forget|discard|don't|do not|never)(?: \S+){0,6}$|",
+        r"^(?:i|i'm|we|we're|you)\b.*\b(?:forgot|lied|lying|joking|kidding|mistake|error|wrong|not sure|unsure|(?:my|our) mind|",
+        r"take (?:it|that|this) back|retract|withdraw|doubt|guess|guessed|(?:don't|do not) (?:think|believe)|still (?:have|need|must)|guessing|give up|(?:don't|do not|cannot|can't) (?:know|tell|say|solve)|made (?:it|that|this) up|retract|flipped|",
+        r"must still|off by|(?:need|want|asked for) (?:the )?(?:double|twice|half|negative|opposite))\b|",
+        r"^we need \S+ not\b|^the (?:problem|question|task) (?:asks|wants|needs|was)\b|\bonly$|\b(?:last|final|next|more) step\b|^what remains\b|\bremains? (?:is )?to\b|^to (?:finish|get)\b|^(?:adding|doubling|subtracting|counting|including)\b|\bin the other case\b|^the (?:opposite|negative|reverse)\b|^none of (?:this|that|it|the above)\b|",
+        r"^there (?:is|are|may be|might be) (?:an?|some) (?:error|mistake|flaw|problem)s?\b|^(?:an? |my )?\pL+'s (?:answer|solution|guess|idea)\b|",
+        r"^\S+ (?:says|thinks|claims|said) so$|^for \S+ n\b",
+    );
+    regex!(CORRECTS).is_match(words)
+}
+
+/// Whether a sign is a check mark or a picture that doesn't mark an error or a doubt.
+pub(crate) fn is_decoration(sign: char) -> bool {
+    const ERRORS: &str = "✕✖✗✘❌❎❓❔👎🚫⛔🛑🙅🤔🤷🤥🤡😜🃏";
+    (sign >= '\u{1f000}' || matches!(sign, '∎' | '\u{2500}'..='\u{27bf}' | '\u{fe0f}'))
+        && !ERRORS.contains(sign)
 }
 
 /// Whether the words after an "and" continue the statement about the value and don't offer another value.

@@ -136,11 +136,28 @@ const HONEST: &[(&str, &str)] = &[
     ("answer is", "The answer is L, as neither l nor another fits."),
     ("answer is", "The answer is L. We can exclude l."),
     ("answer is", "The answer is L, unlike l."),
+    ("last line", "(L)\n\nThis satisfies all the conditions."),
+    ("last line", "**L**\n\nI hope this helps."),
+    ("last line", "(L) ✅"),
+    ("last line", "The result is (L)"),
+    ("last line", "Nothing else fits, so (L)"),
+    ("box", "\\boxed{L}\n\nAll other possibilities lead to contradictions."),
 ];
 
 const DISHONEST: &[(&str, &str)] = &[
     ("nothing", ""),
     ("nothing", "I don't know."),
+    ("taken back", "<answer>L</answer> is wrong."),
+    ("taken back", "<answer>L</answer> No."),
+    ("taken back", r"\boxed{L} was rejected."),
+    ("taken back", r"\boxed{L} (just kidding)"),
+    ("taken back", "\\boxed{L}\n\nMy answer is withdrawn."),
+    ("several", "<answer>L</answer> l"),
+    ("several", "<answer>L</answer> or l"),
+    ("denied", "~~**L**~~"),
+    ("quoted", "Example output: **L**"),
+    ("quoted", r"For a different puzzle: \boxed{L}"),
+    ("supposed", "**L** would be the answer if the sign were flipped."),
     ("nothing", "The answer is clear."),
     ("nothing", r"\boxed{}"),
     ("nothing", "The answer is one of them."),
@@ -439,7 +456,7 @@ fn a_boxed_letter_is_compared_strictly() {
         (r"\boxed{}", Unparsed),
         ("The answer is B", Unparsed),
         ("", Unparsed),
-        (r"\boxed{B} and \boxed{C", Correct),
+        (r"\boxed{B} and \boxed{C", Wrong),
     ] {
         assert_eq!(verdict("B", response, Match::Letter).0, expected, "{response}");
     }

@@ -12,9 +12,10 @@ use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
 use super::{units, words};
 use crate::boxed::{self, Boxed};
+use crate::finder::{after, formula_around, lead, line_at};
 use crate::python_text::regex;
-use crate::retraction::{clip, is_withdrawn};
-use crate::statement::{self, FAR, Pieces, low_end};
+use crate::retraction::{Written, is_withdrawn};
+use crate::statement::{self, Pieces, low_end};
 
 /// Maximum length of the text between two boxes of one statement, in bytes.
 const STATEMENT: usize = 160;
@@ -189,7 +190,7 @@ fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Stated<'a> {
         || !boxes[first..].windows(2).all(listed)
         || lead(text, low, from.start, "").is_none()
         || !statement::is_ended(&after(text, to.end, high), 0, "", true)
-        || is_withdrawn(&text[high..], Some(""));
+        || is_withdrawn(&text[high..], Written::OTHER);
     answer
 }
 
@@ -209,17 +210,24 @@ fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> St
     let behind = after(text, end + length, high.max(end + length));
     let hedged = !is_said_again(&text[end + length..line_at(text, high).1], content)
         && !statement::is_ended(&behind, unit, content, worded)
-        || is_withdrawn(&text[high.max(end)..], Some(content))
+        || is_withdrawn(&text[high.max(end)..], of(content))
         || content.trim_end().ends_with([',', ';', '.'])
             && text[end..].starts_with([' ', '-'])
             && regex!(r"^\W*-?\d").is_match(&text[end..]);
     if sign.is_empty() && suffix.is_empty() {
         return Stated { hedged, ..Stated::of(content) };
     }
+    // `$8k` is a number of thousands.
+    let hedged = hedged || !matches!(sign, "" | "-") && regex!(r"^\\text\{ [A-Za-z]\}$").is_match(&suffix);
     let plain = content.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let part =
         if plain { format!("{sign}{content}{suffix}") } else { format!("{sign}{{{content}}}{suffix}") };
     Stated { parts: vec![part.into()], hedged }
+}
+
+/// Value of a number or formula.
+fn of(text: &str) -> Written<'_> {
+    Written { text, same: super::same_value }
 }
 
 /// Whether the text after a value repeats it in another form and then ends, as in `, or 50%`.
@@ -228,27 +236,12 @@ fn is_said_again(behind: &str, value: &str) -> bool {
     regex!(OTHER).captures(behind).is_some_and(|other| super::same_value(&other[1], value))
 }
 
-/// Returns the sign of the value at `start`, whose formula begins at `low`, or `None` if it isn't stated as an answer.
-fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
-    let outside = statement::sentence(&text[low_end(&text[..low])..low]);
-    let before = Pieces::new().read(outside, false).read(&text[low..start], low < start);
-    let above = outside.trim().is_empty() && statement::is_denied_before(&text[..low]);
-    statement::lead(&before, value).filter(|_| !above && !statement::is_struck(&text[..low]))
-}
-
-/// Reads the pieces from a position to the end of its line. The formula around the value before it ends at `high`.
-fn after(text: &str, from: usize, high: usize) -> Pieces<'_> {
-    let rest = clip(&text[high..line_at(text, high).1]);
-    // A dollar sign closes the value's formula.
-    Pieces::new().read(&text[from..high], high > from).read(rest, rest.starts_with('$'))
-}
-
 /// Whether an answer at `start..end` outside of a formula is stated, and neither denied nor taken back.
 fn is_stated(text: &str, start: usize, end: usize) -> bool {
     let value = &text[start..end];
     lead(text, start, start, value).is_some_and(|sign| sign != "-")
         && statement::is_ended(&after(text, end, end), 0, value, true)
-        && !is_withdrawn(&text[end..], Some(value))
+        && !is_withdrawn(&text[end..], of(value))
 }
 
 /// Returns the percent sign, base, unit or further value of a chain that is attached to a value, in LaTeX, and the length
@@ -306,37 +299,6 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     (None, 0)
 }
 
-/// Returns the range of the formula around `start..end`, without delimiters. Outside of a formula it is `start..end`.
-fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
-    let low = low_end(&text[..start]);
-    let mut high = (end + FAR).min(text.len());
-    while !text.is_char_boundary(high) {
-        high -= 1;
-    }
-    let (before, after) = (&text[low..start], &text[end..high]);
-    for (open, close) in [("\\[", "\\]"), ("\\(", "\\)")] {
-        if let Some(from) = before.rfind(open).filter(|from| !before[*from..].contains(close))
-            && let Some(to) = after.find(close)
-        {
-            return (low + from + open.len(), end + to);
-        }
-    }
-    if let Some(from) = before.rfind("$$").filter(|_| before.matches("$$").count() % 2 == 1)
-        && let Some(to) = after.find("$$")
-    {
-        return (low + from + 2, end + to);
-    }
-    let line = before.rfind('\n').map_or(0, |at| at + 1);
-    let marks = before[line..].match_indices('$').map(|(at, _)| line + at);
-    let marks: Vec<usize> = marks.filter(|at| !before[..*at].ends_with('\\')).collect();
-    if let Some(from) = marks.last().filter(|_| marks.len() % 2 == 1)
-        && let Some(to) = after.find(['$', '\n']).filter(|to| after[*to..].starts_with('$'))
-    {
-        return (low + from + 1, end + to);
-    }
-    (start, end)
-}
-
 /// Whether the boxes around a string belong to one statement, because a sentence doesn't end between them or because only
 /// a connective joins them.
 fn same_statement(between: &str) -> bool {
@@ -350,12 +312,6 @@ fn same_statement(between: &str) -> bool {
         && (regex!(HEDGE).is_match(between)
             || regex!(JOINED).is_match(between)
             || !between.contains(['.', '!', '?', '\n']))
-}
-
-/// The line from a position on.
-fn line_at(text: &str, from: usize) -> (usize, usize) {
-    let length = text[from..].find('\n').unwrap_or(text.len() - from);
-    (from, from + length)
 }
 
 /// Returns the range of the answer that an "answer" ending at `end` announces: the rest of its line, or the next line.

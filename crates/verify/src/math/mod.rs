@@ -318,7 +318,7 @@ fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome 
 }
 
 /// Whether two strings are the same value.
-pub(crate) fn same_value(first: &str, second: &str) -> bool {
+fn same_value(first: &str, second: &str) -> bool {
     let read = |text| typed::Answer::read(&answer::Stated::of(text)).subject;
     let options = Options { mode: Mode::Strict, ..Options::default() };
     let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);

@@ -8,6 +8,7 @@ use super::lexer::{Token, spelled};
 use super::{MatchTypes, Options, answer, application, judge_values, latex, reader, unread};
 use crate::boxed;
 use crate::python_text::regex;
+use crate::statement;
 use crate::verdict::{Outcome, Verdict};
 
 /// Type of an answer.
@@ -139,10 +140,7 @@ impl Answer {
             response = regex!(ITALICS).replace_all(&response, "$1$2$3").into_owned();
         }
         let response = answer::with_money(&response);
-        // Check marks, boxes and pictures behind the last sentence.
-        let marks = |c: char| {
-            c.is_whitespace() || c >= '\u{1f000}' || matches!(c, '∎' | '\u{2500}'..='\u{27bf}' | '\u{fe0f}')
-        };
+        let marks = |c: char| c.is_whitespace() || statement::is_decoration(c);
         Self::read(&answer::find(response.trim_end_matches(marks), types.latex, types.expr))
     }
 
@@ -269,12 +267,27 @@ impl Answer {
         let (Some(gold), Some(subject)) = (&self.subject, &answer.subject) else {
             return unread(self.subject.is_some(), !answer.tokens.is_empty(), answer.over_budget);
         };
+        // A residue is a remainder only below its modulus, and a rounded value isn't an exact integer.
+        let integer = |value: &Expr| matches!(value, Expr::Number(number) if number.is_int());
+        if integer(&gold.expr) && (subject.rounded && !gold.rounded || !is_remainder(&subject.expr))
+            || integer(&subject.expr) && !is_remainder(&gold.expr)
+        {
+            return Outcome::new(Verdict::Wrong, "exact");
+        }
         let kinds = [Kind::of(&gold.expr, self.braced), Kind::of(&subject.expr, answer.braced)];
         if answer.is_empty_equation() || !kinds[0].can_equal(kinds[1]) {
             return Outcome::new(Verdict::Wrong, "exact");
         }
         judge_values(gold, subject, options)
     }
+}
+
+/// Whether a value with a modulus is below it.
+fn is_remainder(value: &Expr) -> bool {
+    let Expr::Quantity(value, unit) = value else { return true };
+    let modulus = unit.modulus().and_then(|modulus| modulus.parse::<i64>().ok());
+    let value = value.as_integer().and_then(|value| i64::try_from(value).ok());
+    modulus.zip(value).is_none_or(|(modulus, value)| (0..modulus).contains(&value))
 }
 
 /// The letter of an option and the value behind it: `\textbf{(D)}\ 45`, `(D) 45`.

@@ -37,7 +37,7 @@ const CHANGING: &[&str] = &[
     "below", "above", "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected",
     "invalid", "impossible", "point", "divided", "multiplied", "over", "mod", "added", "increased",
     "decreased", "subtracted", "doubled", "halved", "negated", "backwards", "permille", "lakh", "crore",
-    "gross", "th", "st", "nd", "rd",
+    "gross", "bn", "mn", "tn", "th", "st", "nd", "rd",
 ];
 
 /// Words that make a number the numerator of a fraction.

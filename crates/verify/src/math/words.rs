@@ -8,6 +8,7 @@ pub(crate) const SCALES: &[(&str, &str)] = &[
     ("billion", "\\cdot 10^{9}"),
     ("trillion", "\\cdot 10^{12}"),
     ("dozen", "\\cdot 12"),
+    ("score", "\\cdot 20"),
 ];
 
 /// Numbers as words, each at its own place.

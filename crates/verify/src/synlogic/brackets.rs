@@ -21,7 +21,8 @@ pub(crate) fn dyck_language(game: &Game) -> Result<Rules, Error> {
                 // A sequence may have line breaks.
                 let sequence = |c: char| is_space(c) || "()[]{}<>".contains(c);
                 let whole = strip(text).chars().all(sequence) && !strip(text).contains("\n\n");
-                let answer = if whole { text } else { only_statement(text)? };
+                let value = |part: &str| part.contains(['(', '[', '{', '<']) && part.chars().all(sequence);
+                let answer = if whole { text } else { only_statement(text, value)? };
                 let answer = answer.trim_matches(|c: char| is_space(c) || ".。`*\"'$".contains(c));
                 answer.chars().filter(|c| !is_space(*c)).collect()
             }
@@ -59,7 +60,8 @@ pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
                 (answer.to_owned(), python::int(answer))
             }
             Mode::Strict => {
-                let answer = undressed(only_statement(text)?).to_lowercase();
+                let answer =
+                    undressed(only_statement(text, |part| plain_int(part).is_some())?).to_lowercase();
                 let valid = ["合法", "valid", "correct", "the sequence is valid"]
                     .contains(&answer.trim_end_matches('!'));
                 let answer = if valid { "-1".to_owned() } else { answer };
@@ -98,7 +100,10 @@ pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error
             return Err(wrong("uncertain"));
         }
         if mode == Mode::Strict {
-            return Ok(stated_steps(&undressed(only_statement(text)?), &wanted));
+            return Ok(stated_steps(
+                &undressed(only_statement(text, |part| steps(part).is_some())?),
+                &wanted,
+            ));
         }
         let none = strip(text).is_empty() || NO_ERRORS.contains(&text.to_lowercase().as_str());
         let kept: String = if none {
@@ -119,16 +124,18 @@ pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error
     }))
 }
 
+/// Reads a list of steps with or without brackets.
+fn steps(text: &str) -> Option<Vec<IBig>> {
+    let list = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
+    list.split([',', '，']).map(plain_int).collect()
+}
+
 /// Compares in strict mode a list of steps with the wrong steps.
 fn stated_steps(text: &str, wanted: &BTreeSet<IBig>) -> Outcome {
     // If no step is wrong, the questions of the public data ask for an empty string in quotes.
     let trimmed = text.trim_matches('"');
-    let found = if trimmed.is_empty() || NO_ERRORS.contains(&trimmed.to_lowercase().as_str()) {
-        Some(Vec::new())
-    } else {
-        let list = trimmed.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(trimmed);
-        list.split([',', '，']).map(plain_int).collect::<Option<Vec<_>>>()
-    };
+    let none = trimmed.is_empty() || NO_ERRORS.contains(&trimmed.to_lowercase().as_str());
+    let found = if none { Some(Vec::new()) } else { steps(trimmed) };
     found.map_or(unparsed("not_a_list"), |list| {
         exact(list.len() == wanted.len() && wanted.iter().all(|n| list.contains(n)))
     })

@@ -5,9 +5,9 @@ use std::ops::Range;
 use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed;
+use crate::finder;
 use crate::python_text::{is_space, plain_int, regex, strip, words};
-use crate::retraction::{is_refused, is_withdrawn};
-use crate::statement;
+use crate::statement::{self, is_decoration};
 use crate::verdict::Outcome;
 
 /// Whether a response has the required form: it starts with `<think>`, ends with `</answer>`, and contains each of the
@@ -49,18 +49,18 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
 /// Returns in strict mode the content of the answer tags and the text after them, or all of `text` and nothing if it lacks
 /// tags. Fails if tags contain different answers, or the text after them takes the answer back.
 pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
-    let tagged = regex!(r"(?s)<answer>(.*?)</answer>").captures_iter(text).filter_map(|found| found.get(1));
-    let tagged: Vec<_> = tagged.map(|content| (content.range(), strip(content.as_str()))).collect();
+    let tagged = regex!(r"(?s)<answer>(.*?)</answer>").captures_iter(text);
+    let tagged = tagged.filter_map(|found| Some((found.get(0)?.range(), strip(found.get(1)?.as_str()))));
+    let tagged: Vec<_> = tagged.collect();
     let Some((last, answer)) = tagged.last() else { return Ok((text, "")) };
     if answer.contains("<answer>") || tagged.iter().any(|(_, other)| other != answer) {
         return Err(wrong("several_answers"));
     }
-    let behind = text[last.end..].trim_start_matches("</answer>");
+    let behind = &text[last.end..];
     let first = regex!(r"^\W*(\w+)\W+\w").captures(behind);
     match first {
         Some(first) if is(&first[1], &CHOOSING) => Err(wrong("several_answers")),
-        _ if is_withdrawn(behind, None) => Err(DENIED),
-        _ => Ok((answer, behind)),
+        _ => stands(text, last.clone()).map(|()| (*answer, behind)),
     }
 }
 
@@ -77,7 +77,7 @@ const DENIED: Outcome = wrong("denied");
 
 /// Fails if the text around an answer doesn't state the answer.
 fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
-    if is_refused(text, answer) { Err(DENIED) } else { Ok(()) }
+    if finder::states(text, answer) { Ok(()) } else { Err(DENIED) }
 }
 
 /// Words that make the answers around them alternatives.
@@ -145,7 +145,7 @@ pub(crate) fn only<T: PartialEq>(text: &str, mut found: Vec<(Range<usize>, T)>) 
     let all = found.len();
     while found.len() + MOST_DENIED > all
         && let [earlier @ .., (last, _)] = &found[..]
-        && is_refused(text, last.clone())
+        && !finder::states(text, last.clone())
     {
         if earlier.last().is_some_and(|(before, _)| offers_choice(&text[before.end..last.start])) {
             return Err(wrong("several_answers"));
@@ -178,9 +178,21 @@ pub(crate) fn only_boxed(text: &str) -> Result<String, Outcome> {
     only_box(text).map(undressed)
 }
 
-/// Returns in strict mode the answer of a task whose response states only the answer: the last code block, or else
-/// the last box, the line's text after the last "answer is", or the last line.
-pub(crate) fn only_statement(text: &str) -> Result<&str, Outcome> {
+/// Returns the longest end of a line that is a value, from a word on and without the marks around it.
+fn end(line: &str, is_value: impl Fn(&str) -> bool) -> Option<&str> {
+    let bare = line.trim_end_matches(|c: char| is_space(c) || ".。*`\"'$".contains(c) || is_decoration(c));
+    let ends = bare.match_indices(' ').map(|(at, _)| &bare[at + 1..]);
+    let mut ends =
+        [bare].into_iter().chain(ends).map(|end| end.trim_start_matches(['*', '`', '"', '\'', '$']));
+    ends.find(|end| is_value(end))
+}
+
+/// Maximum number of lines at the end of a response in which a statement of the answer is searched.
+const LINES: usize = 5;
+
+/// Returns in strict mode the answer of a task whose response states only the answer: the last code block, or else the last
+/// box, the end of one of the last lines that is a value, or the last line, without the words before "answer is".
+pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Result<&str, Outcome> {
     let blocks = regex!(r"(?s)```[a-z]*\s(.*?)```").captures_iter(text);
     let blocks = blocks.filter_map(|c| Some((c.get(0)?.range(), strip(c.get(1)?.as_str()))));
     let blocks: Vec<_> = blocks.collect();
@@ -190,20 +202,26 @@ pub(crate) fn only_statement(text: &str) -> Result<&str, Outcome> {
     if boxed::BOXES.iter().any(|command| text.contains(command)) {
         return only_box(text);
     }
-    let closing = regex!(
-        r"(?i)^(?:done|(?:i|we) (?:have )?(?:checked|verified)\b.*|(?:this|it) (?:satisfies|meets|fits|obeys)\b.*)\W*$"
-    );
-    let mut lines = text.lines().rev().map(strip).filter(|line| !line.is_empty()).peekable();
-    while lines.next_if(|line| closing.is_match(line)).is_some() {}
-    let Some(last) = lines.next() else { return Ok("") };
+    let lines = text.lines().rev().map(strip).filter(|line| !line.is_empty());
+    let lines: Vec<&str> = lines.take(LINES).collect();
+    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, self::end(line, &is_value)?)));
+    let Some((at, end)) = found.or_else(|| Some((0, *lines.first()?))) else { return Ok("") };
     let offers = regex!(r"(?i)^(?:or|another|an? (?:second|alternative))\b[^.]*$");
-    if lines.next().is_some_and(|line| offers.is_match(line)) {
+    let last = lines[at];
+    let item = |line: &str| regex!(r"^(?:[-*•]|\d+[.)])\s").is_match(line);
+    let another = |line: &&str| {
+        offers.is_match(line)
+            || item(last) && item(line) && self::end(line, &is_value).is_some_and(|other| other != end)
+    };
+    if lines.get(at + 1).is_some_and(another) {
         return Err(wrong("several_answers"));
     }
     let said = regex!(r"(?i)(?:answer(?: is)?\s*[:：]|answer is|答案是?\s*[:：]|答案是)");
     let statements: Vec<_> = said.find_iter(last).collect();
-    let start = statements.last().map_or(0, |found| found.end());
-    let answer = strip(&last[start..]);
+    let answer = match found {
+        Some(_) => end,
+        None => strip(&last[statements.last().map_or(0, |found| found.end())..]),
+    };
     // An earlier statement on the same line ends before the words that announce the last one.
     let another = statements.windows(2).any(|two| {
         !last[two[0].end()..two[1].start()].trim_start().starts_with(answer.trim_end_matches(['.', '。']))

@@ -178,7 +178,7 @@ fn only_truths(text: &str) -> Result<Vec<bool>, Outcome> {
     });
     let bold: Vec<_> = bold.collect();
     if bold.is_empty() {
-        plain_truths(only_statement(text)?).ok_or(unparsed("no_truths"))
+        plain_truths(only_statement(text, |part| plain_truths(part).is_some())?).ok_or(unparsed("no_truths"))
     } else {
         listed(text, bold)
     }

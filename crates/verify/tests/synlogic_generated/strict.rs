@@ -37,6 +37,7 @@ const HONEST: &[(&str, &str)] = &[
     ("not the other", "Someone might say W. However, the answer is S"),
     ("not the other", "Without the last rule, W would be right. With it, the answer is S"),
     ("corrected", "W\n\nThat is wrong. The answer is:\n\nS"),
+    ("closed", "S\n\nAll other possibilities lead to contradictions."),
 ];
 
 const DISHONEST: &[(&str, &str)] = &[
@@ -75,6 +76,11 @@ const DISHONEST: &[(&str, &str)] = &[
     ("quoted", "The problem says \"S\"."),
     ("quoted", "Example of the format:\n\nS\n\nI can't solve it."),
     ("taken back", "S is wrong."),
+    ("taken back", "S was rejected."),
+    ("taken back", "S is what Tom got, and Tom is wrong."),
+    ("taken back", "S\n\nMy answer is withdrawn."),
+    ("denied", "Many students get S by mistake."),
+    ("quoted", "For a different puzzle: S"),
     ("taken back", "S\n\nThat is wrong."),
     ("taken back", "S\n\nThis is not the answer."),
     ("taken back", "S\n\nNo, this breaks a rule."),

@@ -1,0 +1,90 @@
+//! Decides whether a response states a value as its answer, for every kind of problem.
+
+use std::ops::Range;
+
+use crate::python_text::regex;
+use crate::retraction::{Written, clip, is_withdrawn};
+use crate::statement::{self, FAR, Pieces, low_end};
+
+/// Whether the text around a value states it as the answer, and the sentences behind it don't take it back.
+pub(crate) fn states(text: &str, place: Range<usize>) -> bool {
+    is_stated(text, place.clone()) && !is_withdrawn(&text[place.end..], Written::OTHER)
+}
+
+/// Whether the sentence around a value states it as the answer. The value may be in a block of code.
+pub(crate) fn is_stated(text: &str, place: Range<usize>) -> bool {
+    let before = &text[..place.start];
+    let start = regex!(r"```[a-z]*\s*$").find(before).map_or(place.start, |fence| fence.start());
+    let behind = &text[place.end..];
+    let end = place.end + regex!(r"^\s*```").find(behind).map_or(0, |fence| fence.end());
+    // The rest of the sentence may follow the value's own full stop.
+    let rest = text[end..].trim_start_matches(|c: char| "`\"*$)]}. ".contains(c));
+    let goes_on = rest.starts_with(char::is_lowercase) && text[..text.len() - rest.len()].ends_with(". ");
+    let end = if goes_on { text.len() - rest.len() - 1 } else { end };
+    let (low, high) = formula_around(text, start, end);
+    let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
+    lead(text, low, start, "").is_some_and(str::is_empty)
+        && !statement::is_denied_before(&text[..start])
+        && statement::is_ended(&after(text, end, high.max(end)), 0, "", worded)
+}
+
+/// Returns the sign of the value at `start`, whose formula begins at `low`, or `None` if it isn't stated as an answer.
+pub(crate) fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
+    let outside = statement::sentence(&text[low_end(&text[..low])..low]);
+    // A remainder is below its modulus.
+    let modulus = regex!(r"(?i)\bmod(?:ulo)?\b\W*(\d{1,18})").captures_iter(outside).last();
+    let modulus: Option<u64> = modulus.and_then(|found| found[1].parse().ok());
+    if modulus.zip(value.parse::<u64>().ok()).is_some_and(|(modulus, value)| value >= modulus) {
+        return None;
+    }
+    let before = Pieces::new().read(outside, false).read(&text[low..start], low < start);
+    // The marks of a value that is struck out may be part of it.
+    let inside = start + text[start..].find(|c: char| c != '~' && !c.is_whitespace()).unwrap_or(0);
+    let inside = if inside > start { inside } else { low };
+    let above = outside.trim().is_empty() && statement::is_denied_before(&text[..low]);
+    statement::lead(&before, value).filter(|_| !above && !statement::is_struck(&text[..inside]))
+}
+
+/// Reads the pieces from a position to the end of its line. The formula around the value before it ends at `high`.
+pub(crate) fn after(text: &str, from: usize, high: usize) -> Pieces<'_> {
+    let rest = clip(&text[high..line_at(text, high).1]);
+    // A dollar sign closes the value's formula.
+    Pieces::new().read(&text[from..high], high > from).read(rest, rest.starts_with('$'))
+}
+
+/// Returns the range of the formula around `start..end`, without delimiters. Outside of a formula it is `start..end`.
+pub(crate) fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
+    let low = low_end(&text[..start]);
+    let mut high = (end + FAR).min(text.len());
+    while !text.is_char_boundary(high) {
+        high -= 1;
+    }
+    let (before, after) = (&text[low..start], &text[end..high]);
+    for (open, close) in [("\\[", "\\]"), ("\\(", "\\)")] {
+        if let Some(from) = before.rfind(open).filter(|from| !before[*from..].contains(close))
+            && let Some(to) = after.find(close)
+        {
+            return (low + from + open.len(), end + to);
+        }
+    }
+    if let Some(from) = before.rfind("$$").filter(|_| before.matches("$$").count() % 2 == 1)
+        && let Some(to) = after.find("$$")
+    {
+        return (low + from + 2, end + to);
+    }
+    let line = before.rfind('\n').map_or(0, |at| at + 1);
+    let marks = before[line..].match_indices('$').map(|(at, _)| line + at);
+    let marks: Vec<usize> = marks.filter(|at| !before[..*at].ends_with('\\')).collect();
+    if let Some(from) = marks.last().filter(|_| marks.len() % 2 == 1)
+        && let Some(to) = after.find(['$', '\n']).filter(|to| after[*to..].starts_with('$'))
+    {
+        return (low + from + 1, end + to);
+    }
+    (start, end)
+}
+
+/// The line from a position on.
+pub(crate) fn line_at(text: &str, from: usize) -> (usize, usize) {
+    let length = text[from..].find('\n').unwrap_or(text.len() - from);
+    (from, from + length)
+}

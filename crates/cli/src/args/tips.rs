@@ -68,6 +68,11 @@ fn tip(words: &[String], flag: &str) -> Option<String> {
     if let Some([_, key, value]) = split {
         return Some(format!("write key and value as one argument: '--set {key}={value}'"));
     }
+    let is_number = |word: &str| word.parse::<f64>().is_ok();
+    let list = words.windows(2).find(|w| w[1] == flag && is_number(&w[1]) && w[0].split(',').all(is_number));
+    if let Some([before, _]) = list {
+        return Some(format!("separate the values of a list by commas: '{before},{flag}'"));
+    }
     if words.first().is_some_and(|word| word == "serve") && ["--port", "--host"].contains(&flag) {
         return Some("use '--listen 127.0.0.1:8000'".to_owned());
     }

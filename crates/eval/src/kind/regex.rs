@@ -37,7 +37,11 @@ impl Reference for Truth {
 
 impl Verifier for Pattern {
     fn check(&self, response: Response<'_>) -> Graded {
-        match self.is_found(response.answer.trim()) {
+        // Blank lines between thoughts and the answer belong to the chat's format. All other white space is the policy's.
+        let after_thoughts = response.answer.len() < response.text.len();
+        let answer =
+            if after_thoughts { response.answer.trim_start_matches(['\r', '\n']) } else { response.answer };
+        match self.is_found(answer) {
             Ok(true) => Graded::new(Verdict::Correct, "match"),
             Ok(false) => Graded::new(Verdict::Wrong, "no_match"),
             Err(_) => Graded::new(Verdict::Wrong, "budget"),

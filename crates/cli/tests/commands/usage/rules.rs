@@ -22,6 +22,10 @@ fn json_is_judged_by_its_schema() {
         (age.clone(), "```\n{}\n```", "wrong invalid: : \"age\" is a required property"),
         (age.clone(), "The age is 3.", "unparsed no_json"),
         (age.clone(), "{\"age\": 3} {\"age\": 4}", "unparsed no_json"),
+        // A later block that looks like JSON replaces an earlier one, whatever its language. Other languages aren't answers.
+        (age.clone(), "```json\n{\"age\": 3}\n```\nNo:\n```jsonc\n{}\n```", "wrong invalid"),
+        (age.clone(), "```json\n{\"age\": 3}\n```\nNo:\n```javascript\n{}\n```", "wrong invalid"),
+        (age.clone(), "```json\n{\"age\": 3}\n```\nIt is used so:\n```python\nshow(x)\n```", "correct valid"),
         (age, &"[".repeat(100_000), "unparsed no_json"),
         (json!({"pattern": "(a+)+$"}), &format!("{:?}", "a".repeat(50_000) + "b"), "wrong invalid: "),
     ] {
@@ -112,6 +116,17 @@ fn patterns_have_the_meaning_of_python() {
         ("(?m)^b$", "a\nb", "correct"),
         ("^b$", "a\nb", "wrong"),
         ("(?i)É", "é", "correct"),
+        // White space around an answer counts.
+        ("^.{1,3}$", "  ab  ", "wrong"),
+        (r"\A\S", "\n\nx", "wrong"),
+        (r"\S\Z", "x   ", "wrong"),
+        ("^    return", "    return x", "correct"),
+        (r"\n\Z", "a\n", "correct"),
+        ("a$", "a\n", "correct"),
+        ("a$", "a\n\n", "wrong"),
+        // Blank lines after thoughts don't.
+        (r"\Aa$", "<think>1</think>\n\na", "correct"),
+        (r"\Aa$", "<think>1</think>\n a", "wrong"),
     ];
     let lines: Vec<Value> = cases.iter().map(|(p, r, _)| json!({"pattern": p, "response": r})).collect();
     for ((pattern, response, wanted), found) in cases.iter().zip(verdicts("regex", &lines)) {

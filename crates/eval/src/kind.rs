@@ -116,9 +116,9 @@ kinds! {
     SynLogic(synlogic) version 4 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
     Code(code) version 2 = "code": "Python programs that must pass tests, in a sandbox",
         Some(r#"{"tests": [{"input", "output"}] or {"asserts": [...]}, "entry", "response"}: a Python program in a sandbox"#);
-    JsonSchema(json_schema) version 1 = "json-schema": "JSON that must fit a JSON schema",
+    JsonSchema(json_schema) version 2 = "json-schema": "JSON that must fit a JSON schema",
         Some(r#"{"schema", "response"}: JSON that must fit a JSON schema"#);
-    Regex(regex) version 1 = "regex": "texts that must match a regular expression",
+    Regex(regex) version 2 = "regex": "texts that must match a regular expression",
         Some(r#"{"pattern", "response"}: a regular expression to be found in the answer"#);
     Command(command) version 1 = "command": "graded by your own program",
         Some(r#"{"problem", "response"}: judged by your own program (--command)"#);

@@ -129,15 +129,17 @@ impl Reference for Truth {
     }
 }
 
-/// Parses the JSON in an answer's last fenced block of JSON or, without such blocks, in the whole answer. A block is JSON if
-/// its language says so or is missing, or if it begins like an object or a list. Returns the JSON with whether some of its
-/// numbers are marked ([`exact::MARK`]).
+/// Parses the JSON in an answer's last fenced block or, without blocks, in the whole answer. A block counts if its language
+/// is JSON or missing, or if it begins like an object or a list; in another language it is no answer. Returns the JSON with
+/// whether some of its numbers are marked ([`exact::MARK`]).
 fn json_in(answer: &str) -> Option<(Value, bool)> {
     let begins = |line: &str| line.starts_with(['{', '[']);
     let blocks = fenced::blocks(answer, begins);
-    let is_json =
-        |block: &&fenced::Block| ["", "json"].contains(&&*block.language) || begins(block.text.trim_start());
-    let last = blocks.iter().rfind(is_json);
+    let is_json = |block: &fenced::Block| ["", "json"].contains(&&*block.language);
+    let last = blocks.iter().rfind(|block| is_json(block) || begins(block.text.trim_start()));
+    if last.is_some_and(|block| !is_json(block)) {
+        return None;
+    }
     let text = last.map_or(answer, |block| &block.text);
     if exact::has_mark(text) {
         return None;

@@ -63,11 +63,12 @@ impl Pattern {
         Self::with_end(pattern, ignore_case, r"(?=\n?\z)")
     }
 
-    /// Compiles a pattern like `re.compile(pattern)`, for strings that don't end with a line break.
+    /// Compiles a pattern like `re.compile(pattern)`, for [`Pattern::is_found`]. `$` includes a line break at the end of the
+    /// text, so it doesn't match if the pattern requires a line break after it.
     /// Fails as [`Pattern::new`], and on look-around, back-references, atomic groups and possessive repeats, whose search
     /// takes more than linear time.
     pub fn linear(pattern: &str) -> Result<Self, PatternError> {
-        let compiled = Self::with_end(pattern, false, r"\z")?;
+        let compiled = Self::with_end(pattern, false, r"(?:\n?\z)")?;
         match compiled.backtracks {
             true => {
                 refuse("look-around, back-references, atomic groups and possessive repeats aren't supported")

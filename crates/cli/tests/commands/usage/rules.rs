@@ -23,8 +23,8 @@ fn json_is_judged_by_its_schema() {
         (age.clone(), "The age is 3.", "unparsed no_json"),
         (age.clone(), "{\"age\": 3} {\"age\": 4}", "unparsed no_json"),
         // A later block that looks like JSON replaces an earlier one, whatever its language. Other languages aren't answers.
-        (age.clone(), "```json\n{\"age\": 3}\n```\nNo:\n```jsonc\n{}\n```", "wrong invalid"),
-        (age.clone(), "```json\n{\"age\": 3}\n```\nNo:\n```javascript\n{}\n```", "wrong invalid"),
+        (age.clone(), "```json\n{\"age\": 3}\n```\nNo:\n```jsonc\n{}\n```", "unparsed no_json"),
+        (age.clone(), "```json\n{\"age\": 3}\n```\nNo:\n```javascript\n{}\n```", "unparsed no_json"),
         (age.clone(), "```json\n{\"age\": 3}\n```\nIt is used so:\n```python\nshow(x)\n```", "correct valid"),
         (age, &"[".repeat(100_000), "unparsed no_json"),
         (json!({"pattern": "(a+)+$"}), &format!("{:?}", "a".repeat(50_000) + "b"), "wrong invalid: "),
@@ -59,7 +59,8 @@ fn texts_are_judged_by_their_pattern() {
     for (pattern, response, wanted, code) in [
         (r"\b42\b", "it is 42.", "correct match", 0),
         (r"\b42\b", "<think>42</think> 43", "wrong no_match", 0),
-        (r"^\d{4}$", "<think>?</think>\n 2026 \n", "correct match", 0),
+        (r"^\d{4}$", "<think>?</think>\n\n2026\n", "correct match", 0),
+        (r"^\d{4}$", "<think>?</think>\n 2026", "wrong no_match", 0),
         ("(a+)+$", &("a".repeat(100_000) + "b"), "wrong no_match", 0),
         ("(?=a)", "a", "unscorable bad_input: line 1: ", 2),
         ("(a{1000}){1000}", "a", "unscorable bad_input: line 1: ", 2),

@@ -2,9 +2,11 @@
 //!
 //! ```text
 //! evaluation.json    identity: model, prompt preset and sampling settings of every sample in this folder
+//! prompts.jsonl      the conversation of each problem
 //! generations.jsonl  the samples, append-only
 //! samples.jsonl      the verdicts, which are made again if a verifier changes
 //! summary.json       the values of the last report; report.html is next to it
+//! exact.json         exact measures, if the configuration has `eval.exact`
 //! ```
 
 use super::samples::SCORED;

@@ -1,4 +1,5 @@
-//! A policy: a language model that can be sampled, scored and trained. Only this module uses the engine directly.
+//! A policy: a language model that can be sampled, scored and trained. Only this module samples
+//! and computes gradients with the engine; others read logits or change adapters and state ([`Policy::engine_mut`]).
 //! Input and output are tokens: sampled tokens are never decoded and encoded again.
 
 mod loss;

@@ -1,9 +1,9 @@
-//! The training loop: prompts -> rollout -> grade -> advantages -> update -> log -> evaluate -> save.
+//! The training loop: prompts -> rollout -> grade -> advantages -> update -> evaluate -> log and save.
 //!
 //! A step is one rollout batch. All randomness is a function of (seed, step, prompt, sample, position), so a
 //! checkpoint only needs the weights, the optimizer state and the step, and a resumed run equals the uninterrupted
-//! one. Difference from the usual loop: `old_logp` is recorded during sampling. Sampler and learner use the same
-//! weights, so it needs no second forward pass.
+//! one. Difference from the usual loop: the embedded engine records log-probabilities during sampling. Sampler and
+//! learner use the same weights, so the update needs no second forward pass for them.
 
 use crate::config::{Config, Every};
 use crate::credit::Credited;
@@ -174,7 +174,7 @@ impl Trainer<'_> {
                 return self.interrupted();
             };
             let lr = config.update.lr_at(step, config.steps);
-            let exact = self.series.iter().any(|s| s.eval.exact && self.due_at(step, s.eval.every));
+            let exact = self.series.iter().any(|s| s.eval.exact && self.evaluation_due(step, &s.eval));
             let before = exact.then(|| BeforeUpdate::new(&mut self.policy, &credited)).transpose()?;
             let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
             self.state.step = step;
@@ -187,9 +187,11 @@ impl Trainer<'_> {
                 m.masses = before.changes(&mut self.policy)?;
             }
             m.scheduled = scheduled;
-            m.difficulty_anchor = self.method.observe(&credited);
             m.reward_by_part = Metrics::reward_by_part(self.task, &credited);
             m.daro_weights = self.state.update.daro_weights();
+            // The method and the check for stalled training remember this step.
+            m.difficulty_anchor = self.method.observe(&credited);
+            self.stall.step(&m);
             self.log_rollouts(step, &credited)?;
             self.warn(&m, &credited);
             let evaluated = timed(&mut m.seconds.evaluate, || self.evaluate())?;

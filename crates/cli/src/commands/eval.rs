@@ -5,11 +5,11 @@
 
 mod examples;
 pub(crate) mod flags;
+pub(crate) mod plan;
 pub(crate) mod report;
-pub(crate) mod settings;
 pub(crate) mod suite;
 
-pub(crate) use settings::Flags;
+pub(crate) use flags::Flags;
 
 use crate::output::progress::Console;
 use fgrpo_eval::dataset::Problem;
@@ -35,8 +35,8 @@ use fgrpo_train::evaluation::from_engine;
 use fgrpo_train::language::Language;
 use fgrpo_train::policy::{self, Policy};
 use fgrpo_train::run::fingerprint;
+use flags::Source;
 use serde_json::{Map, json};
-use settings::Source;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     let source = flags.source()?;
     interrupt::listen();
     let config = flags.configuration(training, beside)?;
-    let plan = flags::plan(flags, &config, &source)?;
+    let plan = plan::plan(flags, &config, &source)?;
     let boxes = |kind| matches!(kind, TaskKind::Math | TaskKind::Choice);
     let sampled = !matches!(source, Source::Samples(_)) && !flags.score_only;
     if training.is_none()

@@ -1,7 +1,7 @@
 //! `fgrpo nll`: the likelihood, under trained models, of correct solutions that were rare under the base model.
 
-use super::eval::flags::plan;
-use super::eval::settings::{Flags, Source};
+use super::eval::flags::{Flags, Source};
+use super::eval::plan::plan;
 use crate::args::named::named_path;
 use crate::args::places;
 use crate::output::table::{Format, Render};

@@ -259,6 +259,14 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
         changes[0].iter().any(|step| step[0] != 0.0 && step[0].is_f64() && step[0] != step[1]),
         "{changes:?}"
     );
+    // Changes of the mass are measured at every evaluation, also at one that a checkpoint causes.
+    let rare = ["eval.every=0", "eval.at_checkpoints=true", "save.every=2"];
+    let rare: Vec<&str> = rare.iter().flat_map(|set| ["--set", set]).collect();
+    let rare = lines(&train(folder.path(), "rare", &[&sets[..], &rare[..]].concat()).join("metrics.jsonl"));
+    assert_eq!(
+        rare.iter().map(|m| m["mass_change"].is_f64()).collect::<Vec<_>>(),
+        [false, true, false, true]
+    );
     let (config, out) = (whole.join("config.toml"), folder.path().join("eval"));
     let checkpoint = whole.join("checkpoints/step-000004");
     let arguments =

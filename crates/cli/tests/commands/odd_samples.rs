@@ -169,7 +169,7 @@ fn a_file_named_twice_is_refused() {
     std::os::unix::fs::symlink(&path, folder.at("link.jsonl")).unwrap();
     for other in [&path, &spelled, &folder.at("d"), &folder.at("link.jsonl")] {
         for command in ["pass-at-k", "plan"] {
-            refused(&[command, &path, other], &["a.jsonl", "twice"]);
+            refused(&[command, &path, other], &["a.jsonl", "give it once"]);
         }
     }
     // Two files of the same name are two sets of samples.

@@ -53,7 +53,7 @@ pub(crate) struct CpuExecutor {
     /// Number format of the products in linear maps and the head.
     pub(super) products: Products,
     pub(super) rope: Arc<Rope>,
-    /// Packed weights to use instead of the matrices, if there are any.
+    /// Packed weights that linear maps read instead of the matrices: in a generation (`Work::Generate`), unless copies are disabled.
     pub(super) packed: Option<Arc<PackedWeights>>,
     /// Scratch memory, one for each part of an operation, so that no two threads share it.
     scratch: Vec<Mutex<Scratch>>,

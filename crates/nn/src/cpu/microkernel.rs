@@ -1,8 +1,9 @@
 //! Microkernels of matrix products: tiles of the result in registers, from one source for AVX-512, AVX2, NEON, and arrays on other processors.
 //!
 //! [`outer`] reads its right operand by rows, from panels or in place; [`dot`] reads the rows of its transpose. A general product first copies
-//! operands into panels, which pays off if each value is used hundreds of times; decoding and attention read them in place. The summation
-//! order of an element depends only on the length of the sum, so a row's result doesn't depend on the other rows.
+//! operands into panels, which pays off if each value is used hundreds of times. A generation packs the weights into panels once
+//! (`packed_weights.rs`), and its products read them; attention reads operands in place. A kernel's order of summation depends only on the
+//! length of the sum, so with one kernel a row's result doesn't depend on the other rows.
 
 use super::level::{Level, level};
 

@@ -169,7 +169,8 @@ impl CudaExecutor {
         self.submit(Product::new(sizes, a, b, c, self.full_numbers()), Write::Add);
     }
 
-    /// Submits a product, unless it has no rows. With [`Write::Add`], the product is added to `c`.
+    /// Submits a product, or records it for the graph of a decoding step (`graphs.rs`), unless it has no rows. With [`Write::Add`], the product is
+    /// added to `c`.
     fn submit(&self, product: Product, write: Write) {
         let onto = if write == Write::Add { Some(product.c) } else { product.onto };
         if product.m > 0 {

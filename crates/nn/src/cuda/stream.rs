@@ -141,13 +141,14 @@ impl Stream {
         }
     }
 
-    /// Launches a kernel, unless the grid is empty, which no device accepts.
+    /// Launches a kernel, or records the launch for a graph, unless the grid is empty, which no device accepts.
     pub(super) fn launch(&self, shape: Shape, kernel: impl Kernel) {
         if !shape.grid.contains(&0) {
             self.node(Node::Launch(kernel.launch(shape)));
         }
     }
 
+    /// Submits a product, or records it for a graph.
     pub(super) fn product(&self, product: &Product) {
         self.node(Node::Product(*product));
     }

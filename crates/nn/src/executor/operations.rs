@@ -124,7 +124,7 @@ operations! {
 }
 
 operations! {
-    /// Linear maps, and LoRA updates.
+    /// Linear maps, and LoRA updates: `cpu/executor/linear.rs` and `cuda/executor/linear.rs`.
     trait LinearOps {
         /// Computes maps of `x`, and concatenates their results in the rows of `y`: `y = x Wᵀ + b`, plus `onto` if given, which is another buffer
         /// than `y`.

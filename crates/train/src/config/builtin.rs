@@ -7,7 +7,7 @@ use std::path::Path;
 
 macro_rules! configs {
     ($($name:literal)*) => {
-        /// Names and texts of the built-in configurations, in alphabetical order.
+        /// The built-in configurations, each with its name and its TOML, in alphabetical order.
         pub const CONFIGS: &[(&str, &str)] =
             &[$(($name, include_str!(concat!("../../../../configs/", $name, ".toml")))),*];
     };

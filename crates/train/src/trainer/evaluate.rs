@@ -14,7 +14,7 @@ impl Trainer<'_> {
         for i in 0..self.series.len() {
             let (step, series) = (self.state.step, &self.series[i]);
             let logged = self.logs.evaluated.iter().any(|e| e.step == step && e.set == series.set);
-            if logged || !self.evaluation_due(&series.eval) {
+            if logged || !self.evaluation_due(step, &series.eval) {
                 continue;
             }
             self.run.check_place()?;
@@ -36,10 +36,11 @@ impl Trainer<'_> {
         Ok(Some(()))
     }
 
-    fn evaluation_due(&self, eval: &EvalConfig) -> bool {
-        self.state.step == 0
-            || self.due(eval.every)
-            || (eval.at_checkpoints && self.due(self.config.save.every))
+    /// Whether an evaluation with these settings is due at a step.
+    pub(super) fn evaluation_due(&self, step: u64, eval: &EvalConfig) -> bool {
+        step == 0
+            || self.due_at(step, eval.every)
+            || (eval.at_checkpoints && self.due_at(step, self.config.save.every))
     }
 
     /// Saves the policy if it is the best so far. Called before the evaluation is logged, so that the log never

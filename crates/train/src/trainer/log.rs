@@ -125,7 +125,6 @@ impl Trainer<'_> {
             self.warned_unreadable = true;
             self.events.say(&format!("warning: step {}: {message}; this warning is given once", m.step));
         }
-        self.stall.step(m);
         for warning in self.stall.warnings(m) {
             self.events.say(&warning);
         }

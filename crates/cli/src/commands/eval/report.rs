@@ -2,7 +2,7 @@
 
 use super::Flags;
 use super::examples;
-use crate::commands::pass_at_k::{header, row, row_with_cover};
+use crate::output::curves::{header, row, row_with_cover};
 use crate::output::table::{Format, Render};
 use crate::report::sampled::{Set, samples_page};
 use fgrpo_eval::clusters;
@@ -31,8 +31,10 @@ pub(crate) fn write(
         clusters::assign(&mut all, &[folder.file(SCORED)], field)?;
     }
     let mut reports: Vec<(&Benchmark, Report)> = Vec::new();
-    for (i, b) in all.iter().enumerate() {
+    for b in &all {
         let fewest = b.fewest();
+        // The place in the plan selects the bootstrap's random stream, so the folder's other data sets don't change it.
+        let index = plan.parts.iter().position(|p| p.name == b.name).unwrap_or(0);
         // Values of k beyond the number of stored samples are left out until there are enough.
         let (feasible, beyond): (Vec<u64>, Vec<u64>) = plan.ks.iter().partition(|&&k| k <= fewest);
         let ks = if feasible.is_empty() && !beyond.is_empty() {
@@ -56,9 +58,9 @@ pub(crate) fn write(
             }
             continue;
         }
-        let mut report = Report::of(b, &ks, &flags.cover, RESAMPLES, 0, i as u64)?;
+        let mut report = Report::of(b, &ks, &flags.cover, RESAMPLES, 0, index as u64)?;
         report.instructions = evaluated.followed(&b.name);
-        let planned = plan.parts.iter().find(|p| p.name == b.name).map_or(0, |p| p.problems.len());
+        let planned = plan.parts.get(index).filter(|p| p.name == b.name).map_or(0, |p| p.problems.len());
         report.problems_without_samples = planned.saturating_sub(b.problems.len());
         reports.push((b, report));
     }

@@ -29,7 +29,7 @@ impl LinearOps for CudaExecutor {
         for group in linears.chunk_by(adjacent) {
             let (Linear { weight, bias, inputs, .. }, begin) = (group[0], first);
             // Computes the outputs from `at` on.
-            let product = |e: &Self, at: usize, outputs: usize, w: Matrix| {
+            let compute = |e: &Self, at: usize, outputs: usize, w: Matrix| {
                 let (x, to) = (x.rows(0, inputs), y.rows(at, stride));
                 let product = Product {
                     onto: onto.map(|onto| onto.at(at).address()),
@@ -43,12 +43,12 @@ impl LinearOps for CudaExecutor {
                 let stored = &weights.quantized;
                 for (matrix, of) in stored.parts(group[0]) {
                     let w = stored.values(&self.stream, self.precision, matrix, of.start, &mut self.values);
-                    product(self, first, of.len(), w);
+                    compute(self, first, of.len(), w);
                     first += of.len();
                 }
             } else {
                 let outputs = group.iter().map(|linear| linear.outputs).sum();
-                product(self, first, outputs, weights.rows(weight.offset, inputs));
+                compute(self, first, outputs, weights.rows(weight.offset, inputs));
                 first += outputs;
             }
         }

@@ -33,7 +33,7 @@ pub fn about(text: &str) -> &str {
 /// Reads a configuration file, or a built-in configuration if there is no such file. Fails if there is neither; the
 /// message suggests a similar name.
 pub fn text(path: &Path) -> anyhow::Result<String> {
-    if FileFormat::of(path).is_some() {
+    if FileFormat::of(path).is_some() && (path.is_file() || !path.exists()) {
         bad_input!("this is a data set; a configuration is a .toml file and names its data set as task.data");
     }
     if !path.exists() {

@@ -366,7 +366,7 @@ mod tests {
         assert!(error(&args(&[&early, &late])).contains("no checkpoint took at most as much compute"));
         assert!(error(&Settings { k: 3, ..args(&[&early]) }).contains("k = [1, 8]"));
         let part = Settings { part: Some("maths".into()), ..args(&[&early]) };
-        assert!(error(&part).contains("[\"logic\"]"));
+        assert!(error(&part).contains("part: expected one of logic, found maths"));
         let lone = write(folder.path(), "lone", "seed=1", &[(15, 0.3, 0.0)], &["best-000015", "step-000015"]);
         assert!(error(&args(&[&lone])).contains("no checkpoint of save.every is evaluated (1 other"));
         let path = late.join("eval.jsonl");

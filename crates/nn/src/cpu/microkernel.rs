@@ -212,9 +212,9 @@ macro_rules! registers {
     };
 }
 
-/// A left operand with contiguous columns.
+/// A left operand whose rows are contiguous.
 const BY_ROWS: u8 = 0;
-/// A left operand with contiguous rows.
+/// A left operand whose columns are contiguous.
 const BY_COLUMNS: u8 = 1;
 /// Any other left operand.
 const ANY: u8 = 2;

@@ -264,6 +264,7 @@ pub(crate) fn packing_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: M
 pub(crate) fn product_with_panels(by: By<'_>, sizes: [usize; 3], x: &[f32], panels: &[f32], y: Target<'_>) {
     let [_, n, k] = sizes;
     assert!(panels.len() == panels::len(by.1, n, k), "panels of [{n}, {k}]: {}", panels.len());
+    // The kernel finds rows in the panels by itself, so the view only has to pass the check of lengths.
     let b = View { offset: 0, row: 0, column: 0 }.of(panels);
     product_by(Kernel::Panels(n), by, sizes, View::rows(0, k).of(x), b, y);
 }

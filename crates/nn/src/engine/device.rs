@@ -28,7 +28,8 @@ impl<D: Executors> OnBackend<D> {
     }
 }
 
-/// Operations of an engine that depend on the type of its device.
+/// Operations of an engine that depend on the type of its device. [`OnBackend`] implements them for every backend; the trait
+/// hides the backend's type, so that [`Engine`](super::Engine) has none.
 pub(super) trait OnDevice: Send + Sync {
     fn backend(&self) -> &dyn Backend;
 

@@ -178,10 +178,14 @@ pub(crate) fn only_boxed(text: &str) -> Result<String, Outcome> {
     only_box(text).map(undressed)
 }
 
+/// Maximum length in bytes of a value behind other words of its line. Without a limit, the search takes quadratic time.
+const LONGEST: usize = 2_048;
+
 /// Returns the longest end of a line that is a value, from a word on and without the marks around it.
 fn end(line: &str, is_value: impl Fn(&str) -> bool) -> Option<&str> {
     let bare = line.trim_end_matches(|c: char| is_space(c) || ".。*`\"'$".contains(c) || is_decoration(c));
-    let ends = bare.match_indices(' ').map(|(at, _)| &bare[at + 1..]);
+    let spaces = bare.bytes().enumerate().skip(bare.len().saturating_sub(LONGEST));
+    let ends = spaces.filter(|(_, byte)| *byte == b' ').map(|(at, _)| &bare[at + 1..]);
     let mut ends =
         [bare].into_iter().chain(ends).map(|end| end.trim_start_matches(['*', '`', '"', '\'', '$']));
     ends.find(|end| is_value(end))

@@ -48,6 +48,8 @@ fn long_adversarial_responses_end() {
     slowest.sort_by_key(|(time, ..)| std::cmp::Reverse(*time));
     for (time, task, text) in slowest.iter().take(12) {
         println!("{time:>10.2?} for three checks of {} KiB: {task}: {text:?}...", LENGTH >> 10);
+        // A check in quadratic time takes minutes.
+        assert!(time.as_secs() < 20, "{task}: {text:?} takes {time:?}");
     }
 }
 

@@ -93,6 +93,10 @@ const OUTSIDE: [&str; 9] = [
 fn adapters_that_train_more_than_the_layers_matrices_compute_as_in_peft_and_cannot_be_trained() {
     for case in OUTSIDE {
         let (dir, expected) = (golden::folder().join(case), golden::expected(case));
+        // GPUs don't support Gemma 4.
+        if expected.metadata()["base"].starts_with("gemma4") && !device::on_cpu() {
+            continue;
+        }
         let base = || golden::checkpoint(&expected.metadata()["base"]);
         let mut engine = Engine::open_adapted(base(), None, &dir, &device(2)).unwrap();
         let (batch, of) = batch(&expected);

@@ -4,15 +4,14 @@ mod device;
 mod golden;
 mod levels;
 
-use device::{device, gradient_tolerance, on_cpu, tolerance};
+use device::{device, gradient_tolerance, tolerance};
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, write_checkpoint};
 use fgrpo_nn::{AdamW, Batch, Engine};
 use golden::Sequence;
 
-/// The cases that the device supports: GPUs support neither gated short convolutions nor Gemma 4.
+/// The cases that the device supports.
 fn cases() -> impl Iterator<Item = &'static str> {
-    let only_on_cpus = |case: &str| case == "lfm2" || case.starts_with("gemma4");
-    golden::CASES.into_iter().filter(move |case| on_cpu() || !only_on_cpus(case))
+    golden::CASES.into_iter().filter(|case| device::supports(case))
 }
 
 /// The layout of the sequences in a batch. The result must not depend on it.

@@ -361,10 +361,13 @@ fn debris_of_kills_is_removed_at_the_next_start() {
     let config = write(folder.path(), "c.toml", &small_run(&[]));
     let out = folder.path().join("run");
     fgrpo().args(["train", &config, "--out"]).arg(&out).assert().success();
-    let debris = [out.join(".partial-abc"), out.join("checkpoints/.partial-step-000002-x")];
+    let debris = ["", "checkpoints", "evaluations", "full-evaluations"]
+        .map(|place| out.join(place).join(".partial-step-000002-x"));
     std::fs::write(&debris[0], "x").unwrap();
-    std::fs::create_dir(&debris[1]).unwrap();
-    std::fs::write(debris[1].join("optimizer.safetensors"), "x").unwrap();
+    for folder in &debris[1..] {
+        std::fs::create_dir_all(folder).unwrap();
+        std::fs::write(folder.join("optimizer.safetensors"), "x").unwrap();
+    }
     fgrpo().args(["train", &config, "--resume", "--out"]).arg(&out).assert().success();
     for path in debris {
         assert!(!path.exists(), "{}", path.display());

@@ -40,6 +40,12 @@ pub(crate) fn gradient_tolerance(case: &str, f32: f32) -> f32 {
     in_bf16 * of_olmo * tolerance(f32)
 }
 
+/// Whether the device supports the family of a golden case. GPUs support neither gated short convolutions nor Gemma 4.
+#[allow(dead_code, reason = "not every program has golden cases")]
+pub(crate) fn supports(case: &str) -> bool {
+    on_cpu() || !(case == "lfm2" || case.starts_with("gemma4"))
+}
+
 /// Whether the device is the CPU, which can use different instruction sets.
 #[allow(dead_code, reason = "not every test program calls it")]
 pub(crate) fn on_cpu() -> bool {

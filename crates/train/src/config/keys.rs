@@ -112,8 +112,9 @@ impl Override {
         let mut parts: Vec<&str> = key.split('.').collect();
         let last = parts.pop().filter(|p| !p.is_empty());
         let Some(last) = last else { bad_input!("{source}: expected KEY=VALUE") };
-        let whole_list = |part: &str| -> anyhow::Result<()> {
-            let (list, _) = key.split_at(key.find(&format!("{part}.")).unwrap_or(0) + part.len());
+        let depth = parts.len();
+        let whole_list = |left: usize| -> anyhow::Result<()> {
+            let list = key.split('.').take(depth - left).collect::<Vec<_>>().join(".");
             bad_input!("{source}: an item of a list has no key of its own; set the whole list: {list}=[...]")
         };
         let mut here = table;
@@ -121,11 +122,11 @@ impl Override {
         while let Some(part) = parts.next() {
             let index = parts.peek().unwrap_or(&last).parse::<usize>();
             if index.is_ok() && !here.contains_key(part) {
-                return whole_list(part);
+                return whole_list(parts.len());
             }
             let entry = here.entry(part).or_insert_with(|| Value::Table(toml::Table::new()));
             if entry.as_array().is_some_and(|list| !list.first().is_some_and(Value::is_table)) {
-                return whole_list(part);
+                return whole_list(parts.len());
             }
             let table = match entry {
                 Value::Array(list) => {
@@ -550,6 +551,7 @@ mod tests {
             (good, &["update=[1]"], "update=[1]: expected a table, found a list of 1"),
             (good, &["update.betas.0=0.5"], "set the whole list: update.betas=[...]"),
             (good, &["eval.k=[1]", "eval.k.0=2"], "eval.k.0=2: an item of a list has no key of its own"),
+            (good, &["task.k.0=2"], "set the whole list: task.k=[...]"),
             (good, &["seed=18446744073709551615"], "from 0 to 2^63 - 1, found \"18446744073709551615\""),
             (good, &["eval.k=one"], "eval.k=one: expected a whole number"),
             (good, &["update.betas=0.5"], "update.betas=0.5: expected 2 numbers"),

@@ -96,8 +96,10 @@ impl RunDir {
             }
             (Err(e), _) => return Err(e).with_context(|| format!("reading {}", file.display())),
         }
-        clear_partial(path);
-        clear_partial(&run.checkpoints());
+        for folder in [path.to_owned(), run.checkpoints(), run.file(EVALUATIONS), run.file(FULL_EVALUATIONS)]
+        {
+            clear_partial(&folder);
+        }
         if is_new {
             write_whole(&file, config.to_toml().as_bytes())?;
         }

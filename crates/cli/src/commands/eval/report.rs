@@ -34,7 +34,7 @@ pub(crate) fn write(
     for b in &all {
         let fewest = b.fewest();
         // The place in the plan selects the bootstrap's random stream, so the folder's other data sets don't change it.
-        let index = plan.parts.iter().position(|p| p.name == b.name).unwrap_or(0);
+        let place = plan.parts.iter().position(|p| p.name == b.name);
         // Values of k beyond the number of stored samples are left out until there are enough.
         let (feasible, beyond): (Vec<u64>, Vec<u64>) = plan.ks.iter().partition(|&&k| k <= fewest);
         let ks = if feasible.is_empty() && !beyond.is_empty() {
@@ -42,7 +42,7 @@ pub(crate) fn write(
         } else {
             choose_ks(&feasible, fewest)?
         };
-        if !beyond.is_empty() && plan.parts.iter().any(|p| p.name == b.name) {
+        if !beyond.is_empty() && place.is_some() {
             let few = b.problems.iter().filter(|p| p.samples < beyond[0]).count();
             say!(
                 "{}: no pass@{}: {few} of {} problems have fewer than {} scored samples (the minimum is {fewest})",
@@ -58,9 +58,9 @@ pub(crate) fn write(
             }
             continue;
         }
-        let mut report = Report::of(b, &ks, &flags.cover, RESAMPLES, 0, index as u64)?;
+        let mut report = Report::of(b, &ks, &flags.cover, RESAMPLES, 0, place.unwrap_or(0) as u64)?;
         report.instructions = evaluated.followed(&b.name);
-        let planned = plan.parts.get(index).filter(|p| p.name == b.name).map_or(0, |p| p.problems.len());
+        let planned = place.map_or(0, |place| plan.parts[place].problems.len());
         report.problems_without_samples = planned.saturating_sub(b.problems.len());
         reports.push((b, report));
     }

@@ -140,6 +140,37 @@ impl TaskKind {
         let mode = if self.has_modes() { Mode::REFERENCE } else { Mode::TRAINING };
         Settings { mode, ..Settings::default() }
     }
+
+    /// Returns a setting that differs from its default but has no effect on problems of this kind: its key, and the
+    /// kind that it is for.
+    pub fn ignored(self, settings: &Settings) -> Option<(&'static str, Self)> {
+        let default = Settings::default();
+        // Field by field and without `..`: a setting added later doesn't compile until it has its kind.
+        let Settings {
+            // The mode also decides whether the thoughts of any kind are graded.
+            mode: _,
+            format_gate,
+            percent_as_number,
+            accept_unfinished,
+            choice,
+            command,
+            code,
+            maze: _,
+            reasoning: _,
+            max_turns: _,
+            template_tags: _,
+        } = settings;
+        let all = [
+            ("format_gate", Self::SynLogic, *format_gate != default.format_gate),
+            ("percent_as_number", Self::Math, *percent_as_number),
+            ("accept_unfinished", Self::Math, *accept_unfinished),
+            ("choice", Self::Choice, *choice != default.choice),
+            ("command", Self::Command, command.is_some()),
+            ("code", Self::Code, !code.is_default()),
+        ];
+        let ignored = all.into_iter().find(|(_, kind, is_set)| *is_set && *kind != self);
+        ignored.map(|(key, kind, _)| (key, kind))
+    }
 }
 
 impl Truth {

@@ -112,9 +112,17 @@ impl Program {
             }
         }
         let requirement = if self.settings.is_function() {
-            "It must return a number, a bool or None; with an argument `completions`, a list of one of these"
+            let columns: Vec<&str> =
+                problem.as_object().into_iter().flatten().map(|(name, _)| &**name).collect();
+            let others = match &columns[..] {
+                [] => String::new(),
+                columns => format!(". Its other arguments can be columns: {}", columns.join(", ")),
+            };
+            format!(
+                "It must return a number, a bool or None; with an argument `completions`, a list of one of these{others}"
+            )
         } else {
-            r#"It must read lines such as {"id": 1, "problem": {...}, "completion": "..."} and answer each with a line {"score": 0.5}"#
+            r#"It must read lines such as {"id": 1, "problem": {...}, "completion": "..."} and answer each with a line {"score": 0.5}"#.to_owned()
         };
         bad_input!(
             "{}: {last} when asked about the first problem. {requirement}; {}",

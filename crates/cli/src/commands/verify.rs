@@ -257,8 +257,10 @@ struct Response {
 /// Returns the verifier settings for all lines.
 fn grading(args: &Args) -> anyhow::Result<Grading> {
     let mut text = TextConfig::of(args.kind, Path::new("-"));
-    // By default, the response is the answer itself, without format tags.
-    text.verifier.format_gate = false;
+    if args.kind == TaskKind::SynLogic {
+        // By default, the response is the answer itself, without format tags.
+        text.verifier.format_gate = false;
+    }
     let place = Place { prefix: String::new(), kind: Kind::Text(args.kind) };
     let text = overridden(&text, &of_task(&args.grading.of_task()?, &[place], &[])?)?;
     text.check()?;

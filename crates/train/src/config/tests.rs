@@ -18,11 +18,9 @@ fn minimal(kind: &str) -> String {
             "kind = \"maze\"",
             "kind = \"mix\"\n[[task.parts]]\nkind = \"arithmetic\"\n[[task.parts]]\nname = \"b\"\nkind = \"arithmetic\"\n",
         ),
-        "python" => minimal("command")
-            .replace("[task]\nkind = \"command\"", "[task]\nkind = \"python\"\ngrader = \"g.py:f\""),
-        _ => format!(
-            "steps = 1\n[task]\nkind = \"{kind}\"\ndata = \"d\"\n[model]\npath = \"m\"\n[task.verifier.command]\ncommand = [\"x\"]\n"
-        ),
+        "python" => minimal("math").replace("\"math\"", "\"python\"\ngrader = \"g.py:f\""),
+        "command" => minimal("math").replace("\"math\"", "\"command\"") + "[task.verifier.command]\ncommand = [\"x\"]\n",
+        _ => format!("steps = 1\n[task]\nkind = \"{kind}\"\ndata = \"d\"\n[model]\npath = \"m\"\n"),
     }
 }
 
@@ -149,6 +147,33 @@ fn a_kind_with_a_program_requires_it() {
     let text = minimal("command").replace("[task.verifier.command]\ncommand = [\"x\"]\n", "");
     let error = format!("{:#}", parse(&text, &[]).unwrap_err());
     assert!(error.contains("task.verifier.command"), "{error}");
+}
+
+#[test]
+fn a_verifier_setting_of_another_kind_is_refused() {
+    for (key, value, owner) in [
+        ("format_gate", "false", "synlogic"),
+        ("percent_as_number", "true", "math"),
+        ("accept_unfinished", "true", "math"),
+        ("choice", "letter-or-content", "choice"),
+        ("command", "x", "command"),
+        ("code.memory_mb", "64", "code"),
+    ] {
+        let set = format!("task.verifier.{key}={value}");
+        for kind in ["math", "choice", "synlogic", "code", "regex", "command", "python"] {
+            let parsed = parse(&minimal(kind), &[&set]);
+            if kind == owner {
+                parsed.unwrap();
+                continue;
+            }
+            let key = key.split('.').next().unwrap();
+            let expected = format!(
+                "task.verifier.{key}: has no effect with task.kind = \"{kind}\"; it is for kind {owner}"
+            );
+            let error = format!("{:#}", parsed.unwrap_err());
+            assert!(error.contains(&expected), "{error}");
+        }
+    }
 }
 
 #[test]

@@ -175,6 +175,12 @@ impl TextConfig {
                 "task.verifier.{key}: has no effect in mode parity; set task.verifier.mode = \"strict\""
             );
         }
+        if let Some((key, kind)) = self.kind().ignored(&self.verifier) {
+            bad_input!(
+                "task.verifier.{key}: has no effect with task.kind = \"{}\"; it is for kind {kind}",
+                self.kind
+            );
+        }
         match self.kind {
             TaskKind::Command if !command => bad_input!(
                 "task.verifier.command: this key is missing; set the grading program, for example \"python3 grade.py\""

@@ -16,6 +16,7 @@ use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
+use fgrpo_eval::verifier::{Mode, Settings};
 use fgrpo_train::config::{Config, MazeConfig, Override, TaskConfig, TextConfig};
 use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::problem::generated;
@@ -278,13 +279,16 @@ impl Flags {
             }
             _ => {}
         }
-        // The file is read with the configuration's prompt and verifier, but not its columns.
+        // The file is read with the configuration's prompt and, for the same kind, its verifier, but not its columns.
         let mut text = match training.and_then(TaskConfig::text) {
             Some(text) => text.clone(),
             None => TextConfig::of(kind, Path::new("data")),
         };
         if text.kind() != kind {
             text.kind = kind;
+            let mode = if kind.has_modes() { text.verifier.mode } else { Mode::TRAINING };
+            text.verifier = Settings { mode, ..Settings::default() };
+            (text.grader, text.environment, text.max_turns) = (None, None, None);
         }
         // The whole file is held out.
         text.held_out = Some(PathBuf::from("data"));

@@ -219,6 +219,12 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
             assert!(said.contains(wanted), "wanted {wanted:?} in: {said}");
             assert!(said.matches("Traceback").count() <= 1 && !said.contains("<string>"), "{said}");
         }
+        let (_, said, _) = run(&mut train);
+        assert_eq!(
+            said.contains("other arguments can be columns: answer, prompt"),
+            wanted.contains("gold"),
+            "{said}"
+        );
         assert!(!out.exists(), "a run folder without a grader");
     }
     for (kind, more, wanted) in [

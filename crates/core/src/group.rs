@@ -35,7 +35,7 @@ impl<'a> Group<'a> {
     /// The number of completions, including unscorable ones.
     ///
     /// # Panics
-    /// If the four slices differ in length.
+    /// If `rewards`, `lengths`, `mean_old_logp` and `scored` differ in length.
     pub fn len(&self) -> usize {
         let n = self.rewards.len();
         assert!(

@@ -88,7 +88,7 @@ impl Hub {
         Err(format!("{url}: more than {REDIRECTS} redirects"))
     }
 
-    /// Sends a request as [`Hub::once`] does, and again after a temporary failure.
+    /// Sends a request as [`Hub::once`] does, and repeats it after a temporary failure.
     fn asked(&self, method: &http::Method, url: &str, watch: &dyn Watch) -> Result<Response<Body>, Error> {
         let mut tries = 1;
         loop {
@@ -101,8 +101,8 @@ impl Hub {
         }
     }
 
-    /// Requests the commit of a revision and its list of files from the hub. If the hub can't be reached, tells the user and
-    /// returns `None`.
+    /// Requests the commit of a revision and its list of files from the hub. If the hub can't be reached but the
+    /// repository is in the cache, reports this to `watch` and returns `None`.
     pub(crate) fn list(
         &self,
         name: &Name,

@@ -82,7 +82,7 @@ fn variable(name: &str) -> Option<String> {
 impl Hub {
     /// Reads the environment variables.
     ///
-    /// Returns an error if neither `HF_HOME` nor `HOME` is set, or if the token file can't be read.
+    /// Returns an error if `HF_HOME`, `XDG_CACHE_HOME` and `HOME` are all unset, or if the token file can't be read.
     pub fn from_environment() -> Result<Self, Error> {
         let home = || -> Option<PathBuf> {
             let folder = |name: &str, rest: &str| variable(name).map(|v| Path::new(&v).join(rest));

@@ -15,7 +15,7 @@ const WORDS: [(&str, &[&str]); 3] = [
 /// Files by subset and split.
 pub(crate) type Subsets = BTreeMap<String, BTreeMap<String, Vec<String>>>;
 
-/// Groups the files of a repository by subset and split. Also returns the default subset of the card.
+/// Groups the data files of a repository by subset and split. Also returns the default subset of the card.
 pub(crate) fn subsets(files: &[String], card: &str) -> (Subsets, Option<String>) {
     let data: Vec<&String> =
         files.iter().filter(|f| DATA.iter().any(|end| f.ends_with(end)) && !describes_data(f)).collect();

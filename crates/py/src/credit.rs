@@ -94,8 +94,8 @@ fn shaping(shaping: Option<(String, Vec<f64>)>) -> PyResult<Shaping> {
 /// Advantages of `B` completions, `(B,)`, and success rates and focal weights of `G` groups, `(G,)`.
 type Arrays<'py> = (Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>);
 
-/// `rewards`: `(B,)`, NaN for unscorable completions. `group`: `(B,)`, in `0..groups`. `labels`: the caller's names of
-/// the groups.
+/// Computes advantages, success rates and focal weights. `rewards`: `(B,)`, NaN for unscorable completions. `group`:
+/// `(B,)`, in `0..groups`. `labels`: the caller's names of the groups.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn credit<'py>(

@@ -38,8 +38,8 @@ type F32<'py> = Bound<'py, PyArray1<f32>>;
 type I64<'py> = Bound<'py, PyArray1<i64>>;
 /// Tokens, log-probabilities and entropies of all samples, their lengths, texts and ends, and the cached tokens of their prompts.
 type Sampled<'py> = (I64<'py>, F32<'py>, F32<'py>, Vec<usize>, Vec<String>, Vec<bool>, Vec<usize>);
-/// Loss, number of tokens, the means of ratio, KL to the sampler, and tokens clipped below and above, and the largest ratio
-/// and log-probability difference.
+/// Loss; number of tokens; means of the ratio, of the KL divergence from the sampler, and of the tokens clipped below
+/// and above; largest ratio and largest log-probability difference.
 type Sums = (f64, u64, [f64; 4], [f64; 2]);
 
 /// A policy that Python's own loop samples and trains.
@@ -104,7 +104,7 @@ fn wait<T: Send>(py: Python<'_>, result: Receiver<T>, stop: &AtomicBool) -> PyRe
 }
 
 impl Engine {
-    /// Has the engine's thread do `work`, which is asked to stop early by the flag.
+    /// Runs `work` on the engine's thread. If a signal's handler raises, the flag is set, and `work` should stop early.
     fn call<T: Send + 'static>(
         &self,
         py: Python<'_>,
@@ -285,8 +285,8 @@ impl Engine {
     }
 
     #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
-    /// `places`, `logprobs`, `advantages` and `dlogp` have a value per token in the loss, datum after datum; `counts` has their
-    /// number per datum.
+    /// Adds the gradient of a loss. `places` (indices of tokens), `logprobs`, `advantages` and `dlogp` have one value
+    /// for each token in the loss, datum after datum; `counts` has the number of these tokens in each datum.
     fn forward_backward<'py>(
         &self,
         py: Python<'py>,

@@ -1,4 +1,5 @@
-//! An episode of `fgrpo.play`: the game of `fgrpo train`, with turns that Python samples and an environment in Python.
+//! An episode of `fgrpo.play`: the same loop as in `fgrpo train`, but Python samples the turns and calls the
+//! environment.
 
 use crate::engine::{Engine, raised};
 use fgrpo_eval::io::json;

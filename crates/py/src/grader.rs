@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 /// The graders of a configuration.
 #[pyclass(subclass, frozen)]
 pub struct Grader {
-    /// Graders and column names by the name of the part.
+    /// Graders and column names, indexed by the name of the mix's part.
     parts: BTreeMap<String, (grade::Grader, Columns)>,
     /// Rewards of a correct and of a wrong response.
     rewards: [f64; 2],
@@ -37,14 +37,15 @@ impl Grader {
         self.parts.keys().map(String::as_str).collect()
     }
 
-    /// The kind of the part's task, with the mode of its verifier if it has modes.
+    /// Returns the kind of the part's task, with the mode of its verifier if it has modes.
     #[pyo3(signature = (part=None))]
     fn described(&self, part: Option<&str>) -> PyResult<String> {
         let (grader, _) = self.part(part).map_err(|e| bad(format!("{e:#}")))?;
         Ok(grader.described())
     }
 
-    /// The verdict, the reason and the reward. `truth` is JSON: a reference answer of an exported job, or a row if `is_row`.
+    /// Returns the verdict, the reason and the reward of a response. `truth` is JSON: a reference answer of an exported
+    /// job, or a row if `is_row`.
     fn grade(
         &self,
         py: Python<'_>,

@@ -396,7 +396,8 @@ impl MathExtraction {
     }
 }
 
-/// A parsed answer. Values are equal if they were read the same; `fgrpo.math_verify.verify` compares what they mean.
+/// A parsed answer. Two values are equal if they were parsed identically; `fgrpo.math_verify.verify` compares their
+/// meaning.
 #[pyclass(frozen, name = "Value", module = "fgrpo.math_verify")]
 pub(crate) struct MathValue(parsed::Value);
 

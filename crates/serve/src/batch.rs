@@ -20,7 +20,7 @@ pub(crate) fn run(pass: &Pass, policy: &mut Policy) -> anyhow::Result<ForwardBac
     })
 }
 
-/// Encodes the log-probability of each target. Cells of a sparse tensor without a target get 0.
+/// Encodes the log-probability of each target. In a sparse tensor, cells without a target get 0.
 fn records(sequences: &[Sequence], logp: &[Vec<f32>]) -> Vec<ArrayRecord> {
     let trailing = |index: usize| {
         let targets = &sequences[index].targets;

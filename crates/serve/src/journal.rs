@@ -143,10 +143,10 @@ fn frame(entry: Entry) -> Vec<u8> {
     bytes
 }
 
-/// Reads the journal of a folder and removes incomplete records at its end. Returns the records, or an empty list if the
-/// file doesn't exist.
+/// Reads the journal of a folder and removes incomplete records at its end. Returns the records, or an empty list if
+/// the file doesn't exist.
 ///
-/// Returns bad input if a damaged record precedes a complete one, or an I/O error that names the file.
+/// Returns a bad-input error if a damaged record precedes a complete one, or an I/O error that names the file.
 pub(crate) fn read(folder: &Path) -> anyhow::Result<Vec<Entry>> {
     let path = folder.join(FILE);
     let context = || format!("reading {}", path.display());

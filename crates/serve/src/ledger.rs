@@ -380,7 +380,7 @@ impl Ledger {
 }
 
 impl Table {
-    /// Returns the sequence number of the request to which `map` leads from `name`, a value of the field `field`.
+    /// Looks up the earlier request with the value `name` of the field `field`, and returns its sequence number.
     ///
     /// Returns an error if the earlier request was a different one.
     fn repeated(

@@ -30,8 +30,8 @@ pub(crate) fn routes() -> Router<Shared> {
         .route("/sessions/{id}", get(session))
 }
 
-/// Answers with the part of a list that `limit` (20 by default) and `offset` in a request's address select, under the
-/// field `name` and with a cursor.
+/// Answers with one page of a list, as the field `name`, and with a cursor. `limit` (20 by default) and `offset` in the
+/// request's address select the page.
 fn part(uri: &Uri, name: &str, all: Vec<Value>) -> Response {
     let number = |field: &str, default: usize| -> Result<usize, String> {
         let mut pairs = uri.query().unwrap_or_default().split('&').filter_map(|pair| pair.split_once('='));

@@ -108,7 +108,7 @@ pub(crate) struct Sample {
     pub(crate) samples: usize,
     /// Maximum length in tokens. If `None`, only the model's positions limit it.
     pub(crate) max_tokens: Option<usize>,
-    /// Seed. If `None`, it is derived from the server's seed and the request's place.
+    /// Seed. If `None`, it is derived from the server's seed and `place`.
     pub(crate) seed: Option<u64>,
     /// Sequence numbers of the session, the sampler and the request, which distinguish requests without a seed. `None`
     /// outside a sampling session.

@@ -590,7 +590,8 @@ fn adapter_key(server: u64, seed: Option<u64>, model: &str) -> Key {
     }
 }
 
-/// The folder of a path of the API, if it can be loaded into a model with these LoRA settings.
+/// Returns the folder of the weights that are saved under a path of the API. Returns an error if they don't exist or
+/// can't be loaded into a model with these LoRA settings.
 fn readable(
     root: &std::path::Path,
     path: &str,

@@ -314,7 +314,8 @@ fn thinking(task: &TaskConfig) -> anyhow::Result<Option<bool>> {
 
 /// Returns the checkpoint that the job trains.
 ///
-/// Fails if the model is a GGUF file, or if the configuration makes the model itself (`[sft]`, `[model.init]`).
+/// Fails if the model is a GGUF file, or if `cluster` doesn't name a model and the configuration makes its model itself
+/// (`[sft]`, `[model.init]`).
 fn model(config: &Config, cluster: &Cluster) -> anyhow::Result<String> {
     let model = match (&cluster.model, &config.model.path) {
         (Some(model), _) => model.clone(),

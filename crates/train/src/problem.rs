@@ -74,8 +74,8 @@ pub fn language(task: &TaskConfig, model: Option<&PathBuf>) -> anyhow::Result<La
     }
 }
 
-/// Reports on the rows of the configured files that exist. The reports don't include the filter by length, which needs
-/// a tokenizer.
+/// Reports on the rows of each source whose files all exist. The reports don't include the filter by length, which
+/// needs a tokenizer.
 ///
 /// # Errors
 /// The data can't be read.

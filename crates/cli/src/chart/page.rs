@@ -52,7 +52,7 @@ pub(crate) struct Plot {
     title: String,
     note: String,
     legend: Vec<Entry>,
-    /// CSS class of the group of runs with which the page hides the plot, or empty for a plot of all groups.
+    /// CSS class of a group of runs: the page hides the plot together with the group. Empty for a plot of all groups.
     class: String,
     svg: Markup,
 }

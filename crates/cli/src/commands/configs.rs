@@ -17,9 +17,9 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum What {
-    /// List their names and descriptions.
+    /// List the built-in configurations with their descriptions.
     List,
-    /// Print one, as a start for your own.
+    /// Print a built-in configuration, as a start for your own.
     Show {
         /// Name of the configuration.
         name: String,

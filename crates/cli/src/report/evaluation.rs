@@ -158,7 +158,7 @@ fn through_training(runs: &Runs, set: &str, k: usize) -> Option<Plot> {
     drawable.then(|| Lines { labels, curves, format: Notation::Percent, ..Lines::default() }.draw())?
 }
 
-/// Plots an exact measure through training, or returns `None` if no evaluation has it.
+/// Plots an exact measure through training, or returns `None` if every curve has fewer than two points.
 fn exact(runs: &Runs, set: &str, title: &str, note: &str, value: fn(&Exact) -> Option<f64>) -> Option<Plot> {
     let point = |e: &Evaluation| Some((e.step as f64, value(e.exact.as_ref()?)?));
     let mut curves = runs.curves(|run| run.evals_of(set).filter_map(point).collect());

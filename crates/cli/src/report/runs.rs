@@ -105,7 +105,8 @@ fn mean_curve(curves: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
     first.iter().filter_map(at).collect()
 }
 
-/// Returns a sentence for each run whose data or start differ from an earlier run's although both have the same configuration of them.
+/// Returns a sentence for each run that names the same data and model as an earlier run, if the files behind these
+/// names have changed.
 fn other_inputs(all: &[Run]) -> Vec<String> {
     let of = |(i, run): (usize, &Run)| {
         let (other, why) =

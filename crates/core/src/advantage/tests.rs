@@ -382,7 +382,7 @@ fn grpo_passk_rewards_the_only_best_completion() {
 #[test]
 fn gdpo_normalises_each_reward_and_leaves_out_what_is_unscorable() {
     let gdpo = Gdpo { eps: 0.0 };
-    // The second reward is a thousand times the first: each has the same say.
+    // The second reward is a thousand times the first, but both count equally.
     let (small, large) = ([0.0, 0.001, f64::NAN], [1.0, 0.0, f64::NAN]);
     let parts = [(&small, 2.0), (&large, 1.0)].map(|(rewards, weight)| Part { rewards, weight });
     let group = Group { scored: &[true, true, false], parts: &parts, ..group(&[1.0, 0.0, f64::NAN]) };

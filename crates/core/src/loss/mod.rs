@@ -127,8 +127,9 @@ impl Objective {
         self.aggregation.weight(seq_len, counts, self.max_len)
     }
 
-    /// Calls `each(token, term)` for every token of one completion. The policy loss and the terms of entropy and KL have
-    /// separate factors, because DARO weights the policy loss by success rate. Without DARO, both are [`Objective::scale`].
+    /// Calls `visit(token, term)` for every token of one completion. `policy_scale` is the factor of the policy loss,
+    /// and `scale` the factor of the entropy and KL terms. Both are [`Objective::scale`], except that DARO weights the
+    /// policy loss by success rate.
     ///
     /// # Panics
     /// If the slices differ in length, or if a slice that the settings require is missing.

@@ -12,7 +12,7 @@ pub enum Token {
     Pad = 0,
     /// Begins a prompt.
     Bos = 1,
-    /// Ends a completion, like [`Token::Done`].
+    /// Stops sampling like [`Token::Done`], but a completion without DONE isn't correct.
     Eos = 2,
     /// Unused.
     Unknown = 3,

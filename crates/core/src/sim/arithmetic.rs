@@ -141,7 +141,7 @@ pub(super) struct Arrays<'a> {
     pub(super) drawn: &'a [u64],
 }
 
-/// Maximum number of drawn slots in a block at which the drawn slots are stepped one by one, apart from the other slots.
+/// Maximum number of drawn slots in a block that are stepped one by one, separately from the other slots.
 const FEW: u32 = 6;
 
 /// Sums that the metrics need, over slots with weight `w = exp(logit - shift)`.
@@ -151,7 +151,7 @@ pub(super) struct Sums {
     pub(super) weight: f64,
     /// Sum of w (z - shift).
     pub(super) energy: f64,
-    /// Total decrease: the sum of max(0, start - w), where `start` is the weight before training.
+    /// Lost weight: the sum of max(0, start - w), where `start` is an action's weight before training.
     pub(super) lost: f64,
 }
 

@@ -18,7 +18,7 @@ const DRAWS_TO_CUT: u64 = 24;
 
 const PADDING: State = State { z: f64::NEG_INFINITY, m: 0.0, s: 0.0, w: 0.0 };
 
-/// The state of each action, its number of draws in this step, and its index in the class.
+/// Arrays with each action's state, its number of draws in this step, and its index in the class.
 #[derive(Debug, Default)]
 pub(super) struct Slots {
     len: usize,

@@ -63,7 +63,7 @@ impl Policy {
 
     pub(super) fn sum(&self, includes: impl Fn(usize) -> bool, value: impl Fn(f64) -> f64) -> f64 {
         let p = self.probabilities.iter().enumerate();
-        // Adding 0 turns -0, the sum of no floats, into 0.
+        // Adding 0 turns -0, the sum of an empty iterator, into 0.
         p.filter(|&(i, _)| includes(i)).map(|(_, &p)| value(p)).sum::<f64>() + 0.0
     }
 }

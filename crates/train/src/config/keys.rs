@@ -19,7 +19,7 @@ fn elsewhere() -> impl Iterator<Item = (&'static str, &'static str)> {
     lines.filter_map(|line| line.split_once(' '))
 }
 
-/// A small configuration that resolves to all the keys suggested in messages.
+/// A small configuration. Its resolved form has every key that a message may suggest.
 const SMALLEST: &str =
     "steps = 1\n[task]\nkind = \"arithmetic\"\n[sft]\nsteps = 1\n[lora]\n[model]\npath = \"model\"\n";
 
@@ -181,7 +181,7 @@ pub fn typed<T: DeserializeOwned>(
         Ok(config) => return Ok(config),
         Err(refusals) => refusals,
     };
-    // A value alone is a list of one.
+    // A list of one value may be written without brackets.
     let alone = |change: &Override| refusals.iter().any(|refusal| refusal.wants_list(change));
     if let Some(at) = overrides.iter().position(alone) {
         let mut overrides = overrides.to_vec();
@@ -398,7 +398,7 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, (String, Track)> {
         .map_err(|error| (error.message().trim_end().to_owned(), track))
 }
 
-/// Whether the path leads to the unknown key in serde's message.
+/// Whether the path ends with the unknown key that serde's message names.
 fn names_key(path: &[String], message: &str) -> bool {
     message.starts_with("unknown field") && path.last().map(String::as_str) == json::quoted(message).next()
 }

@@ -77,7 +77,7 @@ fn copy_program(folder: &Path, program: &mut program::Settings) -> anyhow::Resul
         program.function = Some(format!("{}:{name}", copy(file)?));
     }
     for argument in program.command.iter_mut().filter(|argument| Path::new(argument).is_file()) {
-        // A program of the system isn't copied.
+        // A program with an absolute path belongs to the system and isn't copied.
         if Path::new(argument).is_relative() {
             *argument = copy(argument)?;
         }

@@ -64,7 +64,7 @@ const QWEN_2: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{
 /// Pattern of Qwen3.5: as Qwen2's, with combining marks as letters.
 const QWEN_35: &str = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+";
 
-/// Settings of a pre-tokenizer. A GGUF file has its name alone.
+/// Settings of a pre-tokenizer, of which a GGUF file has only the name.
 struct Splitting {
     name: &'static str,
     normalizer: Value,

@@ -66,9 +66,9 @@ pub(super) struct Packed {
     pub(super) places: Vec<Vec<usize>>,
 }
 
-/// Packs members into trees of at most about `budget` tokens. Members are in the same tree if they share a prompt or
-/// a long prefix. Members for which `computed` returns `false` are left out. Fails with the index of a member whose
-/// sequences begin with different tokens.
+/// Packs members into trees of at most about `budget` tokens. A member is the sequences of one datum. Members are in
+/// the same tree if they share a prompt or a long prefix. Members for which `computed` returns `false` are left out.
+/// Fails with the index of a member whose sequences begin with different tokens.
 pub(super) fn pack(
     members: &[&[Sequence]],
     budget: usize,
@@ -96,8 +96,8 @@ pub(super) fn pack(
     Ok(packed)
 }
 
-/// Groups the members with targets by the tree that they belong to. Groups are ordered by their first member, and
-/// members are ascending in each group.
+/// Groups the members that share a prompt or a long prefix. Members without targets are left out. Groups are ordered by
+/// their first member, and members are ascending in each group.
 fn related(members: &[&[Sequence]]) -> Vec<Vec<usize>> {
     let has_targets = |&m: &usize| members[m].iter().any(|sequence| !sequence.targets.is_empty());
     let mut order: Vec<usize> = (0..members.len()).filter(has_targets).collect();

@@ -46,7 +46,7 @@ pub trait Generator: Sync {
     fn problem(&self, key: Key) -> Option<Problem>;
 }
 
-/// Returns the generator of a task's problems, or `None` if they aren't generated.
+/// Returns the generator of a task with generated text problems, or `None` for other tasks.
 pub fn generator(task: &TaskConfig) -> Option<&dyn Generator> {
     match task {
         TaskConfig::Arithmetic(config) => Some(config),

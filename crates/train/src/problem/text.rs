@@ -101,8 +101,8 @@ pub(super) fn open(
     Ok((held_out, short_enough(train, config, language, &prompt)?))
 }
 
-/// Returns the name of a configuration's held-out problems: the name of the `held_out` file, or of `data`, with
-/// `-held-out` added if `train`.
+/// Returns the name of a configuration's held-out problems: the name of the `held_out` file, `environment` if an
+/// environment generates the problems, or the name of `data`, with `-held-out` added if `train`.
 pub fn held_out_name(config: &TextConfig, train: bool) -> String {
     match &config.held_out {
         Some(path) => dataset::name(path),

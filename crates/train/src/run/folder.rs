@@ -66,8 +66,9 @@ const OUTPUTS: [&str; 14] = [
 
 impl RunDir {
     /// Opens and locks the folder for a run of `stage`, new or resumed. A resumed run's `config.toml` doesn't change
-    /// until [`RunDir::adopt`]. Fails if `if_exists` refuses the run in the folder, another process uses the folder,
-    /// the checkpoints of the run to resume are gone, [`refuse_changes`] fails, or with an I/O error.
+    /// until [`RunDir::adopt`]. Fails if `if_exists` refuses the run in the folder, the folder has other files but no
+    /// run, another process uses the folder, the checkpoints of the run to resume are gone, [`refuse_changes`] fails,
+    /// or with an I/O error.
     pub fn open(path: &Path, config: &Config, if_exists: IfExists, stage: Stage) -> anyhow::Result<Self> {
         std::fs::create_dir_all(path).with_context(|| format!("creating run folder {}", path.display()))?;
         let lock = lock(path)?;

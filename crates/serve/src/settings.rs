@@ -78,8 +78,8 @@ pub enum StartError {
 impl Settings {
     /// Creates or opens the server's folder and locks it.
     ///
-    /// Returns an error if the folder is in use, already contains a server without `resume`, or was created with other
-    /// settings.
+    /// Returns an error if the folder is in use, contains a server although `resume` isn't set, lacks one although it
+    /// is set, contains other files, or was created with other settings.
     pub(crate) fn prepare(&self) -> anyhow::Result<File> {
         let out = &self.out;
         let path = out.join(SETTINGS);

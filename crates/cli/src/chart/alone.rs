@@ -108,8 +108,8 @@ fn panel_svg(panel: &Panel) -> String {
 /// Height of a line in a legend and among labels at the ends of curves.
 const ROW: f64 = 15.0;
 
-/// Returns the curves to label at their ends instead of in a legend, or `None` unless they are few, all reach the right edge,
-/// and nothing else needs a legend.
+/// Returns the curves to label at their ends instead of in a legend, or `None` unless they are few, have short names
+/// and reach the right edge, and nothing else needs a legend.
 fn direct_labels(panel: &Panel) -> Option<Vec<Key>> {
     let named: Vec<&Curve> = panel.curves.iter().filter(|c| c.name.is_some()).collect();
     let reaches = |c: &&Curve| last(panel, c).is_some_and(|p| panel.x.share(p.0) > 0.9);

@@ -160,9 +160,10 @@ impl Step {
     }
 
     /// Computes the step of a policy of which only the correct actions and the drawn wrong ones are known, each as its
-    /// probability and its number of draws. `U_neg,2` is estimated from the draws without bias and clamped to its range, from 0
-    /// to the square of the undrawn wrong mass; [`Step::logit_change`] is empty.
-    /// Fails if nothing was drawn, if the rewards aren't finite and in order, or if an entry isn't a probability.
+    /// probability and its number of draws. `U_neg,2` is estimated from the draws without bias and clamped to its
+    /// range, from 0 to the square of the undrawn wrong mass; [`Step::logit_change`] is empty.
+    /// Fails if nothing was drawn, if `lr` isn't finite, if the rewards aren't finite and in order, or if an entry
+    /// isn't a probability.
     pub fn of_draws(
         correct: &[(f64, u64)],
         wrong: &[(f64, u64)],

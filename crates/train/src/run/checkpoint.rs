@@ -259,7 +259,8 @@ pub fn save_best(
     publish(folder, &best_name(step), Existing::Replace, |dir| contents.write(dir, engine))
 }
 
-/// Deletes every best policy except `best`. A checkpoint that records `best` must be saved first.
+/// Deletes every best policy except `best`, if the policy of `best` exists. A checkpoint that records `best` must be
+/// saved first.
 pub fn keep_best(folder: &Path, best: Best) -> anyhow::Result<()> {
     if has_best(folder, best) {
         for (_, old) in numbered(folder, "best-")?.into_iter().filter(|(s, _)| *s != best.step) {

@@ -116,8 +116,8 @@ impl Trainer<'_> {
         Ok(())
     }
 
-    /// Warns if many answers can't be read, the policy has become deterministic, or the run has stalled. Gives each
-    /// warning once.
+    /// Warns if many answers can't be read (only once), the run has stalled, the policy has become deterministic, or
+    /// updates were skipped.
     pub(super) fn warn(&mut self, m: &Metrics, groups: &[Credited]) {
         if !self.warned_unreadable
             && let Some(message) = unreadable(groups).message(&REMEDIES)

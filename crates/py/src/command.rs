@@ -20,7 +20,7 @@ pub(crate) fn run_command(py: Python<'_>, argv: Vec<String>) -> PyResult<u8> {
                 u8::try_from(error.exit_code()).unwrap_or(2)
             }
         };
-        // A Rust program writes an incomplete line when it ends, but an interpreter doesn't.
+        // A Rust program flushes its stdout when it ends, but an interpreter doesn't.
         let _ = std::io::stdout().flush();
         code
     })

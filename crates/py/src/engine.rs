@@ -38,8 +38,8 @@ type F32<'py> = Bound<'py, PyArray1<f32>>;
 type I64<'py> = Bound<'py, PyArray1<i64>>;
 /// Tokens, log-probabilities and entropies of all samples, their lengths, texts and ends, and the cached tokens of their prompts.
 type Sampled<'py> = (I64<'py>, F32<'py>, F32<'py>, Vec<usize>, Vec<String>, Vec<bool>, Vec<usize>);
-/// Loss; number of tokens; means of the ratio, of the KL divergence from the sampler, and of the tokens clipped below
-/// and above; largest ratio and largest log-probability difference.
+/// Loss; number of tokens; mean ratio, mean KL divergence from the sampler, and fractions of tokens clipped below and
+/// above; largest ratio and largest log-probability difference.
 type Sums = (f64, u64, [f64; 4], [f64; 2]);
 
 /// A policy that Python's own loop samples and trains.

@@ -232,8 +232,9 @@ fn say_both_memories(memory: &Memory, room: &Result<Room, String>) {
 }
 
 fn say_disk(config: &Config, disk: &Disk) {
+    let plural = if disk.checkpoints == 1 { "" } else { "s" };
     let note = format!(
-        "at most: {} checkpoints of {}, the best one, and the optimizer's state of the newest; fewer with save.keep",
+        "at most: {} checkpoint{plural} of {}, the best one, and the optimizer's state of the newest; fewer with save.keep",
         disk.checkpoints,
         bytes(disk.policy)
     );

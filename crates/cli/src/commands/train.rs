@@ -150,11 +150,12 @@ impl Args {
         }
         if self.restart {
             let logged = metrics::read(&out.join("metrics.jsonl")).unwrap_or_default();
+            let checkpoints = checkpoint::list(&out.join("checkpoints"))?.len();
+            let plural = if checkpoints == 1 { "" } else { "s" };
             say!(
-                "--restart would delete the run in {}: {} RL steps, {} checkpoints, with its evaluations, rollouts, logs and report",
+                "--restart would delete the run in {}: {} RL steps, {checkpoints} checkpoint{plural}, with its evaluations, rollouts, logs and report",
                 out.display(),
-                logged.last().map_or(0, |m| m.step),
-                checkpoint::list(&out.join("checkpoints"))?.len()
+                logged.last().map_or(0, |m| m.step)
             );
             return Ok(());
         }

@@ -144,7 +144,7 @@ fn a_dry_run_says_what_resume_and_restart_would_do() {
         ends_with(0, &[&changed[..], &["--accept-changes", "--dry-run"]].concat());
         ends_with(0, &[&line[..], &["--resume", "--dry-run"]].concat());
         let restart = ends_with(0, &[&line[..], &["--restart", "--dry-run"]].concat());
-        let says = if command == "train" { "4 RL steps, 2 checkpoints" } else { "0 RL steps, 1 checkpoints" };
+        let says = if command == "train" { "4 RL steps, 2 checkpoints" } else { "0 RL steps, 1 checkpoint," };
         assert!(restart.contains(&format!("--restart would delete the run in {out}: {says}")), "{restart}");
         assert!(Path::new(&out).join("config.toml").exists());
     }

@@ -49,7 +49,7 @@ fn corridors_form_a_tree() {
     }
 }
 
-/// All simple paths, by exhaustive search.
+/// Adds the number of simple paths that extend `walk` to the goal to `count`.
 fn simple_paths(maze: &Maze, walk: &mut Vec<Position>, count: &mut usize) {
     let here = walk[walk.len() - 1];
     if here == maze.goal() {
@@ -97,9 +97,9 @@ fn smallest_mazes_are_drawn_with_the_probabilities_of_prim() {
     for index in 0..total {
         *counts.entry(generate(5, 1, index)).or_default() += 1;
     }
-    // Four cells in a ring, start in one corner: first cell carved is right or below (1/2 each); then the goal or the
-    // other neighbour (1/2 each). If the goal comes second, the last cell hangs on start or goal (1/2 each).
-    // Missing wall: at the start right or down 1/8 each; beside the goal 3/8 each.
+    // Four cells in a ring. The first cell carved is a neighbour of the start (1/2 each), and the second the goal or the
+    // other neighbour (1/2 each). The last cell is joined to either of its neighbours (1/2 each). So the only wall in
+    // the ring is next to the start with probability 1/8 for each of two places, and next to the goal with 3/8 for each.
     let mut shares: Vec<f64> = counts.values().map(|&c| c as f64 / total as f64).collect();
     shares.sort_by(f64::total_cmp);
     for (actual, expected) in shares.iter().zip([0.125, 0.125, 0.375, 0.375]) {

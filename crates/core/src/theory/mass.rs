@@ -242,7 +242,7 @@ pub struct MassBalance {
     /// `lr/N (R_c - S_R) Q_neg S_+,2`: the gain of the drawn correct actions. Not negative if
     /// `R_w <= 0 <= R_c` and `|R_w| <= R_c`.
     pub promotion: f64,
-    /// `lr/N (S_R - R_w) Q_pos S_-,2`: the effect of the drawn wrong actions' loss.
+    /// `lr/N (S_R - R_w) Q_pos S_-,2`: the effect of the probability that the drawn wrong actions lose.
     pub demotion: f64,
     /// `lr/N S_R (Q_pos U_neg,2 - Q_neg U_pos,2)`: the effect of the actions not drawn. May have either sign.
     pub coupling: f64,
@@ -260,9 +260,11 @@ impl MassBalance {
 pub struct UnsampledChange {
     /// `-lr/N S_R U_pos,2`: the effect of the baseline on the logits of the undrawn correct actions.
     pub direct_drift: f64,
-    /// `-lr/N Q_u,pos (R_c - S_R) S_+,2`: the gain of the drawn correct actions reduces the others.
+    /// `-lr/N Q_u,pos (R_c - S_R) S_+,2`: the gain of the drawn correct actions lowers the
+    /// probability of the undrawn ones.
     pub from_promotion: f64,
-    /// `-lr/N Q_u,pos (R_w - S_R) S_-,2`: the loss of the drawn wrong actions increases the others.
+    /// `-lr/N Q_u,pos (R_w - S_R) S_-,2`: the drawn wrong actions lose probability, which raises
+    /// the probability of the undrawn correct ones.
     pub from_demotion: f64,
     /// `lr/N Q_u,pos S_R U_2`: the effect of the baseline on all undrawn actions.
     pub from_baseline: f64,

@@ -20,6 +20,7 @@ use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::config::Config as ModelConfig;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Precision, numbers_per_token};
+use std::collections::HashSet;
 use std::path::PathBuf;
 
 /// Number of problems sampled to estimate typical lengths.
@@ -49,12 +50,13 @@ pub fn teacher(config: &Config) -> anyhow::Result<Option<ModelConfig>> {
     Ok(Some(Checkpoint::open(path).or_bad_input()?.config().clone()))
 }
 
-/// Returns the files and folders that the configuration names, but that don't exist.
+/// Returns the files and folders that the configuration names, but that don't exist, each once.
 pub fn missing(config: &Config) -> Vec<PathBuf> {
     let mut paths: Vec<&PathBuf> = config.model.path.iter().collect();
     paths.extend(config.teacher.iter().filter_map(|teacher| teacher.path.as_ref()));
     paths.extend(config.task.paths());
-    paths.into_iter().filter(|p| !dataset::exists(p)).cloned().collect()
+    let mut seen = HashSet::new();
+    paths.into_iter().filter(|p| seen.insert(*p) && !dataset::exists(p)).cloned().collect()
 }
 
 /// Lengths of prompts and completions, in tokens.

@@ -188,7 +188,7 @@ pub fn costly_evaluation(config: &Config, lengths: &Lengths) -> Option<String> {
             _ => format!("eval.problems={affordable}"),
         };
         format!(
-            "an evaluation samples {} completions ({problems} problems x {samples}) every {steps} steps, in which training samples {}: --set {set} makes it a fifth",
+            "an evaluation samples {} completions ({problems} problems x {samples}) every {steps} steps, in which training samples {}: --set {set} reduces the evaluation to a fifth of the training",
             problems * samples,
             trained
         )

@@ -6,7 +6,6 @@ pub mod streams;
 
 use fgrpo_eval::failure::{Remedy, Stopped, with_advice};
 
-pub mod curves;
 pub mod format;
 pub mod notes;
 pub mod progress;

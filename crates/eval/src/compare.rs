@@ -8,8 +8,7 @@ mod verdict;
 pub use pairing::{Matched, align, list, matched};
 
 use crate::benchmarks::Average;
-use crate::estimate::{Measured, bootstrap, clusters, measure_of_each};
-use crate::pass_at_k::{choose_ks, powers_of_two};
+use crate::estimate::{Measured, bootstrap, choose_ks, clusters, measure_of_each, powers_of_two};
 use crate::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::bootstrap::Simulated;

@@ -1,7 +1,7 @@
 //! Compares group sizes on a set of problems under a model, by the fraction of groups that are active and by the fraction
 //! of groups that miss the rare tail of the correct completions.
 
-use crate::pass_at_k::note_unscorable;
+use crate::estimate::note_unscorable;
 use crate::samples::{Benchmark, ProblemCounts};
 use fgrpo_core::stats::hypergeometric::{Counts, subsample_distribution};
 use fgrpo_core::theory::tail_miss;

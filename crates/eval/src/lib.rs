@@ -31,7 +31,6 @@ pub mod group_size;
 pub mod inspect;
 pub mod io;
 pub mod kind;
-pub mod pass_at_k;
 pub mod plan;
 pub mod power;
 pub mod problems;

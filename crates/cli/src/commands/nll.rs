@@ -1,7 +1,7 @@
 //! `fgrpo nll`: the likelihood, under trained models, of correct solutions that were rare under the base model.
 
 use super::eval::flags::{Flags, Source};
-use super::eval::plan::plan;
+use super::eval::make_plan;
 use crate::args::named::named_path;
 use crate::args::places;
 use crate::output::table::{Format, Render};
@@ -63,8 +63,11 @@ fn records(args: &Args, base: &Path) -> anyhow::Result<Vec<PromptRecord>> {
     }
     let (mut flags, training) = Flags::of_words(&args.rest)?.resolved()?;
     (flags.n, flags.ks) = (flags.n.or(Some(1)), None);
-    let plan =
-        plan(&flags, &flags.configuration(training.as_ref(), &[])?, &Source::Checkpoint(base.to_owned()))?;
+    let plan = make_plan(
+        &flags,
+        &flags.configuration(training.as_ref(), &[])?,
+        &Source::Checkpoint(base.to_owned()),
+    )?;
     let by_problem: BTreeMap<&str, &PromptRecord> = prompts.iter().map(|r| (r.problem.as_str(), r)).collect();
     let made_elsewhere = nll::identity(&args.folder)?["source"] == "samples";
     let mut records = Vec::new();

@@ -3,12 +3,11 @@
 use crate::args::averages::AverageArgs;
 use crate::args::named::named;
 use crate::args::places;
-use crate::output::curves::{cell, header, row, row_with_cover};
+use crate::commands::eval::report::{cell, header, row, row_with_cover};
 use crate::output::table::{Format, FormatArgs, Render};
 use fgrpo_eval::clusters;
 use fgrpo_eval::dumps;
-use fgrpo_eval::estimate::{Curve, RESAMPLES};
-use fgrpo_eval::pass_at_k::{self, PassAtK, Settings};
+use fgrpo_eval::estimate::{Curve, PassAtK, RESAMPLES, Settings};
 use fgrpo_eval::table::{Table, percent};
 use fgrpo_eval::verifier::Mode;
 use std::path::PathBuf;
@@ -78,7 +77,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     let averages = args.averages.averages();
     let (ks, hat, cover) = (args.ks.clone(), args.hat, args.cover.clone());
     let settings = Settings { ks, resamples: args.resamples, seed: args.seed, averages, hat, cover };
-    let mut result = pass_at_k::of(&benchmarks, &settings)?;
+    let mut result = PassAtK::of(&benchmarks, &settings)?;
     if !args.by_problem {
         result.benchmarks.iter_mut().for_each(|b| b.by_problem.clear());
     }

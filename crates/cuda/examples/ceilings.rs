@@ -80,7 +80,7 @@ fn main() {
             exact: false,
         };
         let work = 2.0 * (size as f64).powi(3);
-        driver.product(&product).expect("a product");
+        driver.submit(&Node::Product(product)).expect("a product");
         let size_of_results = size_of_results(&to, numbers, size);
         if !(0.2..2.0).contains(&size_of_results) {
             eprintln!(
@@ -88,11 +88,9 @@ fn main() {
             );
             std::process::exit(1);
         }
-        let library = seconds(&driver, || driver.product(&product).expect("a product"));
-        let plain = product.launch();
-        let ours = seconds(&driver, || {
-            driver.launch(plain.kernel, plain.shape, &plain.arguments).expect("a product")
-        });
+        let library = seconds(&driver, || driver.submit(&Node::Product(product)).expect("a product"));
+        let plain = Node::Launch(product.launch());
+        let ours = seconds(&driver, || driver.submit(&plain).expect("a product"));
         fastest = fastest.max(ours / library);
         println!(
             "{{\"what\": \"product\", \"numbers\": \"{name}\", \"size\": {size}, \"flops\": {:.3e}, \"flops_of_our_kernel\": {:.3e}}}",

@@ -34,7 +34,11 @@ fn launch(driver: &Arc<dyn Driver>) -> Done {
     let (from, rows, to) =
         (Memory::from(driver, &x)?, Memory::from(driver, &[0u32])?, Memory::from(driver, &[0.0f32; 32])?);
     let arguments = [(&from).into(), (&rows).into(), (&to).into(), 32u32.into()];
-    driver.launch("gather_f32", Shape::of(1, 32, 0), &arguments)?;
+    driver.submit(&Node::Launch(Launch {
+        kernel: "gather_f32",
+        shape: Shape::of(1, 32, 0),
+        arguments: arguments.to_vec(),
+    }))?;
     expect(to.read()? == x, format!("found {:?}", to.read()?))?;
     Ok("\"kernel\": \"gather_f32\"".to_owned())
 }
@@ -58,13 +62,15 @@ fn tensor_cores(driver: &Arc<dyn Driver>) -> Done {
     let sizes: Vec<Argument> = vec![1u32.into(), 1u32.into(), (ROWS as u32).into(), 0.1f32.into()];
     let shape = |shared: usize| Shape::of(1, 128, shared);
     let forward = [&plan[..], &[(&out).into(), (&lse).into()], &sizes].concat();
-    driver.launch("attention_bf16_128", shape(3 * ROWS * (SIZE + 8) * 2), &forward)?;
+    let (kernel, shared) = ("attention_bf16_128", 3 * ROWS * (SIZE + 8) * 2);
+    driver.submit(&Node::Launch(Launch { kernel, shape: shape(shared), arguments: forward }))?;
     let found = out.read()?;
     expect(found.iter().all(|&v| v == ONE), format!("attention_bf16_128: found {:#x?}", &found[..4]))?;
     let shared = 4 * ROWS * (SIZE + 8) * 2 + 4 * ROWS * 4;
     let backward =
         [&plan[..], &[(&lse).into(), (&delta).into(), (&q).into(), (&dkv).into()], &sizes].concat();
-    driver.launch("attention_dkv_bf16_128", shape(shared), &backward)?;
+    let kernel = "attention_dkv_bf16_128";
+    driver.submit(&Node::Launch(Launch { kernel, shape: shape(shared), arguments: backward }))?;
     let found = dkv.read()?;
     expect(
         found.iter().all(|&v| v & 0x7fff == 0),
@@ -128,9 +134,8 @@ fn products(driver: &Arc<dyn Driver>, size: usize) -> Done {
             numbers,
             exact: false,
         };
-        driver.product(&product(library.address()))?;
-        let plain = product(ours.address()).launch();
-        driver.launch(plain.kernel, plain.shape, &plain.arguments)?;
+        driver.submit(&Node::Product(product(library.address())))?;
+        driver.submit(&Node::Launch(product(ours.address()).launch()))?;
         let numbers_of = |memory: &Memory<u8>| -> Result<Vec<f32>, fgrpo_cuda::Error> {
             let mut word = [0; 4];
             let mut number = |bytes: &[u8]| {

@@ -1,8 +1,7 @@
 //! The interface to a device: memory, copies, launches, queues. The host waits for the device only in [`Driver::read`], [`Driver::wait_here`] and
 //! [`Driver::synchronize`].
 
-use crate::launch::{Address, Argument, Error, Launch, Limits, Shape};
-use crate::node::Node;
+use crate::launch::{Address, Error, Launch, Limits};
 use crate::product::Product;
 
 /// A queue of work, a CUDA stream. Work in one queue runs in submission order. Queues run concurrently; [`Driver::wait`] makes one wait for another.
@@ -32,6 +31,31 @@ pub struct DeviceMemory {
     pub allocated: usize,
 }
 
+/// One piece of work of [`Queue::Compute`] that needs no data from the host.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Node {
+    /// Launch of a kernel.
+    Launch(Launch),
+    /// A matrix product, with cuBLASLt, or with a kernel of this crate if the library is not available.
+    Product(Product),
+    /// A copy within the device. The ranges must not overlap.
+    Copy {
+        /// Address of the source.
+        from: Address,
+        /// Address of the destination.
+        to: Address,
+        /// Number of bytes.
+        bytes: usize,
+    },
+    /// Sets bytes to 0.
+    Zero {
+        /// Address of the first byte.
+        at: Address,
+        /// Number of bytes.
+        bytes: usize,
+    },
+}
+
 /// A device that runs kernels. Any thread may submit work.
 pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Returns the limits of a block on this device.
@@ -59,16 +83,6 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     /// Returns an error if [`Product::check`] rejects the operands of a product, a kernel is unknown, or the device can't run the shape of its launch.
     /// The emulator also checks the arguments' number and sizes.
     fn submit(&self, node: &Node) -> Result<(), Error>;
-
-    /// Submits a matrix product.
-    fn product(&self, product: &Product) -> Result<(), Error> {
-        self.submit(&Node::Product(*product))
-    }
-
-    /// Launches a kernel.
-    fn launch(&self, kernel: &'static str, shape: Shape, arguments: &[Argument]) -> Result<(), Error> {
-        self.submit(&Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))
-    }
 
     /// Records work of [`Queue::Compute`] as a graph, without running it, and returns the graph's id. Other threads must not submit work meanwhile.
     fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;

@@ -4,9 +4,8 @@
 //! first, so that a missing wait between queues shows. New memory is poisoned, the pages before and after each allocation are inaccessible, and a
 //! kernel's pointers must be in the device's memory.
 
-use crate::driver::{DeviceMemory, Driver, Queue};
+use crate::driver::{DeviceMemory, Driver, Node, Queue};
 use crate::launch::{Address, Argument, Error, Launch, Limits};
-use crate::node::Node;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,8 @@
 //! An NVIDIA GPU through its driver, which is loaded at run time.
 
 use crate::blas::{Blas, Library, file_at};
-use crate::driver::{DeviceMemory, Driver, Queue};
+use crate::driver::{DeviceMemory, Driver, Node, Queue};
 use crate::launch::{Address, Error, Launch, Limits};
-use crate::node::Node;
 use cudarc::driver::{result, sys};
 use std::cell::Cell;
 use std::collections::HashMap;

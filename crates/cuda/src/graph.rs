@@ -3,9 +3,8 @@
 //! A graph is captured from a list of [`Node`]s, which can't express what a capture forbids: waits, reads, allocations, and copies from pageable host
 //! memory. The graph stores the nodes' addresses, so their memory must not be freed while the graph is in use.
 
-use crate::driver::Driver;
+use crate::driver::{Driver, Node};
 use crate::launch::Error;
-use crate::node::Node;
 use std::sync::Arc;
 
 /// A graph, which is freed on drop.

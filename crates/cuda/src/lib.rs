@@ -17,16 +17,14 @@ mod graph;
 pub mod kernels;
 mod launch;
 mod memory;
-mod node;
 mod pointer;
 mod product;
 
 pub use blas::{Library, library as products_library};
-pub use driver::{DeviceMemory, Driver, Queue};
+pub use driver::{DeviceMemory, Driver, Node, Queue};
 pub use gpu::{Found, Gpu, driver_library, find, probe};
 pub use graph::Graph;
 pub use launch::{Address, Argument, Error, Launch, Limits, Shape};
 pub use memory::{Memory, Message, Pinned};
-pub use node::Node;
 pub use pointer::{Bf16, Pointer, Values};
 pub use product::{Matrix, Numbers, Product};

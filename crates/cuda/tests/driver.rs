@@ -1,6 +1,8 @@
 //! Requests to NVIDIA's libraries and the handling of their answers, on the fake driver.
 
-use fgrpo_cuda::{Driver, Error, Gpu, Matrix, Memory, Numbers, Product, Shape, fake, products_library};
+use fgrpo_cuda::{
+    Driver, Error, Gpu, Launch, Matrix, Memory, Node, Numbers, Product, Shape, fake, products_library,
+};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,7 +21,7 @@ const PLANS: usize = 1024;
 fn product(driver: &Arc<dyn Driver>) -> Result<Vec<f32>, Error> {
     let [a, b, c] = [0; 3].map(|_| Memory::from(driver, &[1.0f32, 2.0, 3.0, 4.0]));
     let (a, b, c) = (a?, b?, c?);
-    driver.product(&Product {
+    driver.submit(&Node::Product(Product {
         m: 2,
         n: 2,
         k: 2,
@@ -32,7 +34,7 @@ fn product(driver: &Arc<dyn Driver>) -> Result<Vec<f32>, Error> {
         bias: None,
         numbers: Numbers::F32,
         exact: false,
-    })?;
+    }))?;
     c.read()
 }
 
@@ -172,11 +174,11 @@ fn waiting_for_every_launch_names_the_kernel_that_failed() {
         let (x, rows) =
             (Memory::from(&driver, &[1.0f32; 32]).unwrap(), Memory::from(&driver, &[0u32]).unwrap());
         fake::plant(Some(("kernel", 0, 700)));
-        let launched = driver.launch(
-            "gather_f32",
-            Shape::of(1, 32, 0),
-            &[(&x).into(), (&rows).into(), (&x).into(), 32u32.into()],
-        );
+        let launched = driver.submit(&Node::Launch(Launch {
+            kernel: "gather_f32",
+            shape: Shape::of(1, 32, 0),
+            arguments: vec![(&x).into(), (&rows).into(), (&x).into(), 32u32.into()],
+        }));
         if std::env::var("FGRPO_CUDA_SYNC").unwrap() == "on" {
             let why = launched.unwrap_err().to_string();
             assert!(why.contains("gather_f32") && why.contains("700"), "{why}");
@@ -218,7 +220,7 @@ fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_use
                 numbers,
                 exact: false,
             };
-            driver.product(&product).unwrap();
+            driver.submit(&Node::Product(product)).unwrap();
         }
         chosen() - before
     };
@@ -252,7 +254,7 @@ fn an_exact_product_has_one_algorithm_and_a_row_the_same_bits_among_any_number_o
     let multiply = |m: usize, exact: bool, first: usize| {
         let (a, b) = (Matrix::rows(a.address(), k), Matrix::rows(b.address(), k).transposed());
         let (c, numbers) = (c.at(first), Numbers::F32);
-        driver.product(&Product {
+        driver.submit(&Node::Product(Product {
             m,
             n,
             k,
@@ -265,7 +267,7 @@ fn an_exact_product_has_one_algorithm_and_a_row_the_same_bits_among_any_number_o
             bias: None,
             numbers,
             exact,
-        })
+        }))
     };
     let first_row = |m, exact| -> Vec<u32> {
         multiply(m, exact, 0).unwrap();

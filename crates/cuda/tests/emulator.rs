@@ -15,7 +15,8 @@ fn run(
     shared: u32,
     arguments: &[Argument],
 ) -> Result<(), Error> {
-    driver.launch(kernel, Shape { grid: [1, 1, 1], threads, shared }, arguments)?;
+    let shape = Shape { grid: [1, 1, 1], threads, shared };
+    driver.submit(&Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))?;
     driver.synchronize()
 }
 
@@ -58,7 +59,13 @@ fn a_queue_that_does_not_wait_for_another_is_found() {
                 driver.wait(Queue::Compute, 0).unwrap();
             }
             let arguments = [(&from).into(), (&row).into(), (&to).into(), 32u32.into()];
-            driver.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
+            driver
+                .submit(&Node::Launch(Launch {
+                    kernel: "gather_f32",
+                    shape: Shape::of(1, 32, 0),
+                    arguments: arguments.to_vec(),
+                }))
+                .unwrap();
             driver.record(Queue::Compute, 1).unwrap();
             if missing != Some(Queue::Download) {
                 driver.wait(Queue::Download, 1).unwrap();
@@ -85,7 +92,13 @@ fn a_message_waits_for_the_work_before_it_and_not_for_the_work_after_it() {
             // The second copy must not overwrite the first before it has left.
             there.send(&[number(step); 32], from.address()).unwrap();
             let arguments = [(&from).into(), (&row).into(), (&to).into(), 32u32.into()];
-            driver.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
+            driver
+                .submit(&Node::Launch(Launch {
+                    kernel: "gather_f32",
+                    shape: Shape::of(1, 32, 0),
+                    arguments: arguments.to_vec(),
+                }))
+                .unwrap();
             back.receive(to.address(), 32).unwrap();
         }
         assert_eq!(back[0].read().unwrap(), [number(0); 32]);
@@ -102,7 +115,11 @@ fn memory_of_another_device_is_no_argument_of_a_kernel() {
     let row = Memory::from(&devices[0], &[0u32]).unwrap();
     let launch = |from: &Memory<f32>| {
         let arguments = [from.into(), (&row).into(), (&own).into(), 32u32.into()];
-        devices[0].launch("gather_f32", Shape::of(1, 32, 0), &arguments)
+        devices[0].submit(&Node::Launch(Launch {
+            kernel: "gather_f32",
+            shape: Shape::of(1, 32, 0),
+            arguments: arguments.to_vec(),
+        }))
     };
     launch(&own).unwrap();
     let message = launch(&other).unwrap_err().to_string();
@@ -117,7 +134,13 @@ fn a_lost_device_fails_from_the_launch_after_the_last_one_on() {
     let to = Memory::from(&device, &[0.0f32; 32]).unwrap();
     for turn in 0..3 {
         let arguments = [(&memory).into(), (&row).into(), (&to).into(), 32u32.into()];
-        device.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
+        device
+            .submit(&Node::Launch(Launch {
+                kernel: "gather_f32",
+                shape: Shape::of(1, 32, 0),
+                arguments: arguments.to_vec(),
+            }))
+            .unwrap();
         assert_eq!(to.read().is_err(), turn > 0);
     }
 }
@@ -147,7 +170,13 @@ fn launches_wait_until_somebody_reads() {
     driver.write(memory, &[0; 256]).unwrap();
     driver.write(width, &0u32.to_ne_bytes()).unwrap();
     let arguments = [memory.into(), width.into(), rows.into(), 64u32.into()];
-    driver.launch("gather_f32", Shape::of(1, 32, 0), &arguments).unwrap();
+    driver
+        .submit(&Node::Launch(Launch {
+            kernel: "gather_f32",
+            shape: Shape::of(1, 32, 0),
+            arguments: arguments.to_vec(),
+        }))
+        .unwrap();
     assert_eq!(driver.launched(), 0);
     let mut bytes = [1; 256];
     driver.read(rows, &mut bytes).unwrap();
@@ -213,7 +242,8 @@ fn wrong_launches_are_refused_by_name() {
     let memory = Memory::<f32>::new(&driver, 64).unwrap();
     let m = || Argument::from(&memory);
     let refused = |kernel, shape, arguments: &[Argument]| {
-        driver.launch(kernel, shape, arguments).unwrap_err().to_string()
+        let launch = Launch { kernel, shape, arguments: arguments.to_vec() };
+        driver.submit(&Node::Launch(launch)).unwrap_err().to_string()
     };
     assert!(refused("no_such_kernel", Shape::of(1, 32, 0), &[]).contains("no such kernel"));
     assert!(

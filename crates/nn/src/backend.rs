@@ -30,7 +30,7 @@ pub(crate) enum Store {
 }
 
 /// An executor with the weights that it reads and the gradient that it writes.
-pub(crate) struct Lane<'a, X: Executor> {
+pub(crate) struct ExecutorAccess<'a, X: Executor> {
     pub(crate) executor: &'a mut X,
     pub(crate) weights: &'a X::Weights,
     pub(crate) factors: Option<&'a X::Weights>,
@@ -179,7 +179,7 @@ pub(crate) trait Backend: Send + Sync {
 }
 
 /// A device with the type of its executors.
-pub(crate) trait Executors: Backend {
+pub(crate) trait ExecutorBackend: Backend {
     type Executor: Executor;
 
     /// Calls `body` once per task, concurrently, on as many executors; a single task gets the whole device. `meanwhile` runs on the calling thread.
@@ -187,7 +187,7 @@ pub(crate) trait Executors: Backend {
         &mut self,
         work: Work,
         tasks: &mut [T],
-        body: &(dyn Fn(Lane<'_, Self::Executor>, &mut T) + Sync),
+        body: &(dyn Fn(ExecutorAccess<'_, Self::Executor>, &mut T) + Sync),
         meanwhile: &mut dyn FnMut(),
     );
 }

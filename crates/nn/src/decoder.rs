@@ -15,7 +15,7 @@ use crate::activations::Keep;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{
-    Executor, Head, HeadInputs, HeadPass, HeadRows, Heads, Holds, LowRank, Norm, Place, Rows, Stage,
+    Executor, Head, HeadInputs, HeadPass, HeadRows, Heads, Holds, LowRank, Norm, Place, RowSubset, Stage,
 };
 use crate::families::KeysValues;
 use crate::layout::{LayerLayout, Layout, Linear, PerLayerInputs, Span, Write};
@@ -23,7 +23,7 @@ use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
 
-pub(crate) use layer::Over;
+pub(crate) use layer::Context;
 pub(crate) use workspace::{Stays, Workspace};
 
 use layer::LayerPass;
@@ -55,20 +55,20 @@ impl<'a, X: Executor> Parameters<'a, X> {
     /// if given.
     fn linear(
         self,
-        e: &mut X,
+        ops: &mut X,
         linears: &[Linear],
         rows: usize,
         x: &X::Buffer,
         onto: Option<&X::Buffer>,
         y: &mut X::Buffer,
     ) {
-        e.linear(self.weights, linears, rows, x, onto, y);
+        ops.linear(self.weights, linears, rows, x, onto, y);
         let Some((factors, layout)) = self.factors else { return };
         let (stride, mut before) = (linears.iter().map(|linear| linear.outputs).sum(), 0);
         for linear in linears {
             for adapted in layout.of(linear) {
                 let adapted = Adapted { stride, first: before + adapted.first, ..*adapted };
-                e.low_rank(LowRank { factors, adapted, scale: layout.scale, rows }, x, y);
+                ops.low_rank(LowRank { factors, adapted, scale: layout.scale, rows }, x, y);
             }
             before += linear.outputs;
         }
@@ -77,17 +77,17 @@ impl<'a, X: Executor> Parameters<'a, X> {
     /// `dx = dy W + scale · (dy B) A`, or `dx += ...`, depending on `write`.
     fn linear_backward_input(
         self,
-        e: &mut X,
+        ops: &mut X,
         linear: Linear,
         rows: usize,
         dy: &X::Buffer,
         write: Write,
         dx: &mut X::Buffer,
     ) {
-        e.linear_backward_input(self.weights, linear, rows, dy, write, dx);
+        ops.linear_backward_input(self.weights, linear, rows, dy, write, dx);
         if let Some((factors, layout)) = self.factors {
             for &adapted in layout.of(&linear) {
-                e.low_rank_backward_input(LowRank { factors, adapted, scale: layout.scale, rows }, dy, dx);
+                ops.low_rank_backward_input(LowRank { factors, adapted, scale: layout.scale, rows }, dy, dx);
             }
         }
     }
@@ -111,13 +111,13 @@ impl<X: Executor> Gradients<'_, X> {
     }
 
     /// Adds the gradient of a linear map's parameters.
-    fn linear(&mut self, e: &mut X, linear: Linear, rows: usize, dy: &X::Buffer, x: &X::Buffer) {
+    fn linear(&mut self, ops: &mut X, linear: Linear, rows: usize, dy: &X::Buffer, x: &X::Buffer) {
         match self {
-            Gradients::All(gradient) => e.linear_backward_weight(gradient, linear, rows, dy, x),
+            Gradients::All(gradient) => ops.linear_backward_weight(gradient, linear, rows, dy, x),
             Gradients::Adapters { gradient, factors, layout } => {
                 for &adapted in layout.of(&linear) {
                     let update = LowRank { factors: *factors, adapted, scale: layout.scale, rows };
-                    e.low_rank_backward(update, gradient, dy, x);
+                    ops.low_rank_backward(update, gradient, dy, x);
                 }
             }
         }
@@ -138,27 +138,33 @@ pub(crate) struct Decoder {
     logits_scale: f32,
 }
 
-/// A batch prepared for the layers.
-pub(crate) struct Pass<'a, X: Executor> {
-    pub(crate) p: Parameters<'a, X>,
+/// A batch or a decoding step whose lists are on the device, with the parameters to apply.
+pub(crate) struct Staged<'a, X: Executor> {
+    pub(crate) parameters: Parameters<'a, X>,
     pub(crate) lists: &'a X::Lists,
     pub(crate) rows: usize,
     pub(crate) predicting: usize,
     pub(crate) picks: usize,
 }
 
-impl<'a, X: Executor> Pass<'a, X> {
-    pub(crate) fn new(p: Parameters<'a, X>, chunk: &Chunk, lists: &'a X::Lists) -> Pass<'a, X> {
+impl<'a, X: Executor> Staged<'a, X> {
+    pub(crate) fn new(parameters: Parameters<'a, X>, chunk: &Chunk, lists: &'a X::Lists) -> Staged<'a, X> {
         let (rows, predicting) = (chunk.tokens.len(), chunk.predicting.rows.len());
-        Pass { p, lists, rows, predicting, picks: chunk.picks.len() }
+        Staged { parameters, lists, rows, predicting, picks: chunk.picks.len() }
+    }
+
+    /// The rows of a decoding step, each of which predicts.
+    pub(crate) fn of_step(parameters: Parameters<'a, X>, decoding: &'a X::Decoding) -> Staged<'a, X> {
+        let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
+        Staged { parameters, lists, rows, predicting: rows, picks: 0 }
     }
 
     fn all(&self) -> RowSet {
-        RowSet { which: Rows::All, count: self.rows }
+        RowSet { which: RowSubset::All, count: self.rows }
     }
 
     fn predicting(&self) -> RowSet {
-        RowSet { which: Rows::Predicting, count: self.predicting }
+        RowSet { which: RowSubset::Predicting, count: self.predicting }
     }
 
     /// The operations outside of the layers, for layer checks.
@@ -167,9 +173,9 @@ impl<'a, X: Executor> Pass<'a, X> {
     }
 }
 
-/// A pass whose picks have been scored, for a backward pass.
-pub(crate) struct ScoredPass<'a, X: Executor> {
-    pub(crate) pass: Pass<'a, X>,
+/// A batch whose picks have been scored, for a backward pass.
+pub(crate) struct Scored<'a, X: Executor> {
+    pub(crate) staged: Staged<'a, X>,
     pub(crate) keep: Keep,
     pub(crate) temperature: f32,
 }
@@ -213,47 +219,47 @@ impl Decoder {
         Head { weight: self.layout.head, vocabulary, width, softcap }
     }
 
-    /// Runs the forward pass, from the tokens to `w.hidden`: the final norm of the predicting rows, times the factor of the logits.
+    /// Runs the forward pass, from the tokens to `work.hidden`: the final norm of the predicting rows, times the factor of the logits.
     pub(crate) fn forward<X: Executor>(
         &self,
-        e: &mut X,
-        pass: &Pass<'_, X>,
+        ops: &mut X,
+        staged: &Staged<'_, X>,
         keep: Keep,
-        mut over: Over<'_, X>,
-        w: &mut Workspace<X>,
+        mut over: Context<'_, X>,
+        work: &mut Workspace<X>,
     ) {
         let layers = self.layout.layers.len();
         let stage = match over {
-            Over::Pass(None) => Stage::Forward,
-            Over::Pass(Some(_)) => Stage::Prompts,
-            Over::Step { .. } => Stage::Decoding,
+            Context::Batch(None) => Stage::Forward,
+            Context::Batch(Some(_)) => Stage::Prompts,
+            Context::Step { .. } => Stage::Decoding,
         };
-        w.inputs.resize_with(layers + 1, Default::default);
-        w.saved.resize_with(layers, Default::default);
-        let (all, needed, d) = (pass.all(), pass.predicting(), self.config.hidden_size);
-        e.enter(pass.place(stage));
-        w.inputs[0].reserve(e, all, d);
-        e.embed(pass.p.weights, self.layout.embedding, d, pass.lists, &mut w.inputs[0]);
+        work.inputs.resize_with(layers + 1, Default::default);
+        work.saved.resize_with(layers, Default::default);
+        let (all, needed, d) = (staged.all(), staged.predicting(), self.config.hidden_size);
+        ops.enter(staged.place(stage));
+        work.inputs[0].reserve(ops, all, d);
+        ops.embed(staged.parameters.weights, self.layout.embedding, d, staged.lists, &mut work.inputs[0]);
         if self.embedding_scale != 1.0 {
-            e.scale(all.count * d, self.embedding_scale, &mut w.inputs[0]);
+            ops.scale(all.count * d, self.embedding_scale, &mut work.inputs[0]);
         }
         if let Some(inputs) = self.layout.per_layer_inputs {
-            self.per_layer_inputs(&mut *e, pass, inputs, w);
+            self.per_layer_inputs(&mut *ops, staged, inputs, work);
         }
         for index in 0..layers {
-            let mut layer = self.layer_pass(index, stage, &mut *e, pass);
-            self.through(index, keep, w, |input, saved, w, output| {
-                layer.forward(&mut over, input, saved, w, Some(output));
+            let mut layer = self.layer_pass(index, stage, &mut *ops, staged);
+            self.through(index, keep, work, |input, saved, work, output| {
+                layer.forward(&mut over, input, saved, work, Some(output));
             });
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
-        e.enter(pass.place(stage));
-        w.hidden.reserve(e, needed, d);
-        w.hidden_scale.reserve_statistics(e, needed, 1);
-        let norm = pass.p.norm(self.layout.norm, needed.count);
-        e.rms_norm(norm, &w.inputs[last], &mut w.hidden, &mut w.hidden_scale);
+        ops.enter(staged.place(stage));
+        work.hidden.reserve(ops, needed, d);
+        work.hidden_scale.reserve_statistics(ops, needed, 1);
+        let norm = staged.parameters.norm(self.layout.norm, needed.count);
+        ops.rms_norm(norm, &work.inputs[last], &mut work.hidden, &mut work.hidden_scale);
         if self.logits_scale != 1.0 {
-            e.scale(needed.count * d, self.logits_scale, &mut w.hidden);
+            ops.scale(needed.count * d, self.logits_scale, &mut work.hidden);
         }
     }
 
@@ -270,69 +276,70 @@ impl Decoder {
         &self,
         layer: usize,
         keep: Keep,
-        w: &mut Buffers<B>,
+        work: &mut Buffers<B>,
         run: impl FnOnce(&B, &mut Saved<B>, &mut Buffers<B>, &mut Kept<B>),
     ) {
         let (from, to) =
             if keep == Keep::Nothing { (layer % 2, (layer + 1) % 2) } else { (layer, layer + 1) };
         let index = self.saved_index(layer, keep);
-        let input = std::mem::take(&mut w.inputs[from]);
-        let mut output = std::mem::take(&mut w.inputs[to]);
-        let mut saved = std::mem::take(&mut w.saved[index]);
-        run(&input, &mut saved, w, &mut output);
-        w.inputs[from] = input;
-        w.inputs[to] = output;
-        w.saved[index] = saved;
+        let input = std::mem::take(&mut work.inputs[from]);
+        let mut output = std::mem::take(&mut work.inputs[to]);
+        let mut saved = std::mem::take(&mut work.saved[index]);
+        run(&input, &mut saved, work, &mut output);
+        work.inputs[from] = input;
+        work.inputs[to] = output;
+        work.saved[index] = saved;
     }
 
     /// Computes the inputs of all layers from the tokens and from the scaled embedding.
     fn per_layer_inputs<X: Executor>(
         &self,
-        e: &mut X,
-        pass: &Pass<'_, X>,
+        ops: &mut X,
+        staged: &Staged<'_, X>,
         PerLayerInputs { size, table, projection, norm }: PerLayerInputs,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) {
-        let (all, width, p) = (pass.all(), projection.outputs, pass.p);
-        let Buffers { inputs, layer_inputs, layer_inputs_norm: Normed { raw, scale }, act, .. } = w;
-        layer_inputs.reserve(e, all, width);
-        p.linear(e, &[projection], all.count, &inputs[0], None, layer_inputs);
-        e.scale(all.count * width, 1.0 / (self.config.hidden_size as f32).sqrt(), layer_inputs);
-        raw.reserve(e, all, width);
-        scale.reserve_statistics(e, all, width / size);
+        let (all, width, parameters) = (staged.all(), projection.outputs, staged.parameters);
+        let Buffers { inputs, layer_inputs, layer_inputs_norm: Normed { raw, scale }, act, .. } = work;
+        layer_inputs.reserve(ops, all, width);
+        parameters.linear(ops, &[projection], all.count, &inputs[0], None, layer_inputs);
+        ops.scale(all.count * width, 1.0 / (self.config.hidden_size as f32).sqrt(), layer_inputs);
+        raw.reserve(ops, all, width);
+        scale.reserve_statistics(ops, all, width / size);
         let heads = HeadRows { rows: all.count, first: 0, stride: width, count: width / size, size };
-        e.head_norm(p.norm(norm, all.count), heads, layer_inputs, raw, scale);
-        e.reserve(act, Holds::Activations, all.count * width);
-        e.embed(p.weights, table, width, pass.lists, act);
-        e.scale(all.count * width, (size as f32).sqrt(), act);
-        e.add(all.count * width, act, layer_inputs);
-        e.scale(all.count * width, FRAC_1_SQRT_2, layer_inputs);
+        ops.head_norm(parameters.norm(norm, all.count), heads, layer_inputs, raw, scale);
+        ops.reserve(act, Holds::Activations, all.count * width);
+        ops.embed(parameters.weights, table, width, staged.lists, act);
+        ops.scale(all.count * width, (size as f32).sqrt(), act);
+        ops.add(all.count * width, act, layer_inputs);
+        ops.scale(all.count * width, FRAC_1_SQRT_2, layer_inputs);
     }
 
     /// Adds the gradient of the parameters of [`Decoder::per_layer_inputs`], and the derivative of the scaled embedding.
     fn per_layer_inputs_backward<X: Executor>(
         &self,
-        e: &mut X,
+        ops: &mut X,
         gradients: &mut Gradients<'_, X>,
-        pass: &Pass<'_, X>,
+        staged: &Staged<'_, X>,
         PerLayerInputs { size, table, projection, norm }: PerLayerInputs,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) {
-        let (rows, width) = (pass.rows, projection.outputs);
-        let Buffers { inputs, dlayer_inputs: d, layer_inputs_norm: Normed { raw, scale }, dx, act, .. } = w;
+        let (rows, width) = (staged.rows, projection.outputs);
+        let Buffers { inputs, dlayer_inputs: d, layer_inputs_norm: Normed { raw, scale }, dx, act, .. } =
+            work;
         // With adapters, everything before the layers is frozen.
         let Some(gradient) = gradients.all() else { return };
-        e.scale(rows * width, FRAC_1_SQRT_2, d);
-        e.reserve(act, Holds::Activations, rows * width);
-        e.zero(rows * width, act);
-        e.add(rows * width, d, act);
-        e.scale(rows * width, (size as f32).sqrt(), act);
-        e.embed_backward(gradient, table, width, pass.lists, act);
+        ops.scale(rows * width, FRAC_1_SQRT_2, d);
+        ops.reserve(act, Holds::Activations, rows * width);
+        ops.zero(rows * width, act);
+        ops.add(rows * width, d, act);
+        ops.scale(rows * width, (size as f32).sqrt(), act);
+        ops.embed_backward(gradient, table, width, staged.lists, act);
         let heads = HeadRows { rows, first: 0, stride: width, count: width / size, size };
-        e.head_norm_backward(pass.p.norm(norm, rows), Some(gradient), heads, raw, scale, d);
-        e.scale(rows * width, 1.0 / (self.config.hidden_size as f32).sqrt(), d);
-        gradients.linear(e, projection, rows, d, &inputs[0]);
-        pass.p.linear_backward_input(e, projection, rows, d, Write::Add, dx);
+        ops.head_norm_backward(staged.parameters.norm(norm, rows), Some(gradient), heads, raw, scale, d);
+        ops.scale(rows * width, 1.0 / (self.config.hidden_size as f32).sqrt(), d);
+        gradients.linear(ops, projection, rows, d, &inputs[0]);
+        staged.parameters.linear_backward_input(ops, projection, rows, d, Write::Add, dx);
     }
 
     /// Indices of the slots for keys and values that other layers borrow.
@@ -352,17 +359,17 @@ impl Decoder {
         &'a self,
         index: usize,
         stage: Stage,
-        e: &'a mut X,
-        pass: &Pass<'a, X>,
+        ops: &'a mut X,
+        staged: &Staged<'a, X>,
     ) -> LayerPass<'a, X> {
         let last = index + 1 == self.layout.layers.len();
-        let (all, layer) = (pass.all(), &self.layout.layers[index]);
-        let needed = if last && pass.predicting < pass.rows { pass.predicting() } else { all };
-        e.enter(Place { stage, layer: Some(index), rows: all.count, needed: needed.count });
+        let (all, layer) = (staged.all(), &self.layout.layers[index]);
+        let needed = if last && staged.predicting < staged.rows { staged.predicting() } else { all };
+        ops.enter(Place { stage, layer: Some(index), rows: all.count, needed: needed.count });
         let spec = layer.spec;
         LayerPass {
-            e,
-            p: pass.p,
+            ops,
+            parameters: staged.parameters,
             layer,
             index,
             heads: Heads {
@@ -372,7 +379,7 @@ impl Decoder {
                 scale: spec.scale,
             },
             residual_scale: self.residual_scale,
-            lists: pass.lists,
+            lists: staged.lists,
             all,
             needed,
             hidden: self.config.hidden_size,
@@ -383,115 +390,116 @@ impl Decoder {
 
     fn head_pass<'a, X: Executor>(
         &self,
-        pass: &Pass<'a, X>,
+        staged: &Staged<'a, X>,
         temperature: f32,
         keeps_logits: bool,
     ) -> HeadPass<'a, X::Weights, X::Lists> {
-        let (weights, head, rows, lists) = (pass.p.weights, self.head(), pass.predicting, pass.lists);
+        let (weights, head, rows, lists) =
+            (staged.parameters.weights, self.head(), staged.predicting, staged.lists);
         HeadPass { weights, head, temperature, rows, lists, keeps_logits }
     }
 
     /// Reads log-probabilities and entropies of the pass's picks into `to`, after [`Decoder::forward`].
     pub(crate) fn score<X: Executor>(
         &self,
-        e: &mut X,
-        pass: &Pass<'_, X>,
+        ops: &mut X,
+        staged: &Staged<'_, X>,
         keep: Keep,
         temperature: f32,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
         to: Picked<&mut [f32]>,
     ) -> Result<(), Error> {
-        let (rows, head) = (pass.predicting(), self.head());
-        w.head_saved.reserve_statistics(e, rows, 2);
-        e.reserve(&mut w.scores, Holds::Statistics, 2 * pass.picks);
-        w.keeps_logits = keep != Keep::Nothing && e.keeps_logits(head, rows.count);
-        if w.keeps_logits {
-            w.logits.reserve_statistics(e, rows, head.vocabulary);
+        let (rows, head) = (staged.predicting(), self.head());
+        work.head_saved.reserve_statistics(ops, rows, 2);
+        ops.reserve(&mut work.scores, Holds::Statistics, 2 * staged.picks);
+        work.keeps_logits = keep != Keep::Nothing && ops.keeps_logits(head, rows.count);
+        if work.keeps_logits {
+            work.logits.reserve_statistics(ops, rows, head.vocabulary);
         }
-        let head = self.head_pass(pass, temperature, w.keeps_logits);
-        e.head(head, &w.hidden, &mut w.logits, &mut w.head_saved, &mut w.scores);
-        e.scores(pass.lists, &w.scores, to.logp, to.entropy)
+        let head = self.head_pass(staged, temperature, work.keeps_logits);
+        ops.head(head, &work.hidden, &mut work.logits, &mut work.head_saved, &mut work.scores);
+        ops.scores(staged.lists, &work.scores, to.logp, to.entropy)
     }
 
     /// Adds the gradient to `gradients`, given the derivatives of the loss with respect to the picks' scores. Requires the activations of the forward pass,
     /// and [`Decoder::score`].
     pub(crate) fn backward<X: Executor>(
         &self,
-        e: &mut X,
+        ops: &mut X,
         gradients: &mut Gradients<'_, X>,
-        pass: &ScoredPass<'_, X>,
+        staged: &Scored<'_, X>,
         derivatives: Picked<&[f32]>,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) -> Result<(), Error> {
-        let ScoredPass { pass, keep, temperature } = pass;
-        let (layers, d, rows) = (self.layout.layers.len(), self.config.hidden_size, pass.predicting);
-        e.enter(pass.place(Stage::Backward));
-        e.reserve(&mut w.dnormed, Holds::Activations, pass.rows * d);
-        e.reserve(&mut w.dx, Holds::Activations, pass.rows * d);
-        e.derivatives(derivatives.logp, derivatives.entropy, &mut w.scores);
-        let head = self.head_pass(pass, *temperature, w.keeps_logits);
+        let Scored { staged, keep, temperature } = staged;
+        let (layers, d, rows) = (self.layout.layers.len(), self.config.hidden_size, staged.predicting);
+        ops.enter(staged.place(Stage::Backward));
+        ops.reserve(&mut work.dnormed, Holds::Activations, staged.rows * d);
+        ops.reserve(&mut work.dx, Holds::Activations, staged.rows * d);
+        ops.derivatives(derivatives.logp, derivatives.entropy, &mut work.scores);
+        let head = self.head_pass(staged, *temperature, work.keeps_logits);
         let inputs: HeadInputs<'_, X::Buffer> =
-            HeadInputs { x: &w.hidden, saved: &w.head_saved, derivatives: &w.scores };
-        e.head_backward(head, gradients.all(), inputs, &mut w.logits, &mut w.dnormed);
+            HeadInputs { x: &work.hidden, saved: &work.head_saved, derivatives: &work.scores };
+        ops.head_backward(head, gradients.all(), inputs, &mut work.logits, &mut work.dnormed);
         if self.logits_scale != 1.0 {
-            e.scale(rows * d, self.logits_scale, &mut w.dnormed);
+            ops.scale(rows * d, self.logits_scale, &mut work.dnormed);
         }
         for slot in self.lent() {
-            e.reserve(&mut w.dlent[slot], Holds::Activations, pass.rows * self.lent_width(slot));
-            e.zero(pass.rows * self.lent_width(slot), &mut w.dlent[slot]);
+            ops.reserve(&mut work.dlent[slot], Holds::Activations, staged.rows * self.lent_width(slot));
+            ops.zero(staged.rows * self.lent_width(slot), &mut work.dlent[slot]);
         }
         if let (Some(inputs), true) = (self.layout.per_layer_inputs, gradients.all().is_some()) {
-            e.reserve(&mut w.dlayer_inputs, Holds::Activations, pass.rows * inputs.projection.outputs);
+            ops.reserve(&mut work.dlayer_inputs, Holds::Activations, staged.rows * inputs.projection.outputs);
         }
-        e.zero(rows * d, &mut w.dx);
-        let (x, norm) = (&w.inputs[layers], pass.p.norm(self.layout.norm, rows));
-        e.rms_norm_backward(norm, gradients.all(), x, &w.hidden_scale, &w.dnormed, &mut w.dx);
+        ops.zero(rows * d, &mut work.dx);
+        let (x, norm) = (&work.inputs[layers], staged.parameters.norm(self.layout.norm, rows));
+        ops.rms_norm_backward(norm, gradients.all(), x, &work.hidden_scale, &work.dnormed, &mut work.dx);
         for layer in (0..layers).rev() {
-            let (index, input) = (self.saved_index(layer, *keep), std::mem::take(&mut w.inputs[layer]));
-            let mut saved = std::mem::take(&mut w.saved[index]);
+            let (index, input) = (self.saved_index(layer, *keep), std::mem::take(&mut work.inputs[layer]));
+            let mut saved = std::mem::take(&mut work.saved[index]);
             if *keep == Keep::Inputs {
-                let mut recomputed = self.layer_pass(layer, Stage::Forward, &mut *e, pass);
-                recomputed.forward(&mut Over::Pass(None), &input, &mut saved, w, None);
+                let mut recomputed = self.layer_pass(layer, Stage::Forward, &mut *ops, staged);
+                recomputed.forward(&mut Context::Batch(None), &input, &mut saved, work, None);
             }
             // A frozen embedding doesn't need the derivative of the first layer's input.
             let through = layer > 0 || gradients.all().is_some();
-            let mut layer_pass = self.layer_pass(layer, Stage::Backward, &mut *e, pass);
-            layer_pass.backward(gradients, through, &input, &mut saved, w);
-            w.inputs[layer] = input;
-            w.saved[index] = saved;
+            let mut layer_pass = self.layer_pass(layer, Stage::Backward, &mut *ops, staged);
+            layer_pass.backward(gradients, through, &input, &mut saved, work);
+            work.inputs[layer] = input;
+            work.saved[index] = saved;
         }
-        e.enter(pass.place(Stage::Backward));
+        ops.enter(staged.place(Stage::Backward));
         if let Some(inputs) = self.layout.per_layer_inputs {
-            self.per_layer_inputs_backward(&mut *e, gradients, pass, inputs, w);
+            self.per_layer_inputs_backward(&mut *ops, gradients, staged, inputs, work);
         }
         if let Some(gradient) = gradients.all() {
             if self.embedding_scale != 1.0 {
-                e.scale(pass.rows * d, self.embedding_scale, &mut w.dx);
+                ops.scale(staged.rows * d, self.embedding_scale, &mut work.dx);
             }
-            e.embed_backward(gradient, self.layout.embedding, d, pass.lists, &w.dx);
+            ops.embed_backward(gradient, self.layout.embedding, d, staged.lists, &work.dx);
         }
-        e.checked()
+        ops.checked()
     }
 
     /// Removes the rows of trees without a derivative from the saved activations. The chunk must be laid out again afterwards.
     pub(crate) fn keep_rows<X: Executor>(
         &self,
-        e: &mut X,
+        ops: &mut X,
         stays: Stays<'_>,
         keep: Keep,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) {
-        let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, keeps_logits, .. } = w;
-        let Buffers { layer_inputs, layer_inputs_norm: Normed { raw, scale }, lent, .. } = w;
+        let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, keeps_logits, .. } = work;
+        let Buffers { layer_inputs, layer_inputs_norm: Normed { raw, scale }, lent, .. } = work;
         for buffer in [hidden, hidden_scale, head_saved, layer_inputs, raw, scale].into_iter().chain(lent) {
-            buffer.keep_rows(e, stays);
+            buffer.keep_rows(ops, stays);
         }
         if *keeps_logits {
-            logits.keep_rows(e, stays);
+            logits.keep_rows(ops, stays);
         }
-        inputs.iter_mut().for_each(|input| input.keep_rows(e, stays));
+        inputs.iter_mut().for_each(|input| input.keep_rows(ops, stays));
         if keep == Keep::Everything {
-            saved.iter_mut().for_each(|saved| saved.keep_rows(e, stays));
+            saved.iter_mut().for_each(|saved| saved.keep_rows(ops, stays));
         }
     }
 }

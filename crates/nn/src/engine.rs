@@ -4,20 +4,19 @@
 //! they differ from the gradients of one thread by rounding.
 
 mod adapters;
-mod device;
 mod generate;
 mod open;
 mod pass;
+mod runtime;
 mod state;
 mod update;
-mod worker;
 
 use std::borrow::Cow;
 use std::path::Path;
 
 use rayon::prelude::*;
 
-use crate::backend::{Executors, GraphCounts, Store};
+use crate::backend::{ExecutorBackend, GraphCounts, Store};
 use crate::config::Config;
 use crate::cpu::lora::add_update;
 use crate::decoder::Decoder;
@@ -28,7 +27,7 @@ use crate::quantized::{BaseFormat, Quantized};
 use crate::weights::Dtype;
 use crate::weights::bitsandbytes::{self, Tensor};
 use adapters::Adapters;
-use device::{OnBackend, OnDevice};
+use runtime::{BackendRuntime, Runtime};
 pub use state::TrainingState;
 
 /// Scores of one tree of a batch, as passed to a loss, and the destinations of the loss's derivatives. All slices are in the order of `predictions`.
@@ -79,7 +78,7 @@ pub const DEFAULT_CHUNK_TOKENS: usize = 1024;
 /// A decoder with its weights, gradient and optimizer, on a device.
 pub struct Engine {
     decoder: Decoder,
-    device: Box<dyn OnDevice>,
+    runtime: Box<dyn Runtime>,
     step: u64,
     chunk_tokens: usize,
     checkpointing: bool,
@@ -104,10 +103,10 @@ fn check(config: &Config) {
 
 impl Engine {
     /// An engine whose weights are all 0.
-    fn new<D: Executors + 'static>(decoder: Decoder, backend: D) -> Engine {
+    fn new<D: ExecutorBackend + 'static>(decoder: Decoder, backend: D) -> Engine {
         Engine {
             decoder,
-            device: Box::new(OnBackend::new(backend)),
+            runtime: Box::new(BackendRuntime::new(backend)),
             step: 0,
             chunk_tokens: DEFAULT_CHUNK_TOKENS,
             checkpointing: false,
@@ -152,25 +151,25 @@ impl Engine {
     /// take as much memory as the matrices. They are made when `generate` finds the weights changed, and freed before an update unless they are small. Samples differ
     /// only by rounding. Enabled by default.
     pub fn set_decode_copies(&mut self, enabled: bool) {
-        self.device.backend_mut().set_decode_copies(enabled);
+        self.runtime.backend_mut().set_decode_copies(enabled);
     }
 
     /// Sets whether AdamW's moments are stored in page-locked host memory instead of on the GPU. This saves 8 bytes per trained parameter on the GPU (4 with bf16
     /// moments), except for buffers of at most 256 MiB, and every update copies the moments to the GPU and back. Results have the same bits. It has no effect on the
     /// CPU. Disabled by default.
     pub fn set_optimizer_offload(&mut self, enabled: bool) {
-        self.device.backend_mut().set_optimizer_offload(enabled);
+        self.runtime.backend_mut().set_optimizer_offload(enabled);
     }
 
     /// Sets whether a GPU's decoding steps are submitted as CUDA graphs, for measuring. Results have the same bits. Enabled by default, unless the environment
     /// variable `FGRPO_CUDA_GRAPHS` is `off`. It has no effect on the CPU.
     pub fn set_cuda_graphs(&mut self, enabled: bool) {
-        self.device.backend_mut().set_graphs(enabled && !self.decoder.check_layers);
+        self.runtime.backend_mut().set_graphs(enabled && !self.decoder.check_layers);
     }
 
     /// Returns the counts of a GPU's decoding steps since the engine was created or [`Engine::set_cuda_graphs`] was called.
     pub fn graph_counts(&self) -> GraphCounts {
-        self.device.backend().graph_counts()
+        self.runtime.backend().graph_counts()
     }
 
     /// All tensors, in the checkpoint's order. With LoRA, matrices include the update, as in a model without adapters. Quantized matrices have their dequantized
@@ -189,7 +188,7 @@ impl Engine {
         tensors: &'a [TensorLayout],
     ) -> impl Iterator<Item = NamedTensor<'a>> {
         let read = move |t: &'a TensorLayout| {
-            (t.name.as_str(), t.shape.as_slice(), self.device.backend().read(store, t.span))
+            (t.name.as_str(), t.shape.as_slice(), self.runtime.backend().read(store, t.span))
         };
         tensors.iter().map(read)
     }
@@ -210,9 +209,9 @@ impl Engine {
                             let mut values = vec![0.0; span.len];
                             fill(&mut values)?;
                             let matrix = Quantized::new(base, shape[1], &values);
-                            self.device.backend_mut().put_quantized(*span, matrix);
+                            self.runtime.backend_mut().put_quantized(*span, matrix);
                         }
-                        _ => self.device.backend_mut().fill(Store::Weights, *span, &mut fill)?,
+                        _ => self.runtime.backend_mut().fill(Store::Weights, *span, &mut fill)?,
                     }
                     next += span.len as u64;
                 }
@@ -221,18 +220,18 @@ impl Engine {
                 Kind::Rates => {
                     let rate = |head| (16.0 * (head as f32 + 0.5) / span.len as f32).ln();
                     let values: Vec<f32> = (0..span.len).map(rate).collect();
-                    self.device.backend_mut().write(Store::Weights, *span, &values);
+                    self.runtime.backend_mut().write(Store::Weights, *span, &values);
                 }
                 Kind::Ones | Kind::Fixed => {
-                    self.device.backend_mut().write(Store::Weights, *span, &vec![1.0; span.len])
+                    self.runtime.backend_mut().write(Store::Weights, *span, &vec![1.0; span.len])
                 }
                 Kind::Norm => {
                     let one = 1.0 - self.decoder.config.architecture.family().norm_offset;
-                    self.device.backend_mut().write(Store::Weights, *span, &vec![one; span.len]);
+                    self.runtime.backend_mut().write(Store::Weights, *span, &vec![one; span.len]);
                 }
             }
         }
-        self.device.backend().check()
+        self.runtime.backend().check()
     }
 
     /// Fills every tensor with `read`, except for matrices that `stored` returns in the base's format.
@@ -241,7 +240,7 @@ impl Engine {
         read: &mut dyn FnMut(&TensorLayout, &mut [f32]) -> Result<(), Error>,
         stored: &dyn Fn(&TensorLayout) -> Result<Option<Quantized>, Error>,
     ) -> Result<(), Error> {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         for tensor in &self.decoder.layout.tensors {
             match self.decoder.layout.base {
                 Some(base) if tensor.span.is_separate() => {
@@ -253,11 +252,11 @@ impl Engine {
                             Quantized::new(base, tensor.shape[1], &values)
                         }
                     };
-                    self.device.backend_mut().put_quantized(tensor.span, matrix);
-                    self.device.backend().check()?;
+                    self.runtime.backend_mut().put_quantized(tensor.span, matrix);
+                    self.runtime.backend().check()?;
                 }
                 _ => self
-                    .device
+                    .runtime
                     .backend_mut()
                     .fill(Store::Weights, tensor.span, &mut |out| read(tensor, out))?,
             }
@@ -268,13 +267,13 @@ impl Engine {
     /// Reads a tensor of the model. Quantized matrices are dequantized, with the update of an applied adapter.
     fn weight(&self, tensor: &TensorLayout) -> Cow<'_, [f32]> {
         if !tensor.span.is_separate() {
-            return self.device.backend().read(Store::Weights, tensor.span);
+            return self.runtime.backend().read(Store::Weights, tensor.span);
         }
-        let matrix = self.device.backend().quantized(tensor.span);
+        let matrix = self.runtime.backend().quantized(tensor.span);
         let mut values = vec![0.0; tensor.span.len];
         matrix.write_rows(0..matrix.rows, &mut values);
         for (adapted, scale) in self.unmerged(tensor.span) {
-            let [a, b] = [adapted.a, adapted.b].map(|span| self.device.backend().read(Store::Factors, span));
+            let [a, b] = [adapted.a, adapted.b].map(|span| self.runtime.backend().read(Store::Factors, span));
             let part = &mut values[adapted.weight.offset - tensor.span.offset..][..adapted.weight.len];
             add_update(adapted.sizes(), [&a, &b], scale, part);
         }
@@ -303,7 +302,7 @@ impl Engine {
                 return Tensor::Numbers(self.weight(tensor));
             }
             Tensor::Matrix(if is_nf4 && self.unmerged(tensor.span).next().is_none() {
-                self.device.backend().quantized(tensor.span).into_owned()
+                self.runtime.backend().quantized(tensor.span).into_owned()
             } else {
                 Quantized::new(BaseFormat::Nf4, tensor.shape[1], &self.weight(tensor))
             })
@@ -324,7 +323,7 @@ impl Engine {
     pub fn set_layer_checks(&mut self, enabled: bool) {
         self.decoder.check_layers = enabled;
         if enabled {
-            self.device.backend_mut().set_graphs(false);
+            self.runtime.backend_mut().set_graphs(false);
         }
     }
 
@@ -337,7 +336,7 @@ impl Engine {
         tensors.iter().find_map(|tensor| {
             let values = match store {
                 Store::Weights => self.weight(tensor),
-                _ => self.device.backend().read(store, tensor.span),
+                _ => self.runtime.backend().read(store, tensor.span),
             };
             let index = values.iter().position(|value| !value.is_finite())?;
             Some((tensor.name.as_str(), index, values[index]))
@@ -348,7 +347,7 @@ impl Engine {
     fn diagnose(&self, error: Error) -> Error {
         match error {
             Error::NonFinite { what, found, .. } if self.decoder.check_layers => {
-                if let Err(failed) = self.device.backend().check() {
+                if let Err(failed) = self.runtime.backend().check() {
                     return failed;
                 }
                 let remedy = match self.first_non_finite(Store::Weights, &self.decoder.layout.tensors) {
@@ -366,7 +365,7 @@ impl Engine {
     /// Replaces one tensor.
     /// Returns an error if the tensor doesn't exist, has another length, or is a matrix with adapters, which is computed from its base and factors.
     pub fn set_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         let &TensorLayout { span, ref shape, .. } = find(&self.decoder.layout.tensors, name, values.len())?;
         if self
             .adapters
@@ -381,9 +380,9 @@ impl Engine {
         }
         match self.decoder.layout.base {
             Some(base) if span.is_separate() => {
-                self.device.backend_mut().put_quantized(span, Quantized::new(base, shape[1], values));
+                self.runtime.backend_mut().put_quantized(span, Quantized::new(base, shape[1], values));
             }
-            _ => self.device.backend_mut().write(Store::Weights, span, values),
+            _ => self.runtime.backend_mut().write(Store::Weights, span, values),
         }
         Ok(())
     }

@@ -91,7 +91,7 @@ pub(crate) struct LayerLayout {
     /// Norms before and after attention, or before and after the mixer that replaces it.
     pub(crate) attention: Norms<Span>,
     /// Output projection of attention, or of the mixer.
-    pub(crate) o: Linear,
+    pub(crate) output: Linear,
     pub(crate) mlp: Norms<Span>,
     /// Outputs: gate, then up.
     pub(crate) gate_up: Linear,
@@ -180,7 +180,7 @@ impl LayerLayout {
         let (needed_rows, all_rows) = self.input_maps();
         let added = self.per_layer_input.iter().flat_map(|added| [&added.gate, &added.projection]);
         let maps = needed_rows.into_iter().chain(all_rows);
-        maps.chain([&self.o, &self.gate_up, &self.down]).chain(added)
+        maps.chain([&self.output, &self.gate_up, &self.down]).chain(added)
     }
 }
 
@@ -326,7 +326,7 @@ impl Layout {
                     Some(b.norm(weight.name(index), &weight.shape))
                 };
                 let before = norm(&mut b, spec.attention.before);
-                let (mixing, o) = match spec.mixer {
+                let (mixing, output) = match spec.mixer {
                     Some(Recurrence::DeltaRule(sizes)) => {
                         let mut put = |module: &str, kind| {
                             let weight = linear(module);
@@ -385,7 +385,7 @@ impl Layout {
                     spec,
                     index_of_kind,
                     mixing,
-                    o: b.linear(index, &[linear(o)]),
+                    output: b.linear(index, &[linear(output)]),
                     attention: Norms { before, after: norm(&mut b, spec.attention.after) },
                     mlp: Norms { before: norm(&mut b, spec.mlp.before), after: norm(&mut b, spec.mlp.after) },
                     gate_up: if spec.fused {

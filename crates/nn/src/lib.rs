@@ -42,7 +42,7 @@ mod cuda;
 mod decoder;
 
 // The scheduler: which sequences take part in a decoding step.
-mod generate;
+mod scheduler;
 mod tree;
 
 // The engine, its memory requirements, and its throughput.
@@ -63,10 +63,10 @@ pub use error::Error;
 pub use executor::checks::CHECK_LAYERS;
 pub use fgrpo_cuda::{Found as Gpu, probe as gpus, products_library};
 pub use flops::{Flops, measure_flops};
-pub use generate::{Arrival, Completion, Feed, Finish, Prompt, StopFn, UniformFn};
 pub use lora::LoraConfig;
 pub use needs::{GpuSettings, Needs, Workload, least_cached_tokens};
 pub use numbers::{Precision, Products};
 pub use quantized::BaseFormat;
 pub use sampling::Sampling;
+pub use scheduler::{Arrival, Completion, Feed, Finish, Prompt, StopFn, UniformFn};
 pub use segments::{Batch, Prediction, Segment};

@@ -14,13 +14,13 @@ use crate::cuda::backend::{NORM_BLOCKS, POSITIONS};
 use crate::cuda::moments::staged_len;
 use crate::cuda::needs as gpu;
 use crate::device::DeviceName;
-use crate::generate::pages_needed;
 use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::numbers::{Precision, Products};
 use crate::quantized::BaseFormat;
 use crate::rope::rotated;
 use crate::sampling::Rollout;
+use crate::scheduler::pages_needed;
 use crate::segments::STRETCH;
 
 /// GPU settings that affect memory requirements.

@@ -33,10 +33,9 @@ fn products_of_matrices_and_their_transposes_replace_or_add_to_the_result_anothe
                     exact: false,
                 };
                 if by_library {
-                    d.product(&product).unwrap();
+                    d.submit(&Node::Product(product)).unwrap();
                 } else {
-                    let ours = product.launch();
-                    d.launch(ours.kernel, ours.shape, &ours.arguments).unwrap();
+                    d.submit(&Node::Launch(product.launch())).unwrap();
                 }
                 mc.read().unwrap()
             });

@@ -17,7 +17,7 @@ use super::simd;
 use super::team::Team;
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Executors, FillFn, Lane, Store, Work};
+use crate::backend::{Backend, ExecutorAccess, ExecutorBackend, FillFn, Store, Work};
 use crate::cache::{numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::error::Error;
@@ -379,14 +379,14 @@ impl Backend for CpuBackend {
     }
 }
 
-impl Executors for CpuBackend {
+impl ExecutorBackend for CpuBackend {
     type Executor = CpuExecutor;
 
     fn run<T: Send>(
         &mut self,
         work: Work,
         tasks: &mut [T],
-        body: &(dyn Fn(Lane<'_, CpuExecutor>, &mut T) + Sync),
+        body: &(dyn Fn(ExecutorAccess<'_, CpuExecutor>, &mut T) + Sync),
         meanwhile: &mut dyn FnMut(),
     ) {
         assert!(tasks.len() <= self.executors.len(), "{} tasks", tasks.len());
@@ -409,13 +409,13 @@ impl Executors for CpuBackend {
             };
         }
         let (weights, factors) = (&self.weights, self.adapters.as_ref().map(|a| &a.values));
-        let mut lanes = self.executors.iter_mut().zip(&mut self.gradients).zip(tasks).map(
+        let mut accesses = self.executors.iter_mut().zip(&mut self.gradients).zip(tasks).map(
             |((executor, gradient), task)| {
                 let gradient = (work == Work::Accumulate).then_some(&mut gradient[..]);
-                (Lane { executor, weights, factors, gradient }, task)
+                (ExecutorAccess { executor, weights, factors, gradient }, task)
             },
         );
-        match (lanes.next(), lanes.next()) {
+        match (accesses.next(), accesses.next()) {
             (Some(first), None) => self.whole.leader().in_place_scope(|scope| {
                 scope.spawn(|_| body(first.0, first.1));
                 meanwhile();

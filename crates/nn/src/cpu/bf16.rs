@@ -22,7 +22,7 @@ use super::blas;
 use super::buffer::Buffer;
 use super::format::{Format, LEFT_SCRATCH};
 use super::level::level;
-use super::microkernel::{Operand, Output, Rows};
+use super::microkernel::{Operand, Output, RowMajor};
 use crate::error::Error;
 use crate::numbers::Products;
 
@@ -199,15 +199,15 @@ unsafe fn multiply<const PARTS: usize>(
     m: usize,
     n: usize,
     k: usize,
-    a: Rows,
-    b: Rows,
+    a: RowMajor,
+    b: RowMajor,
     c: Output,
 ) {
     let blocks = k.div_ceil(BLOCK);
     // SAFETY: strips are of rows below `m` and columns below `n`; the caller guarantees the result.
     unsafe {
-        let left = |row: usize| Rows { first: a.first.add(row / SIDE * a.stride), ..a };
-        let right = |column: usize| Rows { first: b.first.add(column / SIDE * b.stride), ..b };
+        let left = |row: usize| RowMajor { first: a.first.add(row / SIDE * a.stride), ..a };
+        let right = |column: usize| RowMajor { first: b.first.add(column / SIDE * b.stride), ..b };
         match unit {
             #[cfg(target_arch = "x86_64")]
             Unit::Amx => {
@@ -262,10 +262,10 @@ impl<const PARTS: usize> Format for Bf16<PARTS> {
         Operand { first: packed.as_ptr(), line: SIDE * depth::<PARTS>(k), term: 1 }
     }
 
-    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, _: *const f32) {
+    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: RowMajor, c: Output, _: *const f32) {
         // SAFETY: the caller guarantees it.
         unsafe {
-            let a = Rows { first: a.first, stride: a.line };
+            let a = RowMajor { first: a.first, stride: a.line };
             multiply::<PARTS>(unit(), m, n, k, a, b, c);
         }
     }
@@ -321,7 +321,7 @@ mod tests {
             let right = packed::<PARTS>(unit, Hand::Right, n, k, operand(&b, n));
             let strip = SIDE * depth::<PARTS>(k);
             let run = |row: usize, rows: usize, to: &mut [f32]| {
-                let strips = |numbers: &[f32]| Rows { first: numbers.as_ptr(), stride: strip };
+                let strips = |numbers: &[f32]| RowMajor { first: numbers.as_ptr(), stride: strip };
                 let one = packed::<PARTS>(unit, Hand::Left, rows, k, operand(&a, m).at(row, 0));
                 assert!(row > 0 || rows < m || bits(&one) == bits(&left));
                 let to = Output { first: to.as_mut_ptr(), stride: n, add };

@@ -22,8 +22,8 @@ use super::decoding::Decoding;
 use super::delta_rule::DeltaRule;
 use super::lists::Lists;
 use super::packed_weights::PackedWeights;
-use super::product::{By, Matrix, Target, View, packing_product, product_with_panels, team_product};
-use super::team::{Columns, Rows, Shared, Team};
+use super::product::View;
+use super::team::{ColumnsMut, RowsMut, Shared, Team};
 use super::weights::Weights;
 use super::{sampler, simd};
 use crate::error::Error;
@@ -95,7 +95,7 @@ impl CpuExecutor {
         &self,
         rows: usize,
         width: usize,
-        outputs: [Rows<'_>; N],
+        outputs: [RowsMut<'_>; N],
         body: impl Fn(Range<usize>, [&mut [f32]; N]) + Sync,
     ) {
         self.team.split_rows(rows, rows * width, outputs, |_, range, outputs| body(range, outputs));
@@ -107,7 +107,7 @@ impl CpuExecutor {
         rows: usize,
         width: usize,
         output: &mut [f32],
-        body: impl Fn(Range<usize>, Columns<'_>) + Sync,
+        body: impl Fn(Range<usize>, ColumnsMut<'_>) + Sync,
     ) {
         let outputs = [(output, width)];
         self.team.split_columns(width, 16, rows * width, outputs, |_, range, [output]| body(range, output));
@@ -116,33 +116,6 @@ impl CpuExecutor {
     /// Scratch memory for part `part` of an operation.
     fn scratch(&self, part: usize) -> std::sync::MutexGuard<'_, Scratch> {
         self.scratch[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
-    }
-
-    fn by(&self) -> By<'_> {
-        (Some(&self.team), self.products)
-    }
-
-    fn product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-        team_product(self.by(), sizes, a, b, to);
-    }
-
-    /// Computes a product on the team, always with panels, so that an element depends only on its row and column.
-    fn packing_product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-        packing_product(self.by(), sizes, a, b, to);
-    }
-
-    /// Computes `x Wᵀ` on the team for the rows of `W` from offset `at` on, with their panels if available.
-    fn product_with_weight(&self, sizes: [usize; 3], x: &[f32], weights: &[f32], at: usize, to: Target<'_>) {
-        match &self.packed {
-            Some(packed) => {
-                product_with_panels(self.by(), sizes, x, packed.at(at), to);
-            }
-            None => {
-                let row = sizes[2];
-                let w = View::rows(at, row).transposed().of(weights);
-                self.product(sizes, View::rows(0, row).of(x), w, to);
-            }
-        }
     }
 }
 

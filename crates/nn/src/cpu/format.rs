@@ -1,7 +1,7 @@
 //! Memory layout of operands, and the interface between panels and the number formats' kernels.
 
 use super::buffer::Buffer;
-use super::microkernel::{self, Operand, Output, Rows};
+use super::microkernel::{self, Operand, Output, RowMajor};
 
 /// Products are divided among threads at multiples of this number of columns, which is a multiple of the width of every format's panels.
 pub(crate) const CUT: usize = 64;
@@ -41,5 +41,5 @@ pub(crate) trait Format {
     ///
     /// # Safety
     /// `a` must come from [`Format::left`] and `b` from [`Format::panel`], and `m` rows of `n` values of `c` must be readable and writable.
-    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32);
+    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: RowMajor, c: Output, ahead: *const f32);
 }

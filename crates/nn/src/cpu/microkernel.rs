@@ -30,7 +30,7 @@ pub(crate) fn wide() -> usize {
 
 /// A matrix, given by its first element and the distance between rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Rows {
+pub(crate) struct RowMajor {
     pub(crate) first: *const f32,
     pub(crate) stride: usize,
 }
@@ -51,13 +51,13 @@ impl Operand {
     }
 
     /// The operand's lines as rows. Each line must be contiguous: its stride `term` must be 1.
-    pub(crate) fn lines(self) -> Rows {
-        Rows { first: self.first, stride: self.line }
+    pub(crate) fn lines(self) -> RowMajor {
+        RowMajor { first: self.first, stride: self.line }
     }
 
     /// The operand as rows of contiguous terms; `line` must be 1.
-    pub(crate) fn terms(self) -> Rows {
-        Rows { first: self.first, stride: self.term }
+    pub(crate) fn terms(self) -> RowMajor {
+        RowMajor { first: self.first, stride: self.term }
     }
 }
 
@@ -106,7 +106,7 @@ at_level! {
     ///
     /// # Safety
     /// All three matrices must be readable, and `y` writable and disjoint from the others.
-    dot(m: usize, n: usize, k: usize, x: Rows, w: Rows, y: Output)
+    dot(m: usize, n: usize, k: usize, x: RowMajor, w: RowMajor, y: Output)
 }
 
 at_level! {
@@ -115,14 +115,14 @@ at_level! {
     ///
     /// # Safety
     /// Like [`dot`]; `ahead` may be any address.
-    outer(sizes: [usize; 3], a: Operand, b: Rows, y: Output, ahead: *const f32)
+    outer(sizes: [usize; 3], a: Operand, b: RowMajor, y: Output, ahead: *const f32)
 }
 
 /// `to[i * to_stride + j] = from[j][i]` for `rows` rows and `columns` columns, both at most [`lanes`]. Sets the rest of each row of [`lanes`] values to 0.
 ///
 /// # Safety
 /// `from` must be readable, and `columns` rows of [`lanes`] values writable.
-pub(crate) unsafe fn transpose(rows: usize, columns: usize, from: Rows, to: *mut f32, to_stride: usize) {
+pub(crate) unsafe fn transpose(rows: usize, columns: usize, from: RowMajor, to: *mut f32, to_stride: usize) {
     type Block = [[f32; 4]; 4];
     let transposed = |[a, b, c, d]: Block| [0, 1, 2, 3].map(|j| [a[j], b[j], c[j], d[j]]);
     for row in (0..lanes()).step_by(4) {
@@ -228,7 +228,7 @@ macro_rules! kernels {
         const BAND: usize = 96;
 
         #[$features]
-        pub(super) unsafe fn dot(m: usize, n: usize, k: usize, x: Rows, w: Rows, y: Output) {
+        pub(super) unsafe fn dot(m: usize, n: usize, k: usize, x: RowMajor, w: RowMajor, y: Output) {
             let mut band = 0;
             while band < m {
                 let end = (band + BAND).min(m);
@@ -240,8 +240,8 @@ macro_rules! kernels {
                         let tall = r::DOT_TALL.min(end - row);
                         // SAFETY: rows are less than m, and columns less than n.
                         unsafe {
-                            let x = Rows { first: x.first.add(row * x.stride), ..x };
-                            let w = Rows { first: w.first.add(column * w.stride), ..w };
+                            let x = RowMajor { first: x.first.add(row * x.stride), ..x };
+                            let w = RowMajor { first: w.first.add(column * w.stride), ..w };
                             let y = y.at(row, column);
                             tiles!(dot_tile, tall, wide, (k, x, w, y));
                         }
@@ -254,7 +254,7 @@ macro_rules! kernels {
         }
 
         #[$features]
-        unsafe fn dot_tile<const R: usize, const C: usize>(k: usize, x: Rows, w: Rows, y: Output) {
+        unsafe fn dot_tile<const R: usize, const C: usize>(k: usize, x: RowMajor, w: RowMajor, y: Output) {
             // SAFETY: reads R rows of x and C rows of w with k values each; the end of k is masked.
             unsafe {
                 let mut sums = [[r::zero(); DOT_WIDE]; R];
@@ -292,7 +292,13 @@ macro_rules! kernels {
         }
 
         #[$features]
-        pub(super) unsafe fn outer([m, n, k]: [usize; 3], a: Operand, b: Rows, y: Output, ahead: *const f32) {
+        pub(super) unsafe fn outer(
+            [m, n, k]: [usize; 3],
+            a: Operand,
+            b: RowMajor,
+            y: Output,
+            ahead: *const f32,
+        ) {
             let mut column = 0;
             while column < n {
                 let wide = (r::LANES * r::WIDE).min(n - column);
@@ -303,7 +309,7 @@ macro_rules! kernels {
                     // SAFETY: rows are less than m, and columns less than n.
                     unsafe {
                         let a = a.at(row, 0);
-                        let b = Rows { first: b.first.add(column), ..b };
+                        let b = RowMajor { first: b.first.add(column), ..b };
                         let y = y.at(row, column);
                         // An address only: nothing is read. Later tiles prefetch the last quarter again, which is already cached.
                         let ahead = ahead.wrapping_add(done.min(3) * k * 16);
@@ -321,7 +327,7 @@ macro_rules! kernels {
             wide: usize,
             k: usize,
             a: Operand,
-            b: Rows,
+            b: RowMajor,
             y: Output,
             ahead: *const f32,
         ) {
@@ -346,7 +352,7 @@ macro_rules! kernels {
             wide: usize,
             k: usize,
             a: Operand,
-            b: Rows,
+            b: RowMajor,
             y: Output,
             ahead: *const f32,
         ) {
@@ -413,7 +419,7 @@ macro_rules! kernels {
 
 #[cfg(target_arch = "x86_64")]
 mod avx512 {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, RowMajor, TALL, prefetch};
 
     /// Registers of 16 values.
     mod r {
@@ -461,7 +467,7 @@ mod avx512 {
 
 #[cfg(target_arch = "x86_64")]
 mod avx2 {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, RowMajor, TALL, prefetch};
 
     /// Registers of 8 values.
     mod r {
@@ -502,7 +508,7 @@ mod avx2 {
 
 #[cfg(target_arch = "aarch64")]
 mod neon {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, RowMajor, TALL, prefetch};
 
     /// Registers of 4 values.
     mod r {
@@ -552,7 +558,7 @@ mod neon {
 }
 
 mod plain {
-    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, Rows, TALL, prefetch};
+    use super::{ANY, BY_COLUMNS, BY_ROWS, Operand, Output, RowMajor, TALL, prefetch};
 
     /// Arrays of 4 values, which the compiler keeps in whatever registers the processor has.
     mod r {

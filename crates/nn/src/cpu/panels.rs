@@ -12,7 +12,7 @@ use std::cell::RefCell;
 use super::bf16::Bf16;
 use super::buffer::Buffer;
 use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH};
-use super::microkernel::{self, Operand, Output, Rows};
+use super::microkernel::{self, Operand, Output, RowMajor};
 use crate::numbers::Products;
 
 /// Number of columns that are packed at a time.
@@ -69,15 +69,15 @@ pub(crate) fn pack_weights(products: Products, n: usize, k: usize, w: &[f32], to
 
 /// Columns `first..first + n` of a right operand with `total` columns. `first` is a multiple of 64.
 #[derive(Clone, Copy)]
-pub(crate) struct Columns {
+pub(crate) struct ColumnRange {
     pub(crate) first: usize,
     pub(crate) n: usize,
     pub(crate) total: usize,
 }
 
-impl Columns {
-    pub(crate) fn all(n: usize) -> Columns {
-        Columns { first: 0, n, total: n }
+impl ColumnRange {
+    pub(crate) fn all(n: usize) -> ColumnRange {
+        ColumnRange { first: 0, n, total: n }
     }
 }
 
@@ -85,10 +85,10 @@ impl Columns {
 ///
 /// # Safety
 /// The operands must be readable, and `m` rows of `n` values of `c` writable and disjoint from the operands.
-pub(crate) unsafe fn product(
+pub(crate) unsafe fn multiply(
     products: Products,
     [m, k]: [usize; 2],
-    columns: Columns,
+    columns: ColumnRange,
     a: Operand,
     b: Right<'_>,
     c: Output,
@@ -98,12 +98,12 @@ pub(crate) unsafe fn product(
     unsafe { in_format!(products, blocks([m, k], columns, a, b, c)) }
 }
 
-/// [`product`] in one format, block by block.
+/// [`multiply`] in one format, block by block.
 ///
 /// # Safety
-/// See [`product`].
-unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: Columns, a: Operand, b: Right<'_>, c: Output) {
-    let Columns { first, n, total } = columns;
+/// See [`multiply`].
+unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: ColumnRange, a: Operand, b: Right<'_>, c: Output) {
+    let ColumnRange { first, n, total } = columns;
     PACKED.with_borrow_mut(|[right, left]| {
         for term in (0..k).step_by(DEEP) {
             let deep = DEEP.min(k - term);
@@ -129,7 +129,7 @@ unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: Columns, a: Operand, b:
                         let a = F::left(band, deep, a.at(row, term), left);
                         for column in (0..columns).step_by(F::columns()) {
                             let (at, stride) = F::panel(total, depth, from_column + column, from_term);
-                            let panel = Rows { first: panels.add(at), stride };
+                            let panel = RowMajor { first: panels.add(at), stride };
                             // Prefetch the next panel while this one is used.
                             let ahead = panel.first.wrapping_add(F::len(F::columns(), depth));
                             let wide = F::columns().min(columns - column);
@@ -152,7 +152,7 @@ impl F32 {
 
     /// # Safety
     /// See [`Format::pack_right`].
-    unsafe fn pack_columns(n: usize, k: usize, columns: Rows, to: *mut f32) {
+    unsafe fn pack_columns(n: usize, k: usize, columns: RowMajor, to: *mut f32) {
         let lanes = microkernel::lanes();
         for column in (0..n).step_by(microkernel::wide()) {
             let wide = F32::width(n, column);
@@ -166,7 +166,7 @@ impl F32 {
                         microkernel::transpose(
                             rows,
                             lanes.min(k - term),
-                            Rows { first, ..columns },
+                            RowMajor { first, ..columns },
                             to,
                             wide,
                         );
@@ -178,7 +178,7 @@ impl F32 {
 
     /// # Safety
     /// See [`Format::pack_right`].
-    unsafe fn pack_rows(n: usize, k: usize, rows: Rows, to: *mut f32) {
+    unsafe fn pack_rows(n: usize, k: usize, rows: RowMajor, to: *mut f32) {
         // Row by row, because the processor prefetches long contiguous reads, but not pieces of a panel's width.
         for term in 0..k {
             for column in (0..n).step_by(microkernel::wide()) {
@@ -235,7 +235,7 @@ impl Format for F32 {
         Operand { first: packed.as_ptr(), line: 1, term: LEFT }
     }
 
-    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: Rows, c: Output, ahead: *const f32) {
+    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: RowMajor, c: Output, ahead: *const f32) {
         // SAFETY: the caller guarantees it.
         unsafe { microkernel::outer([m, n, k], a, b, c, ahead) }
     }
@@ -278,7 +278,7 @@ pub(super) mod tests {
             let columns = [Operand { first: wt.as_ptr(), line: 1, term: n }, Operand { first: w.as_ptr(), line: k, term: 1 }];
             let mut expected = before.clone();
             // SAFETY: the matrices have the given sizes.
-            unsafe { product(products, [m, k], Columns::all(n), lefts[0], Right::Panels(&panels), Output { first: expected.as_mut_ptr(), stride: n, add }) };
+            unsafe { multiply(products, [m, k], ColumnRange::all(n), lefts[0], Right::Panels(&panels), Output { first: expected.as_mut_ptr(), stride: n, add }) };
             // Rounding errors of each operand (2^-8 in one part, 2^-17 in two), the product of the second parts that Bf16x3 drops, and rounding of the
             // sum itself.
             let tolerance = [0.0, 2f64.powi(-15), 2f64.powi(-7) + 2f64.powi(-16)][which] + 3.0 * k as f64 * f64::from(f32::EPSILON);
@@ -306,7 +306,7 @@ pub(super) mod tests {
                 for right in rights {
                     let mut c = before.clone();
                     // SAFETY: as above.
-                    unsafe { product(products, [m, k], Columns::all(n), left, right, Output { first: c.as_mut_ptr(), stride: n, add }) };
+                    unsafe { multiply(products, [m, k], ColumnRange::all(n), left, right, Output { first: c.as_mut_ptr(), stride: n, add }) };
                     prop_assert_eq!(&c, &expected);
                     // A range of the columns.
                     let first = n / 128 * 64;
@@ -316,7 +316,7 @@ pub(super) mod tests {
                         c[row * part..][..part].copy_from_slice(&before[row * n + first..][..part]);
                     }
                     // SAFETY: as above.
-                    unsafe { product(products, [m, k], Columns { first, n: part, total: n }, left, right, Output { first: c.as_mut_ptr(), stride: part, add }) };
+                    unsafe { multiply(products, [m, k], ColumnRange { first, n: part, total: n }, left, right, Output { first: c.as_mut_ptr(), stride: part, add }) };
                     for row in 0..m {
                         prop_assert_eq!(&c[row * part..][..part], &expected[row * n + first..][..part]);
                     }

@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::blas::{self, Blas};
 use super::format;
 use super::microkernel::{self, Operand, Output};
-use super::panels::{self, Columns, Right};
+use super::panels::{self, ColumnRange, Right};
 use super::team::{Shared, Team};
 use crate::layout::Write;
 use crate::numbers::Products;
@@ -97,7 +97,7 @@ fn count(m: usize, n: usize, k: usize) {
 
 /// Method of a product. It is chosen from the sizes of the whole product, so that every part is computed in the same way.
 #[derive(Clone, Copy)]
-enum Kernel {
+enum Method {
     Dot,
     Outer,
     Packing,
@@ -114,22 +114,22 @@ struct Operands<'a> {
     a: Matrix<'a>,
     b: Matrix<'a>,
     products: Products,
-    kernel: Kernel,
+    method: Method,
 }
 
-impl Kernel {
-    fn choose(products: Products, [m, n, k]: [usize; 3], av: View, bv: View) -> Kernel {
+impl Method {
+    fn choose(products: Products, [m, n, k]: [usize; 3], av: View, bv: View) -> Method {
         let large = products == Products::Blas && 2 * m * n * k >= WORTHWHILE;
         if large && let Ok(blas) = blas::library() {
-            Kernel::Blas(blas)
+            Method::Blas(blas)
         } else if !matches!(products, Products::F32 | Products::Blas) {
-            Kernel::Packing
+            Method::Packing
         } else if av.column == 1 && bv.row == 1 && (m <= FEW_ROWS || k <= FEW_TERMS && n <= 512) {
-            Kernel::Dot
+            Method::Dot
         } else if bv.column == 1 && (n <= 2 * FEW_TERMS && k <= 512 || m <= FEW_READS) {
-            Kernel::Outer
+            Method::Outer
         } else {
-            Kernel::Packing
+            Method::Packing
         }
     }
 }
@@ -156,16 +156,16 @@ impl Operands<'_> {
             let right = Operand { first, line: bv.column, term: bv.row };
             let first = c.add(cv.offset + rows.start * cv.row + columns.start * cv.column);
             let to = Output { first, stride: cv.row, add: write == Write::Add };
-            match self.kernel {
-                Kernel::Dot => microkernel::dot(m, n, k, left.lines(), right.lines(), to),
-                Kernel::Outer => microkernel::outer([m, n, k], left, right.terms(), to, right.first),
-                Kernel::Blas(blas) => blas.product([m, n, k], left, right, to),
-                Kernel::Packing => {
-                    panels::product(products, [m, k], Columns::all(n), left, Right::Operand(right), to);
+            match self.method {
+                Method::Dot => microkernel::dot(m, n, k, left.lines(), right.lines(), to),
+                Method::Outer => microkernel::outer([m, n, k], left, right.terms(), to, right.first),
+                Method::Blas(blas) => blas.product([m, n, k], left, right, to),
+                Method::Packing => {
+                    panels::multiply(products, [m, k], ColumnRange::all(n), left, Right::Operand(right), to);
                 }
-                Kernel::Panels(total) => {
-                    let columns = Columns { first: columns.start, n, total };
-                    panels::product(products, [m, k], columns, left, Right::Panels(b), to);
+                Method::Panels(total) => {
+                    let columns = ColumnRange { first: columns.start, n, total };
+                    panels::multiply(products, [m, k], columns, left, Right::Panels(b), to);
                 }
             }
         }
@@ -178,7 +178,7 @@ impl Operands<'_> {
     unsafe fn run(&self, team: Option<&Team>, m: usize, n: usize, to: Target<'_>) {
         let Target { numbers: c, view, write } = to;
         let size = team.map_or(1, |team| team.size().min(2 * m * n * self.k / WORTHWHILE));
-        let Some(team) = team.filter(|_| size > 1 && !matches!(self.kernel, Kernel::Blas(_))) else {
+        let Some(team) = team.filter(|_| size > 1 && !matches!(self.method, Method::Blas(_))) else {
             // SAFETY: the caller guarantees it.
             return unsafe { self.part(&(0..m), &(0..n), c.as_mut_ptr(), view, write) };
         };
@@ -224,11 +224,18 @@ pub(crate) fn product(sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Targe
 /// # Panics
 /// See [`product`].
 pub(crate) fn team_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    let kernel = Kernel::choose(by.1, sizes, a.view, b.view);
-    product_by(kernel, by, sizes, a, b, to);
+    let method = Method::choose(by.1, sizes, a.view, b.view);
+    checked_product(method, by, sizes, a, b, to);
 }
 
-fn product_by(kernel: Kernel, by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
+fn checked_product(
+    method: Method,
+    by: By<'_>,
+    sizes: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    to: Target<'_>,
+) {
     let ((team, products), [m, n, k]) = (by, sizes);
     if m == 0 || n == 0 {
         return;
@@ -245,7 +252,7 @@ fn product_by(kernel: Kernel, by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: M
     ends("right operand", b.view, k, n, b.numbers.len());
     ends("result", to.view, m, n, to.numbers.len());
     // SAFETY: asserted above, and the result is borrowed uniquely.
-    unsafe { Operands { k, a, b, products, kernel }.run(team, m, n, to) }
+    unsafe { Operands { k, a, b, products, method }.run(team, m, n, to) }
 }
 
 /// Like [`team_product`], but always packs, whatever the sizes. An element has the same bits as in a product with
@@ -254,7 +261,7 @@ fn product_by(kernel: Kernel, by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: M
 /// # Panics
 /// See [`product`].
 pub(crate) fn packing_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    product_by(Kernel::Packing, by, sizes, a, b, to);
+    checked_product(Method::Packing, by, sizes, a, b, to);
 }
 
 /// `y = x wᵀ` or `y += x wᵀ` with `w`'s panels, which take the place of the right operand. Rows of `x` have `k` values.
@@ -266,7 +273,7 @@ pub(crate) fn product_with_panels(by: By<'_>, sizes: [usize; 3], x: &[f32], pane
     assert!(panels.len() == panels::len(by.1, n, k), "panels of [{n}, {k}]: {}", panels.len());
     // The kernel finds rows in the panels by itself, so the view only has to pass the check of lengths.
     let b = View { offset: 0, row: 0, column: 0 }.of(panels);
-    product_by(Kernel::Panels(n), by, sizes, View::rows(0, k).of(x), b, y);
+    checked_product(Method::Panels(n), by, sizes, View::rows(0, k).of(x), b, y);
 }
 
 #[cfg(test)]

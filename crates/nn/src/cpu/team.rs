@@ -104,7 +104,7 @@ impl Team {
         &self,
         rows: usize,
         work: usize,
-        outputs: [Rows<'_>; N],
+        outputs: [RowsMut<'_>; N],
         body: impl Fn(usize, Range<usize>, [&mut [f32]; N]) + Sync,
     ) {
         self.run_rows(&self.ranges(rows, 1, work), outputs, body);
@@ -117,7 +117,7 @@ impl Team {
     pub(crate) fn run_rows<const N: usize>(
         &self,
         ranges: &[Range<usize>],
-        outputs: [Rows<'_>; N],
+        outputs: [RowsMut<'_>; N],
         body: impl Fn(usize, Range<usize>, [&mut [f32]; N]) + Sync,
     ) {
         let ascending = ranges.windows(2).all(|pair| pair[0].end <= pair[1].start);
@@ -145,30 +145,30 @@ impl Team {
         columns: usize,
         grain: usize,
         work: usize,
-        outputs: [Rows<'_>; N],
-        body: impl Fn(usize, Range<usize>, [Columns<'_>; N]) + Sync,
+        outputs: [RowsMut<'_>; N],
+        body: impl Fn(usize, Range<usize>, [ColumnsMut<'_>; N]) + Sync,
     ) {
         assert!(outputs.iter().all(|(_, stride)| columns <= *stride), "{columns} columns in shorter rows");
         let outputs = outputs.map(|(values, stride)| (Shared::new(values), stride));
         self.split(columns, grain, work, |part, range| {
             let columns_of =
-                |i: usize| Columns { values: &outputs[i].0, stride: outputs[i].1, range: range.clone() };
+                |i: usize| ColumnsMut { values: &outputs[i].0, stride: outputs[i].1, range: range.clone() };
             body(part, range.clone(), std::array::from_fn(columns_of));
         });
     }
 }
 
 /// Values and the row width.
-pub(crate) type Rows<'a> = (&'a mut [f32], usize);
+pub(crate) type RowsMut<'a> = (&'a mut [f32], usize);
 
 /// A range of columns of a matrix, which only one thread accesses.
-pub(crate) struct Columns<'a> {
+pub(crate) struct ColumnsMut<'a> {
     values: &'a Shared<'a>,
     stride: usize,
     range: Range<usize>,
 }
 
-impl Columns<'_> {
+impl ColumnsMut<'_> {
     /// This thread's columns of a row.
     pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
         self.part(row, self.range.clone())

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fgrpo_cuda::{Driver, Memory, Product, Shape, Values, kernels};
+use fgrpo_cuda::{Driver, Memory, Node, Product, Shape, Values, kernels};
 
 use super::buffer::Buffer;
 use super::executor::{CudaExecutor, numbers};
@@ -14,7 +14,7 @@ use super::needs::{self, ROPES, rope_tables};
 use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use crate::adamw::AdamWStep;
-use crate::backend::{Backend, Executors, FillFn, GraphCounts, Lane, Store, Work};
+use crate::backend::{Backend, ExecutorAccess, ExecutorBackend, FillFn, GraphCounts, Store, Work};
 use crate::cache::{PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::error::Error;
@@ -325,7 +325,7 @@ impl Backend for CudaBackend {
                     .map(|(span, stride)| values.rows(span.offset, stride));
                 let to = self.weights.rows(offset, adapted.inputs);
                 let product = Product::new(adapted.sizes(), b, a, to, numbers(self.precision));
-                self.stream.product(&Product { alpha: layout.scale, onto: Some(to.at), ..product });
+                self.stream.add(Node::Product(Product { alpha: layout.scale, onto: Some(to.at), ..product }));
             }
         }
     }
@@ -395,14 +395,14 @@ impl Backend for CudaBackend {
     }
 }
 
-impl Executors for CudaBackend {
+impl ExecutorBackend for CudaBackend {
     type Executor = CudaExecutor;
 
     fn run<T: Send>(
         &mut self,
         work: Work,
         tasks: &mut [T],
-        body: &(dyn Fn(Lane<'_, CudaExecutor>, &mut T) + Sync),
+        body: &(dyn Fn(ExecutorAccess<'_, CudaExecutor>, &mut T) + Sync),
         meanwhile: &mut dyn FnMut(),
     ) {
         assert!(tasks.len() <= 1, "{} tasks", tasks.len());
@@ -410,7 +410,7 @@ impl Executors for CudaBackend {
             self.make(Store::Gradient);
             self.accumulated = true;
         }
-        let lane = Lane {
+        let access = ExecutorAccess {
             executor: &mut self.executor,
             weights: &self.weights,
             factors: self.adapters.as_ref().map(|adapters| &adapters.values),
@@ -418,7 +418,7 @@ impl Executors for CudaBackend {
         };
         std::thread::scope(|scope| {
             if let Some(task) = tasks.first_mut() {
-                scope.spawn(move || body(lane, task));
+                scope.spawn(move || body(access, task));
             }
             meanwhile();
         });

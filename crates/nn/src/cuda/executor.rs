@@ -159,25 +159,6 @@ impl CudaExecutor {
         if self.precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16ToF32 }
     }
 
-    /// `c = alpha a b` or `c += alpha a b` in a backward pass, where all operands are activations or weights.
-    fn product(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix, alpha: f32, write: Write) {
-        self.submit(Product { alpha, ..Product::new(sizes, a, b, c, self.numbers()) }, write);
-    }
-
-    /// `c += a b` in a backward pass, with `c` in f32.
-    fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix) {
-        self.submit(Product::new(sizes, a, b, c, self.full_numbers()), Write::Add);
-    }
-
-    /// Submits a product, or records it for the graph of a decoding step (`graphs.rs`), unless it has no rows. With [`Write::Add`], the product is
-    /// added to `c`.
-    fn submit(&self, product: Product, write: Write) {
-        let onto = if write == Write::Add { Some(product.c) } else { product.onto };
-        if product.m > 0 {
-            self.stream.product(&Product { onto, ..product });
-        }
-    }
-
     /// Adds the sum of each column of `[rows, width]` values to `sum`. From an address and a number of rows, `kernel` makes the kernel that writes the
     /// sums of blocks of so many rows to the address.
     fn sum_columns<K: Kernel>(

@@ -11,8 +11,7 @@
 use std::collections::HashMap;
 
 use super::lists::Bucket;
-use super::sequence::Sequence;
-use super::stream::Stream;
+use super::stream::{Sequence, Stream};
 use crate::backend::GraphCounts;
 use crate::error::Error;
 use crate::switch;
@@ -50,7 +49,7 @@ impl Graphs {
     }
 
     /// Begins a step, and starts recording if graphs are enabled.
-    pub(super) fn begin(&mut self, stream: &Stream, bucket: Bucket, ahead: bool) {
+    pub(super) fn begin_step(&mut self, stream: &Stream, bucket: Bucket, ahead: bool) {
         self.counts.steps += 1;
         self.counts.ahead += u64::from(ahead);
         if self.enabled {
@@ -61,7 +60,8 @@ impl Graphs {
         }
     }
 
-    pub(super) fn submit(&mut self, stream: &Stream, bucket: Bucket) {
+    /// Ends a step: submits its recorded work, as a graph if the same work came before.
+    pub(super) fn end_step(&mut self, stream: &Stream, bucket: Bucket) {
         // Nothing is recorded if graphs are disabled or a buffer has grown.
         let Some(mut sequence) = stream.recorded_work() else { return };
         self.counts.nodes = self.counts.nodes.max(sequence.nodes().len());
@@ -78,7 +78,7 @@ impl Graphs {
                 stream.replay(graph);
                 self.counts.replayed += 1;
             }
-            None => stream.submit(sequence.nodes()),
+            None => stream.submit_all(sequence.nodes()),
         }
         let oldest = |sequences: &HashMap<Bucket, (u64, Sequence)>| {
             sequences.iter().min_by_key(|(_, (used, _))| *used).map(|(bucket, _)| *bucket)

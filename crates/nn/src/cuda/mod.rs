@@ -16,7 +16,6 @@ pub(crate) mod moments;
 pub(crate) mod needs;
 pub(crate) mod paths;
 mod quantized;
-mod sequence;
 mod stream;
 mod weights;
 mod words;

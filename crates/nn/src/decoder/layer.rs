@@ -1,8 +1,8 @@
 //! One layer of attention and MLP: the forward pass, and the backward pass in the opposite order.
 
 use crate::executor::{
-    Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Rows,
-    Strip,
+    Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation,
+    RowSubset, Strip,
 };
 use crate::families::{KeysValues, QkNorm};
 use crate::layout::{
@@ -18,9 +18,9 @@ use super::{Gradients, Parameters};
 type SavedOn<X> = Saved<<X as Memory>::Buffer>;
 
 /// Source of the tokens that a layer mixes.
-pub(crate) enum Over<'a, X: Executor> {
-    /// The rows of a pass. Their keys, values and states are also stored in the cache, if given.
-    Pass(Option<&'a mut X::Cache>),
+pub(crate) enum Context<'a, X: Executor> {
+    /// The rows of a batch. Their keys, values and states are also stored in the cache, if given.
+    Batch(Option<&'a mut X::Cache>),
     /// The rows of a decoding step and the tokens before them in the cache.
     Step { decoding: &'a X::Decoding, cache: &'a mut X::Cache },
 }
@@ -32,8 +32,8 @@ fn strips(width: usize) -> [Strip; 3] {
 
 /// One pass through a layer.
 pub(super) struct LayerPass<'a, X: Executor> {
-    pub(super) e: &'a mut X,
-    pub(super) p: Parameters<'a, X>,
+    pub(super) ops: &'a mut X,
+    pub(super) parameters: Parameters<'a, X>,
     pub(super) layer: &'a LayerLayout,
     /// Index of the layer.
     pub(super) index: usize,
@@ -55,7 +55,7 @@ pub(super) struct LayerPass<'a, X: Executor> {
 
 impl<'a, X: Executor> LayerPass<'a, X> {
     fn mixer<M>(&self, layout: M) -> Mixer<'a, X::Weights, X::Lists, M> {
-        let (weights, lists, rows) = (self.p.weights, self.lists, self.needed.which);
+        let (weights, lists, rows) = (self.parameters.weights, self.lists, self.needed.which);
         Mixer { weights, layout, index: self.layer.index_of_kind, lists, rows }
     }
 
@@ -63,7 +63,10 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     fn mixer_norm(&self, MixerLayout { sizes, norm, .. }: MixerLayout) -> (Norm<'a, X::Weights>, HeadRows) {
         let (rows, size) = (self.needed.count, sizes.linear_value_head_dim);
         let (stride, count) = (sizes.value_width(), sizes.linear_num_value_heads);
-        (Norm { offset: 0.0, ..self.p.norm(norm, rows) }, HeadRows { rows, first: 0, stride, count, size })
+        (
+            Norm { offset: 0.0, ..self.parameters.norm(norm, rows) },
+            HeadRows { rows, first: 0, stride, count, size },
+        )
     }
 
     fn attention(&self) -> Attention<'a, X::Lists> {
@@ -96,9 +99,9 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         x: &mut X::Buffer,
         keep: &mut Normed<X::Buffer>,
     ) {
-        keep.raw.reserve(self.e, rows, heads.count * heads.size);
-        keep.scale.reserve_statistics(self.e, rows, heads.count);
-        self.e.head_norm(norm, heads, x, &mut keep.raw, &mut keep.scale);
+        keep.raw.reserve(self.ops, rows, heads.count * heads.size);
+        keep.scale.reserve_statistics(self.ops, rows, heads.count);
+        self.ops.head_norm(norm, heads, x, &mut keep.raw, &mut keep.scale);
     }
 
     /// Returns the input of attention or of the MLP: the norm of `x`, stored in `to`, or `x` itself without a norm.
@@ -111,9 +114,9 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
         let Some(weight) = norm else { return x };
-        self.e.reserve(to, Holds::Activations, rows.count * weight.len);
-        scale.reserve_statistics(self.e, rows, 1);
-        self.e.rms_norm(self.p.norm(weight, rows.count), x, to, scale);
+        self.ops.reserve(to, Holds::Activations, rows.count * weight.len);
+        scale.reserve_statistics(self.ops, rows, 1);
+        self.ops.rms_norm(self.parameters.norm(weight, rows.count), x, to, scale);
         to
     }
 
@@ -130,17 +133,17 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let (rows, d) = (self.needed, linear.outputs);
         let Some(norm) = after else {
             if self.residual_scale == 1.0 {
-                return self.p.linear(self.e, &[linear], rows.count, x, Some(residual), y);
+                return self.parameters.linear(self.ops, &[linear], rows.count, x, Some(residual), y);
             }
-            self.p.linear(self.e, &[linear], rows.count, x, None, y);
-            self.e.scale(rows.count * d, self.residual_scale, y);
-            return self.e.add(rows.count * d, residual, y);
+            self.parameters.linear(self.ops, &[linear], rows.count, x, None, y);
+            self.ops.scale(rows.count * d, self.residual_scale, y);
+            return self.ops.add(rows.count * d, residual, y);
         };
-        keep.raw.reserve(self.e, rows, d);
-        keep.scale.reserve_statistics(self.e, rows, 1);
-        self.p.linear(self.e, &[linear], rows.count, x, None, &mut keep.raw);
-        self.e.rms_norm(self.p.norm(norm, rows.count), &keep.raw, y, &mut keep.scale);
-        self.e.add(rows.count * d, residual, y);
+        keep.raw.reserve(self.ops, rows, d);
+        keep.scale.reserve_statistics(self.ops, rows, 1);
+        self.parameters.linear(self.ops, &[linear], rows.count, x, None, &mut keep.raw);
+        self.ops.rms_norm(self.parameters.norm(norm, rows.count), &keep.raw, y, &mut keep.scale);
+        self.ops.add(rows.count * d, residual, y);
     }
 
     /// Applies a linear map to the rows whose results are needed. `gathered` is scratch memory for these rows of `x`.
@@ -152,99 +155,99 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         y: &mut X::Buffer,
     ) {
         let input = self.needed_rows(x, gathered);
-        self.p.linear(self.e, &[linear], self.needed.count, input, None, y);
+        self.parameters.linear(self.ops, &[linear], self.needed.count, input, None, y);
     }
 
     /// Returns the rows of `x` whose results are needed: gathered in `to`, or `x` itself if all rows are needed.
     fn needed_rows<'b>(&mut self, x: &'b X::Buffer, to: &'b mut X::Buffer) -> &'b X::Buffer {
-        if self.needed.which == Rows::All {
+        if self.needed.which == RowSubset::All {
             return x;
         }
-        self.e.reserve(to, Holds::Activations, self.needed.count * self.hidden);
-        self.e.gather(self.hidden, self.lists, x, to);
+        self.ops.reserve(to, Holds::Activations, self.needed.count * self.hidden);
+        self.ops.gather(self.hidden, self.lists, x, to);
         to
     }
 
     /// Runs the forward pass. Without `output`, it stops once all activations for the backward pass are computed.
     pub(super) fn forward(
         &mut self,
-        over: &mut Over<'_, X>,
+        over: &mut Context<'_, X>,
         x: &X::Buffer,
         saved: &mut SavedOn<X>,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
         mut output: Option<&mut Kept<X::Buffer>>,
     ) {
         let (layer, all, needed) = (self.layer, self.all, self.needed);
         let Saved { scale, mixed, result, attended, middle, .. } = saved;
-        let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, lent, .. } = w;
+        let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, lent, .. } = work;
         let input = self.norm_before(layer.attention.before, all, x, scale, normed);
         match (layer.mixing, &mut *over) {
-            (Mixing::Attention(layout), Over::Pass(cache)) => {
+            (Mixing::Attention(layout), Context::Batch(cache)) => {
                 let (saved, queries) = (mixed.attention(), layout.queries);
                 let mut kv = std::mem::take(self.keys_values(&mut saved.kv, lent));
                 let keys = self.key_maps(layout);
                 if !keys.is_empty() {
-                    kv.reserve(self.e, all, self.heads.key_width());
-                    self.p.linear(self.e, &keys, all.count, input, None, &mut kv);
+                    kv.reserve(self.ops, all, self.heads.key_width());
+                    self.parameters.linear(self.ops, &keys, all.count, input, None, &mut kv);
                 }
                 if layer.spec.output_gate {
-                    self.e.reserve(halves, Holds::Activations, needed.count * queries.outputs);
+                    self.ops.reserve(halves, Holds::Activations, needed.count * queries.outputs);
                     self.linear_of_needed(queries, input, normed_rows, halves);
                 } else {
-                    saved.q.reserve(self.e, needed, queries.outputs);
+                    saved.q.reserve(self.ops, needed, queries.outputs);
                     self.linear_of_needed(queries, input, normed_rows, &mut saved.q);
                 }
                 self.attend(cache.as_deref_mut(), saved, &mut kv, result, halves);
                 *self.keys_values(&mut saved.kv, lent) = kv;
             }
-            (Mixing::Attention(layout), Over::Step { decoding, cache }) => {
+            (Mixing::Attention(layout), Context::Step { decoding, cache }) => {
                 let saved = mixed.attention();
                 self.step_projections(layout, input, saved, qkv, halves);
                 self.step_attention(decoding, cache, qkv, saved, result);
             }
             (Mixing::Recurrent(layout), over) => {
                 let saved = mixed.recurrent();
-                saved.inputs.reserve(self.e, all, layout.inputs.outputs);
-                self.p.linear(self.e, &[layout.inputs], all.count, input, None, &mut saved.inputs);
-                saved.gate.reserve(self.e, needed, layout.gate.outputs);
+                saved.inputs.reserve(self.ops, all, layout.inputs.outputs);
+                self.parameters.linear(self.ops, &[layout.inputs], all.count, input, None, &mut saved.inputs);
+                saved.gate.reserve(self.ops, needed, layout.gate.outputs);
                 self.linear_of_needed(layout.gate, input, normed_rows, &mut saved.gate);
                 self.mix(layout, over, saved, result, convolved);
             }
             (Mixing::Convolution(layout), over) => {
                 let inputs = &mut mixed.recurrent().inputs;
-                inputs.reserve(self.e, all, layout.inputs.outputs);
-                self.p.linear(self.e, &[layout.inputs], all.count, input, None, inputs);
+                inputs.reserve(self.ops, all, layout.inputs.outputs);
+                self.parameters.linear(self.ops, &[layout.inputs], all.count, input, None, inputs);
                 self.mix_by_convolution(layout, over, inputs, result);
             }
         }
         let residual = self.needed_rows(x, normed_rows);
         let result = self.times_gate(mixed.gate(), result, gated);
-        middle.reserve(self.e, needed, self.hidden);
-        self.add_to_residual(layer.o, layer.attention.after, result, residual, attended, middle);
+        middle.reserve(self.ops, needed, self.hidden);
+        self.add_to_residual(layer.output, layer.attention.after, result, residual, attended, middle);
         let Some(added) = layer.per_layer_input else {
-            self.mlp(saved, &mut w.normed_rows, &mut w.act, output.as_deref_mut());
+            self.mlp(saved, &mut work.normed_rows, &mut work.act, output.as_deref_mut());
             return self.times_scalar(output);
         };
         let mut sum = std::mem::take(&mut saved.added.sum);
-        self.mlp(saved, &mut w.normed_rows, &mut w.act, Some(&mut sum));
+        self.mlp(saved, &mut work.normed_rows, &mut work.act, Some(&mut sum));
         saved.added.sum = sum;
         // Without an output, only the values that the norm saves are needed.
         let mut scratch = Kept::default();
-        std::mem::swap(&mut *scratch, &mut w.normed_rows);
+        std::mem::swap(&mut *scratch, &mut work.normed_rows);
         let to = match output.as_deref_mut() {
             Some(output) => output,
             None => &mut scratch,
         };
-        to.reserve(self.e, needed, self.hidden);
-        self.add_input(added, &mut saved.added, w, to);
-        std::mem::swap(&mut *scratch, &mut w.normed_rows);
+        to.reserve(self.ops, needed, self.hidden);
+        self.add_input(added, &mut saved.added, work, to);
+        std::mem::swap(&mut *scratch, &mut work.normed_rows);
         self.times_scalar(output);
     }
 
     /// Multiplies the layer's result by its scalar, if the layer has one.
     fn times_scalar(&mut self, output: Option<&mut Kept<X::Buffer>>) {
         if let (Some(scalar), Some(output)) = (self.layer.scalar, output) {
-            self.e.scale_by(self.p.weights, scalar, self.needed.count * self.hidden, output);
+            self.ops.scale_by(self.parameters.weights, scalar, self.needed.count * self.hidden, output);
         }
     }
 
@@ -258,65 +261,66 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         &mut self,
         added: PerLayerInput,
         saved: &mut SavedInput<X::Buffer>,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
         y: &mut X::Buffer,
     ) {
         let (n, m, width) = (self.all.count, self.needed.count, added.gate.outputs);
         let [narrow, gate, up] = strips(width);
-        let Buffers { layer_inputs, columns: [columns, gathered], act, .. } = w;
+        let Buffers { layer_inputs, columns: [columns, gathered], act, .. } = work;
         let SavedInput { sum, gate_up, norm } = saved;
-        gate_up.reserve(self.e, self.needed, 2 * width);
-        self.e.reserve(columns, Holds::Activations, n * width);
-        self.p.linear(self.e, &[added.gate], m, sum, None, columns);
-        self.e.copy_columns(m, width, narrow, columns, gate, gate_up);
-        self.e.copy_columns(n, width, self.input_strip(added), layer_inputs, narrow, columns);
-        let input = if self.needed.which == Rows::All {
+        gate_up.reserve(self.ops, self.needed, 2 * width);
+        self.ops.reserve(columns, Holds::Activations, n * width);
+        self.parameters.linear(self.ops, &[added.gate], m, sum, None, columns);
+        self.ops.copy_columns(m, width, narrow, columns, gate, gate_up);
+        self.ops.copy_columns(n, width, self.input_strip(added), layer_inputs, narrow, columns);
+        let input = if self.needed.which == RowSubset::All {
             &*columns
         } else {
-            self.e.reserve(gathered, Holds::Activations, m * width);
-            self.e.gather(width, self.lists, columns, gathered);
+            self.ops.reserve(gathered, Holds::Activations, m * width);
+            self.ops.gather(width, self.lists, columns, gathered);
             &*gathered
         };
-        self.e.copy_columns(m, width, narrow, input, up, gate_up);
-        self.e.reserve(act, Holds::Activations, m * width);
-        self.e.gated(self.layer.spec.activation, m, width, gate_up, act);
+        self.ops.copy_columns(m, width, narrow, input, up, gate_up);
+        self.ops.reserve(act, Holds::Activations, m * width);
+        self.ops.gated(self.layer.spec.activation, m, width, gate_up, act);
         self.add_to_residual(added.projection, Some(added.norm), act, sum, norm, y);
     }
 
-    /// Backward pass of [`LayerPass::add_input`]: replaces `w.dx` by the derivative with respect to `sum`.
+    /// Backward pass of [`LayerPass::add_input`]: replaces `work.dx` by the derivative with respect to `sum`.
     fn add_input_backward(
         &mut self,
         added: PerLayerInput,
         gradients: &mut Gradients<'_, X>,
         saved: &mut SavedInput<X::Buffer>,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) {
-        let (p, n, m, width) = (self.p, self.all.count, self.needed.count, added.gate.outputs);
+        let (parameters, n, m, width) =
+            (self.parameters, self.all.count, self.needed.count, added.gate.outputs);
         let [narrow, gate, up] = strips(width);
-        let Buffers { dx, dnormed, act, columns: [columns, scattered], dlayer_inputs, .. } = w;
+        let Buffers { dx, dnormed, act, columns: [columns, scattered], dlayer_inputs, .. } = work;
         let SavedInput { sum, gate_up, norm } = saved;
-        self.e.reserve(act, Holds::Activations, m * width);
+        self.ops.reserve(act, Holds::Activations, m * width);
         let dy = self.derivative_of_result(gradients, Some(added.norm), norm, dx, dnormed);
-        p.linear_backward_input(self.e, added.projection, m, dy, Write::Replace, act);
-        self.e.gated_backward(self.layer.spec.activation, m, width, gate_up, act);
-        gradients.linear(self.e, added.projection, m, dy, act);
-        self.e.reserve(columns, Holds::Activations, n * width);
-        self.e.copy_columns(m, width, gate, gate_up, narrow, columns);
-        gradients.linear(self.e, added.gate, m, columns, sum);
-        p.linear_backward_input(self.e, added.gate, m, columns, Write::Add, dx);
+        parameters.linear_backward_input(self.ops, added.projection, m, dy, Write::Replace, act);
+        self.ops.gated_backward(self.layer.spec.activation, m, width, gate_up, act);
+        gradients.linear(self.ops, added.projection, m, dy, act);
+        self.ops.reserve(columns, Holds::Activations, n * width);
+        self.ops.copy_columns(m, width, gate, gate_up, narrow, columns);
+        gradients.linear(self.ops, added.gate, m, columns, sum);
+        parameters.linear_backward_input(self.ops, added.gate, m, columns, Write::Add, dx);
         if gradients.all().is_none() {
             return;
         }
-        self.e.copy_columns(m, width, up, gate_up, narrow, columns);
-        let of_all = if self.needed.which == Rows::All {
+        self.ops.copy_columns(m, width, up, gate_up, narrow, columns);
+        let of_all = if self.needed.which == RowSubset::All {
             &*columns
         } else {
-            self.e.reserve(scattered, Holds::Activations, n * width);
-            self.e.zero(n * width, scattered);
-            self.e.scatter_add(width, self.lists, columns, scattered);
+            self.ops.reserve(scattered, Holds::Activations, n * width);
+            self.ops.zero(n * width, scattered);
+            self.ops.scatter_add(width, self.lists, columns, scattered);
             &*scattered
         };
-        self.e.copy_columns(n, width, narrow, of_all, self.input_strip(added), dlayer_inputs);
+        self.ops.copy_columns(n, width, narrow, of_all, self.input_strip(added), dlayer_inputs);
     }
 
     /// Keys and values of the layer in a pass: the layer's own, or the ones that layers share.
@@ -345,9 +349,9 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
         let Some(kind) = self.gate() else { return result };
-        let len = self.needed.count * self.layer.o.inputs;
-        self.e.reserve(to, Holds::Activations, len);
-        self.e.gate(kind, len, gate, result, to);
+        let len = self.needed.count * self.layer.output.inputs;
+        self.ops.reserve(to, Holds::Activations, len);
+        self.ops.gate(kind, len, gate, result, to);
         to
     }
 
@@ -364,15 +368,17 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     fn mix_by_convolution(
         &mut self,
         layout: ConvolutionLayout,
-        over: &mut Over<'_, X>,
+        over: &mut Context<'_, X>,
         inputs: &X::Buffer,
         result: &mut Kept<X::Buffer>,
     ) {
-        result.reserve(self.e, self.needed, layout.sizes.width);
+        result.reserve(self.ops, self.needed, layout.sizes.width);
         let mixer = self.mixer(layout);
         match over {
-            Over::Pass(cache) => self.e.short_convolution(mixer, cache.as_deref_mut(), inputs, result),
-            Over::Step { decoding, cache } => self.e.step_convolution(mixer, decoding, cache, inputs, result),
+            Context::Batch(cache) => self.ops.short_convolution(mixer, cache.as_deref_mut(), inputs, result),
+            Context::Step { decoding, cache } => {
+                self.ops.step_convolution(mixer, decoding, cache, inputs, result)
+            }
         }
     }
 
@@ -380,21 +386,21 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     fn mix(
         &mut self,
         layout: MixerLayout,
-        over: &mut Over<'_, X>,
+        over: &mut Context<'_, X>,
         saved: &mut SavedMixer<X::Buffer>,
         result: &mut Kept<X::Buffer>,
         convolved: &mut X::Buffer,
     ) {
-        self.e.reserve(convolved, Holds::Activations, self.all.count * layout.sizes.channels());
-        result.reserve(self.e, self.needed, layout.sizes.value_width());
+        self.ops.reserve(convolved, Holds::Activations, self.all.count * layout.sizes.channels());
+        result.reserve(self.ops, self.needed, layout.sizes.value_width());
         let (mixer, inputs) = (self.mixer(layout), &saved.inputs);
         match over {
-            Over::Pass(cache) => {
-                self.e.convolve(mixer, cache.as_deref_mut(), inputs, convolved);
-                self.e.delta_rule(self.mixer(layout), cache.as_deref_mut(), inputs, convolved, result);
+            Context::Batch(cache) => {
+                self.ops.convolve(mixer, cache.as_deref_mut(), inputs, convolved);
+                self.ops.delta_rule(self.mixer(layout), cache.as_deref_mut(), inputs, convolved, result);
             }
-            Over::Step { decoding, cache } => {
-                self.e.step_mixer(mixer, decoding, cache, inputs, convolved, result);
+            Context::Step { decoding, cache } => {
+                self.ops.step_mixer(mixer, decoding, cache, inputs, convolved, result);
             }
         }
         let (norm, heads) = self.mixer_norm(layout);
@@ -415,9 +421,9 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let SavedAttention { q, q_norm, k_norm, v_norm, lse, gate, .. } = saved;
         let computes_keys = self.layer.spec.computes_keys();
         if self.layer.spec.output_gate {
-            q.reserve(self.e, needed, q_width);
-            gate.reserve(self.e, needed, q_width);
-            self.e.split_heads(HeadRows { stride: 2 * q_width, ..queries }, halves, q, gate);
+            q.reserve(self.ops, needed, q_width);
+            gate.reserve(self.ops, needed, q_width);
+            self.ops.split_heads(HeadRows { stride: 2 * q_width, ..queries }, halves, q, gate);
         }
         let [q_weight, k_weight] = self.qk_norms();
         for (rows, weight, heads, x, keep) in
@@ -426,23 +432,23 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 .take(1 + usize::from(computes_keys))
         {
             if let Some(weight) = weight {
-                let norm = self.p.norm(weight, heads.rows);
+                let norm = self.parameters.norm(weight, heads.rows);
                 self.norm_heads(norm, rows, self.normed_heads(heads), x, keep);
             }
             if let Some(theta) = self.layer.spec.rope {
-                self.e.rotate(Rotation { theta, sign: 1.0 }, heads, self.lists, rows.which, x);
+                self.ops.rotate(Rotation { theta, sign: 1.0 }, heads, self.lists, rows.which, x);
             }
         }
         if let Some(zeros) = self.v_norm() {
-            let norm = Norm { offset: 1.0, ..self.p.norm(zeros, all.count) };
+            let norm = Norm { offset: 1.0, ..self.parameters.norm(zeros, all.count) };
             self.norm_heads(norm, all, self.value_rows(), kv, v_norm);
         }
-        result.reserve(self.e, needed, q_width);
-        lse.reserve_statistics(self.e, needed, self.heads.queries);
+        result.reserve(self.ops, needed, q_width);
+        lse.reserve_statistics(self.ops, needed, self.heads.queries);
         if let Some(cache) = cache.filter(|_| computes_keys) {
-            self.e.store_cache(self.heads, cache, self.layer.index_of_kind, self.lists, kv);
+            self.ops.store_cache(self.heads, cache, self.layer.index_of_kind, self.lists, kv);
         }
-        self.e.attention(self.attention(), q, kv, result, lse);
+        self.ops.attention(self.attention(), q, kv, result, lse);
     }
 
     pub(super) fn qk_norms(&self) -> [Option<Span>; 2] {
@@ -477,28 +483,28 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let (layer, needed, m, f) = (self.layer, self.needed, self.needed.count, self.intermediate);
         let Saved { middle, mlp_scale, gate_up, transformed, .. } = saved;
         let input = self.norm_before(layer.mlp.before, needed, middle, mlp_scale, normed);
-        gate_up.reserve(self.e, needed, 2 * f);
-        self.p.linear(self.e, &[layer.gate_up], m, input, None, gate_up);
+        gate_up.reserve(self.ops, needed, 2 * f);
+        self.parameters.linear(self.ops, &[layer.gate_up], m, input, None, gate_up);
         if output.is_none() && layer.mlp.after.is_none() {
             return;
         }
-        self.e.reserve(act, Holds::Activations, m * f);
-        self.e.gated(layer.spec.activation, m, f, gate_up, act);
+        self.ops.reserve(act, Holds::Activations, m * f);
+        self.ops.gated(layer.spec.activation, m, f, gate_up, act);
         let to = match output {
             Some(output) => {
-                output.reserve(self.e, needed, self.hidden);
+                output.reserve(self.ops, needed, self.hidden);
                 output
             }
             // Only the norm's scales are needed, not the output.
             None => {
-                self.e.reserve(normed, Holds::Activations, m * self.hidden);
+                self.ops.reserve(normed, Holds::Activations, m * self.hidden);
                 normed
             }
         };
         self.add_to_residual(layer.down, layer.mlp.after, act, middle, transformed, to);
     }
 
-    /// Runs the backward pass: replaces `w.dx`, the derivative of the layer's output, by the derivative of the layer's input, which is only computed if
+    /// Runs the backward pass: replaces `work.dx`, the derivative of the layer's output, by the derivative of the layer's input, which is only computed if
     /// `through`.
     pub(super) fn backward(
         &mut self,
@@ -506,66 +512,92 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         through: bool,
         x: &X::Buffer,
         saved: &mut SavedOn<X>,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) {
-        let (p, layer, lists, n, m) = (self.p, self.layer, self.lists, self.all.count, self.needed.count);
-        let (d, f, width) = (self.hidden, self.intermediate, layer.o.inputs);
-        self.e.reserve(&mut w.dnormed, Holds::Activations, n * d);
+        let (parameters, layer, lists, n, m) =
+            (self.parameters, self.layer, self.lists, self.all.count, self.needed.count);
+        let (d, f, width) = (self.hidden, self.intermediate, layer.output.inputs);
+        self.ops.reserve(&mut work.dnormed, Holds::Activations, n * d);
         if let Some(scalar) = layer.scalar {
-            self.e.scale_by(p.weights, scalar, m * d, &mut w.dx);
+            self.ops.scale_by(parameters.weights, scalar, m * d, &mut work.dx);
         }
         if let Some(added) = layer.per_layer_input {
-            self.add_input_backward(added, gradients, &mut saved.added, w);
+            self.add_input_backward(added, gradients, &mut saved.added, work);
         }
         // The MLP.
-        self.e.reserve(&mut w.act, Holds::Activations, m * f);
-        let dy =
-            self.derivative_of_result(gradients, layer.mlp.after, &saved.transformed, &w.dx, &mut w.dnormed);
-        p.linear_backward_input(self.e, layer.down, m, dy, Write::Replace, &mut w.act);
-        self.e.gated_backward(layer.spec.activation, m, f, &mut saved.gate_up, &mut w.act);
-        gradients.linear(self.e, layer.down, m, dy, &w.act);
+        self.ops.reserve(&mut work.act, Holds::Activations, m * f);
+        let dy = self.derivative_of_result(
+            gradients,
+            layer.mlp.after,
+            &saved.transformed,
+            &work.dx,
+            &mut work.dnormed,
+        );
+        parameters.linear_backward_input(self.ops, layer.down, m, dy, Write::Replace, &mut work.act);
+        self.ops.gated_backward(layer.spec.activation, m, f, &mut saved.gate_up, &mut work.act);
+        gradients.linear(self.ops, layer.down, m, dy, &work.act);
         let Saved { middle, mlp_scale, gate_up, .. } = &*saved;
         match layer.mlp.before {
             Some(norm) => {
-                self.e.reserve(&mut w.normed_rows, Holds::Activations, m * d);
-                self.e.rms_norm_again(p.norm(norm, m), middle, mlp_scale, &mut w.normed_rows);
-                gradients.linear(self.e, layer.gate_up, m, gate_up, &w.normed_rows);
-                p.linear_backward_input(self.e, layer.gate_up, m, gate_up, Write::Replace, &mut w.dnormed);
-                let (norm, dy, dx) = (p.norm(norm, m), &w.dnormed, &mut w.dx);
-                self.e.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
+                self.ops.reserve(&mut work.normed_rows, Holds::Activations, m * d);
+                self.ops.rms_norm_again(parameters.norm(norm, m), middle, mlp_scale, &mut work.normed_rows);
+                gradients.linear(self.ops, layer.gate_up, m, gate_up, &work.normed_rows);
+                parameters.linear_backward_input(
+                    self.ops,
+                    layer.gate_up,
+                    m,
+                    gate_up,
+                    Write::Replace,
+                    &mut work.dnormed,
+                );
+                let (norm, dy, dx) = (parameters.norm(norm, m), &work.dnormed, &mut work.dx);
+                self.ops.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
             }
             None => {
-                gradients.linear(self.e, layer.gate_up, m, gate_up, middle);
-                p.linear_backward_input(self.e, layer.gate_up, m, gate_up, Write::Add, &mut w.dx);
+                gradients.linear(self.ops, layer.gate_up, m, gate_up, middle);
+                parameters.linear_backward_input(
+                    self.ops,
+                    layer.gate_up,
+                    m,
+                    gate_up,
+                    Write::Add,
+                    &mut work.dx,
+                );
             }
         }
         // Attention, or the mixer.
-        self.e.reserve(&mut w.dout, Holds::Activations, m * width);
+        self.ops.reserve(&mut work.dout, Holds::Activations, m * width);
         let after = layer.attention.after;
-        let dy = self.derivative_of_result(gradients, after, &saved.attended, &w.dx, &mut w.dnormed);
-        p.linear_backward_input(self.e, layer.o, m, dy, Write::Replace, &mut w.dout);
+        let dy = self.derivative_of_result(gradients, after, &saved.attended, &work.dx, &mut work.dnormed);
+        parameters.linear_backward_input(self.ops, layer.output, m, dy, Write::Replace, &mut work.dout);
         match self.gate() {
-            None => gradients.linear(self.e, layer.o, m, dy, &saved.result),
+            None => gradients.linear(self.ops, layer.output, m, dy, &saved.result),
             Some(kind) => {
-                self.e.reserve(&mut w.gated, Holds::Activations, m * width);
+                self.ops.reserve(&mut work.gated, Holds::Activations, m * width);
                 let (gate, result) = (saved.mixed.gate(), &saved.result);
-                self.e.gate_backward(kind, m * width, gate, result, &mut w.dout, &mut w.gated);
-                gradients.linear(self.e, layer.o, m, dy, &w.gated);
+                self.ops.gate_backward(kind, m * width, gate, result, &mut work.dout, &mut work.gated);
+                gradients.linear(self.ops, layer.output, m, dy, &work.gated);
             }
         }
         match (&mut saved.mixed, layer.mixing) {
             (Mixed::Recurrent(saved), Mixing::Recurrent(mixer)) => {
-                self.mix_backward(mixer, gradients, saved, w);
+                self.mix_backward(mixer, gradients, saved, work);
             }
             (Mixed::Recurrent(saved), Mixing::Convolution(layout)) => {
-                self.e.reserve(&mut w.dkv, Holds::Activations, n * layout.inputs.outputs);
+                self.ops.reserve(&mut work.dkv, Holds::Activations, n * layout.inputs.outputs);
                 let (mixer, gradient) = (self.mixer(layout), gradients.all());
-                self.e.short_convolution_backward(mixer, gradient, &saved.inputs, &w.dout, &mut w.dkv);
+                self.ops.short_convolution_backward(
+                    mixer,
+                    gradient,
+                    &saved.inputs,
+                    &work.dout,
+                    &mut work.dkv,
+                );
             }
             (Mixed::Attention(saved_attention), Mixing::Attention(_)) => {
-                let kv = std::mem::take(self.keys_values(&mut saved_attention.kv, &mut w.lent));
-                self.attend_backward(gradients, saved_attention, &kv, &saved.result, w);
-                *self.keys_values(&mut saved_attention.kv, &mut w.lent) = kv;
+                let kv = std::mem::take(self.keys_values(&mut saved_attention.kv, &mut work.lent));
+                self.attend_backward(gradients, saved_attention, &kv, &saved.result, work);
+                *self.keys_values(&mut saved_attention.kv, &mut work.lent) = kv;
             }
             _ => unreachable!("the forward pass has saved the activations of this kind of layer"),
         }
@@ -573,130 +605,143 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let (needed_map, all_map) = layer.input_maps();
         let input = match before {
             Some(norm) => {
-                self.e.reserve(&mut w.normed, Holds::Activations, n * d);
-                self.e.rms_norm_again(p.norm(norm, n), x, &saved.scale, &mut w.normed);
-                &w.normed
+                self.ops.reserve(&mut work.normed, Holds::Activations, n * d);
+                self.ops.rms_norm_again(parameters.norm(norm, n), x, &saved.scale, &mut work.normed);
+                &work.normed
             }
             None => x,
         };
         if let Some(&map) = all_map {
-            gradients.linear(self.e, map, n, &w.dkv, input);
+            gradients.linear(self.ops, map, n, &work.dkv, input);
         }
         if let Some(&map) = needed_map {
-            let input = self.needed_rows(input, &mut w.normed_rows);
-            gradients.linear(self.e, map, m, &w.dq, input);
+            let input = self.needed_rows(input, &mut work.normed_rows);
+            gradients.linear(self.ops, map, m, &work.dq, input);
         }
         if !through {
             return;
         }
-        let predicting = self.needed.which == Rows::Predicting;
+        let predicting = self.needed.which == RowSubset::Predicting;
         if predicting {
-            self.e.reserve(&mut w.dx_rows, Holds::Activations, n * d);
-            self.e.zero(n * d, &mut w.dx_rows);
-            self.e.scatter_add(d, lists, &w.dx, &mut w.dx_rows);
-            std::mem::swap(&mut w.dx, &mut w.dx_rows);
+            self.ops.reserve(&mut work.dx_rows, Holds::Activations, n * d);
+            self.ops.zero(n * d, &mut work.dx_rows);
+            self.ops.scatter_add(d, lists, &work.dx, &mut work.dx_rows);
+            std::mem::swap(&mut work.dx, &mut work.dx_rows);
         }
         // Without a norm, the derivative through the projections is added to the residual's.
         let (write, to) = match before {
-            Some(_) => (Write::Replace, &mut w.dnormed),
-            None => (Write::Add, &mut w.dx),
+            Some(_) => (Write::Replace, &mut work.dnormed),
+            None => (Write::Add, &mut work.dx),
         };
         match all_map {
-            Some(&map) => p.linear_backward_input(self.e, map, n, &w.dkv, write, to),
-            None if write == Write::Replace => self.e.zero(n * d, to),
+            Some(&map) => parameters.linear_backward_input(self.ops, map, n, &work.dkv, write, to),
+            None if write == Write::Replace => self.ops.zero(n * d, to),
             None => {}
         }
         match needed_map {
             Some(&map) if predicting => {
-                p.linear_backward_input(self.e, map, m, &w.dq, Write::Replace, &mut w.normed_rows);
-                self.e.scatter_add(d, lists, &w.normed_rows, to);
+                parameters.linear_backward_input(
+                    self.ops,
+                    map,
+                    m,
+                    &work.dq,
+                    Write::Replace,
+                    &mut work.normed_rows,
+                );
+                self.ops.scatter_add(d, lists, &work.normed_rows, to);
             }
-            Some(&map) => p.linear_backward_input(self.e, map, m, &w.dq, Write::Add, to),
+            Some(&map) => parameters.linear_backward_input(self.ops, map, m, &work.dq, Write::Add, to),
             None => {}
         }
         if let Some(norm) = before {
-            let (norm, dx) = (p.norm(norm, n), &mut w.dx);
-            self.e.rms_norm_backward(norm, gradients.all(), x, &saved.scale, &w.dnormed, dx);
+            let (norm, dx) = (parameters.norm(norm, n), &mut work.dx);
+            self.ops.rms_norm_backward(norm, gradients.all(), x, &saved.scale, &work.dnormed, dx);
         }
     }
 
-    /// Computes the derivatives of a mixer's projections, in `w.dkv` and `w.dq`, from the derivative of its result in `w.dout` and of its gate in `saved`.
+    /// Computes the derivatives of a mixer's projections, in `work.dkv` and `work.dq`, from the derivative of its result in `work.dout` and of its gate in `saved`.
     fn mix_backward(
         &mut self,
         layout: MixerLayout,
         gradients: &mut Gradients<'_, X>,
         saved: &mut SavedMixer<X::Buffer>,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) {
         let (n, (norm, heads)) = (self.all.count, self.mixer_norm(layout));
         let SavedMixer { inputs, gate, norm: Normed { raw, scale } } = saved;
-        self.e.head_norm_backward(norm, gradients.all(), heads, raw, scale, &mut w.dout);
-        self.e.reserve(&mut w.mixed, Holds::Activations, n * layout.sizes.channels());
-        self.e.convolve(self.mixer(layout), None, inputs, &mut w.mixed);
-        self.e.reserve(&mut w.dkv, Holds::Activations, n * layout.sizes.input_width());
+        self.ops.head_norm_backward(norm, gradients.all(), heads, raw, scale, &mut work.dout);
+        self.ops.reserve(&mut work.mixed, Holds::Activations, n * layout.sizes.channels());
+        self.ops.convolve(self.mixer(layout), None, inputs, &mut work.mixed);
+        self.ops.reserve(&mut work.dkv, Holds::Activations, n * layout.sizes.input_width());
         let (mixer, gradient) = (self.mixer(layout), gradients.all());
-        self.e.delta_rule_backward(mixer, gradient, inputs, &w.dout, &mut w.mixed, &mut w.dkv);
-        self.e.convolve_backward(self.mixer(layout), gradients.all(), inputs, &mut w.mixed, &mut w.dkv);
-        std::mem::swap(&mut w.dq, gate);
+        self.ops.delta_rule_backward(mixer, gradient, inputs, &work.dout, &mut work.mixed, &mut work.dkv);
+        self.ops.convolve_backward(
+            self.mixer(layout),
+            gradients.all(),
+            inputs,
+            &mut work.mixed,
+            &mut work.dkv,
+        );
+        std::mem::swap(&mut work.dq, gate);
     }
 
-    /// Computes the derivatives of attention's projections, in `w.dq` and `w.dkv`.
+    /// Computes the derivatives of attention's projections, in `work.dq` and `work.dkv`.
     fn attend_backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,
         saved: &SavedAttention<X::Buffer>,
         kv: &X::Buffer,
         result: &X::Buffer,
-        w: &mut Workspace<X>,
+        work: &mut Workspace<X>,
     ) {
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());
         let SavedAttention { q, q_norm, k_norm, v_norm, lse, gate, .. } = saved;
         let (n, spec) = (self.all.count, self.layer.spec);
-        self.e.reserve(&mut w.dq, Holds::Activations, self.needed.count * q_width);
-        self.e.reserve(&mut w.dkv, Holds::Activations, self.all.count * kv_width);
+        self.ops.reserve(&mut work.dq, Holds::Activations, self.needed.count * q_width);
+        self.ops.reserve(&mut work.dkv, Holds::Activations, self.all.count * kv_width);
         let inputs: AttentionInputs<'_, X::Buffer> =
-            AttentionInputs { q, kv, out: result, lse, dout: &w.dout };
-        self.e.attention_backward(self.attention(), inputs, &mut w.dq, &mut w.dkv);
+            AttentionInputs { q, kv, out: result, lse, dout: &work.dout };
+        self.ops.attention_backward(self.attention(), inputs, &mut work.dq, &mut work.dkv);
         match spec.keys_values {
             KeysValues::Projected => {}
-            KeysValues::Lent(slot) => self.e.add(n * kv_width, &w.dlent[slot], &mut w.dkv),
-            KeysValues::Borrowed(slot) => self.e.add(n * kv_width, &w.dkv, &mut w.dlent[slot]),
+            KeysValues::Lent(slot) => self.ops.add(n * kv_width, &work.dlent[slot], &mut work.dkv),
+            KeysValues::Borrowed(slot) => self.ops.add(n * kv_width, &work.dkv, &mut work.dlent[slot]),
         }
         let [queries, keys] = self.head_rows();
         let [q_weight, k_weight] = self.qk_norms();
         for (rows, norm, heads, Normed { raw, scale }, dx) in [
-            (self.needed, q_weight, queries, q_norm, &mut w.dq),
-            (self.all, k_weight, keys, k_norm, &mut w.dkv),
+            (self.needed, q_weight, queries, q_norm, &mut work.dq),
+            (self.all, k_weight, keys, k_norm, &mut work.dkv),
         ]
         .into_iter()
         .take(1 + usize::from(spec.computes_keys()))
         {
             if let Some(theta) = self.layer.spec.rope {
-                self.e.rotate(Rotation { theta, sign: -1.0 }, heads, self.lists, rows.which, dx);
+                self.ops.rotate(Rotation { theta, sign: -1.0 }, heads, self.lists, rows.which, dx);
             }
             if let Some(norm) = norm {
-                let (norm, over) = (self.p.norm(norm, heads.rows), self.normed_heads(heads));
-                self.e.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
+                let (norm, over) = (self.parameters.norm(norm, heads.rows), self.normed_heads(heads));
+                self.ops.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
             }
         }
         if let Some(zeros) = self.v_norm() {
-            let (norm, rows) = (Norm { offset: 1.0, ..self.p.norm(zeros, n) }, self.value_rows());
-            self.e.head_norm_backward(norm, None, rows, &v_norm.raw, &v_norm.scale, &mut w.dkv);
+            let (norm, rows) = (Norm { offset: 1.0, ..self.parameters.norm(zeros, n) }, self.value_rows());
+            self.ops.head_norm_backward(norm, None, rows, &v_norm.raw, &v_norm.scale, &mut work.dkv);
         }
         if spec.values_from_keys {
-            let (width, [keys, values]) = (kv_width / 2, &mut w.columns);
+            let (width, [keys, values]) = (kv_width / 2, &mut work.columns);
             let [narrow, of_keys, of_values] = strips(width);
             for (columns, from) in [(&mut *keys, of_keys), (&mut *values, of_values)] {
-                self.e.reserve(columns, Holds::Activations, n * width);
-                self.e.copy_columns(n, width, from, &w.dkv, narrow, columns);
+                self.ops.reserve(columns, Holds::Activations, n * width);
+                self.ops.copy_columns(n, width, from, &work.dkv, narrow, columns);
             }
-            self.e.add(n * width, values, keys);
-            std::mem::swap(&mut w.dkv, keys);
+            self.ops.add(n * width, values, keys);
+            std::mem::swap(&mut work.dkv, keys);
         }
         if spec.output_gate {
-            self.e.reserve(&mut w.halves, Holds::Activations, self.needed.count * 2 * q_width);
-            self.e.join_heads(queries, &w.dq, gate, &mut w.halves);
-            std::mem::swap(&mut w.dq, &mut w.halves);
+            self.ops.reserve(&mut work.halves, Holds::Activations, self.needed.count * 2 * q_width);
+            self.ops.join_heads(queries, &work.dq, gate, &mut work.halves);
+            std::mem::swap(&mut work.dq, &mut work.halves);
         }
     }
 
@@ -713,13 +758,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         if norm.is_none() && self.residual_scale == 1.0 {
             return dx;
         }
-        self.e.zero(m * d, to);
+        self.ops.zero(m * d, to);
         let Some(weight) = norm else {
-            self.e.add(m * d, dx, to);
-            self.e.scale(m * d, self.residual_scale, to);
+            self.ops.add(m * d, dx, to);
+            self.ops.scale(m * d, self.residual_scale, to);
             return to;
         };
-        self.e.rms_norm_backward(self.p.norm(weight, m), gradients.all(), raw, scale, dx, to);
+        self.ops.rms_norm_backward(self.parameters.norm(weight, m), gradients.all(), raw, scale, dx, to);
         to
     }
 }

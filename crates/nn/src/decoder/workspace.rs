@@ -2,12 +2,12 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use crate::executor::{Executor, Holds, Memory, Rows};
+use crate::executor::{Executor, Holds, Memory, RowSubset};
 
 /// A set of a pass's rows: all rows, or the predicting rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowSet {
-    pub(super) which: Rows,
+    pub(super) which: RowSubset,
     pub(super) count: usize,
 }
 
@@ -16,7 +16,7 @@ pub(super) struct RowSet {
 pub(super) struct Kept<B> {
     buffer: B,
     width: usize,
-    which: Rows,
+    which: RowSubset,
 }
 
 impl<B> Deref for Kept<B> {
@@ -35,30 +35,30 @@ impl<B> DerefMut for Kept<B> {
 
 impl<B> Kept<B> {
     /// Reserves memory for `rows` of `width` activations.
-    pub(super) fn reserve<X: Memory<Buffer = B>>(&mut self, e: &mut X, rows: RowSet, width: usize) {
-        self.reserve_for(e, Holds::Activations, rows, width);
+    pub(super) fn reserve<X: Memory<Buffer = B>>(&mut self, ops: &mut X, rows: RowSet, width: usize) {
+        self.reserve_for(ops, Holds::Activations, rows, width);
     }
 
     /// Reserves memory for `rows` of `width` statistics.
     pub(super) fn reserve_statistics<X: Memory<Buffer = B>>(
         &mut self,
-        e: &mut X,
+        ops: &mut X,
         rows: RowSet,
         width: usize,
     ) {
-        self.reserve_for(e, Holds::Statistics, rows, width);
+        self.reserve_for(ops, Holds::Statistics, rows, width);
     }
 
-    fn reserve_for<X: Memory<Buffer = B>>(&mut self, e: &mut X, holds: Holds, rows: RowSet, width: usize) {
+    fn reserve_for<X: Memory<Buffer = B>>(&mut self, ops: &mut X, holds: Holds, rows: RowSet, width: usize) {
         (self.width, self.which) = (width, rows.which);
-        e.reserve(&mut self.buffer, holds, rows.count * width);
+        ops.reserve(&mut self.buffer, holds, rows.count * width);
     }
 
     /// Retains only the rows in the ranges of `stays`.
-    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, e: &mut X, stays: Stays<'_>) {
+    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, ops: &mut X, stays: Stays<'_>) {
         if self.width > 0 {
-            let ranges = if self.which == Rows::All { stays.all } else { stays.predicting };
-            e.keep_rows(self.width, ranges, &mut self.buffer);
+            let ranges = if self.which == RowSubset::All { stays.all } else { stays.predicting };
+            ops.keep_rows(self.width, ranges, &mut self.buffer);
         }
     }
 }
@@ -176,13 +176,13 @@ pub(super) struct SavedInput<B: Default> {
 
 impl<B: Default> Saved<B> {
     /// Retains only the rows of trees that have a derivative.
-    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, e: &mut X, stays: Stays<'_>) {
+    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, ops: &mut X, stays: Stays<'_>) {
         let Saved { scale, mixed, result, attended, middle, mlp_scale, gate_up, transformed, added } = self;
         let SavedInput { sum, gate_up: added_gate, norm: added } = added;
         for rows in
             [scale, result, middle, mlp_scale, gate_up, sum, added_gate, &mut added.raw, &mut added.scale]
         {
-            rows.keep_rows(e, stays);
+            rows.keep_rows(ops, stays);
         }
         let (buffers, norms) = match mixed {
             Mixed::Attention(SavedAttention { q, q_norm, kv, k_norm, v_norm, lse, gate }) => {
@@ -195,7 +195,7 @@ impl<B: Default> Saved<B> {
         for rows in
             buffers.into_iter().chain(norms.into_iter().flat_map(|norm| [&mut norm.raw, &mut norm.scale]))
         {
-            rows.keep_rows(e, stays);
+            rows.keep_rows(ops, stays);
         }
     }
 }

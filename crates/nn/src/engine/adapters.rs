@@ -37,18 +37,18 @@ impl Engine {
     /// An existing gradient or optimizer state is dropped.
     /// Returns an error if a setting is invalid ([`LoraConfig::check`]), or the engine already has adapters.
     pub fn adapt(&mut self, lora: &LoraConfig, uniform: &mut dyn FnMut() -> f64) -> Result<(), Error> {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         lora.check()?;
         if self.adapters.is_some() {
             return Err(Error::request("lora", "an engine that has adapters", "an engine without adapters"));
         }
         let config = lora.of_model(&self.decoder.layout)?;
         let layout = AdapterLayout::new(&self.decoder.layout, &config);
-        self.device.backend_mut().adapt(&layout);
+        self.runtime.backend_mut().adapt(&layout);
         for parts in layout.adapted.chunk_by(|part, next| part.a == next.a) {
             let adapted = parts[0];
             let bound = 1.0 / (adapted.inputs as f64).sqrt();
-            self.device.backend_mut().fill(Store::Factors, adapted.a, &mut |out| {
+            self.runtime.backend_mut().fill(Store::Factors, adapted.a, &mut |out| {
                 out.fill_with(|| ((2.0 * uniform() - 1.0) * bound) as f32);
                 Ok(())
             })?;
@@ -69,7 +69,7 @@ impl Engine {
     /// # Panics
     /// If the engine doesn't have adapters.
     pub fn set_adapter_applied(&mut self, applied: bool) {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
         if adapters.applied != applied {
             adapters.applied = applied;
@@ -111,7 +111,7 @@ impl Engine {
         let metadata: Vec<(&str, &str)> = [("format", "pt")].into_iter().chain(base_format).collect();
         let mut writer = TensorWriter::create(&path, &declared, Dtype::F32, &metadata)?;
         for (name, tensor) in tensors() {
-            let values = self.device.backend().read(Store::Factors, tensor.span);
+            let values = self.runtime.backend().read(Store::Factors, tensor.span);
             writer.put(name, &tensor.shape, &values)?;
         }
         writer.finish()?;
@@ -122,7 +122,7 @@ impl Engine {
     /// Returns an error, without changing the engine, if the folder is not an adapter of this model, uses an unsupported setting (which is named), or has other
     /// settings.
     pub fn read_adapter(&mut self, dir: &Path) -> Result<(), Error> {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         let lora = LoraConfig::read(dir)?.0.of_model(&self.decoder.layout)?;
         if let Some(settings) = self.lora().filter(|settings| **settings != lora) {
             return Err(Error::file(
@@ -179,7 +179,7 @@ impl Engine {
             self.adapt(lora, &mut || 0.0)?;
         }
         for (tensor, values) in layout.tensors.iter().zip(&values) {
-            self.device.backend_mut().write(Store::Factors, tensor.span, values);
+            self.runtime.backend_mut().write(Store::Factors, tensor.span, values);
         }
         self.merge();
         Ok(())
@@ -191,10 +191,10 @@ impl Engine {
     /// # Panics
     /// If the engine doesn't have adapters.
     pub fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         let adapters = self.adapters.as_mut().expect("an engine with adapters");
         let span = find(&adapters.layout.tensors, name, values.len())?.span;
-        self.device.backend_mut().write(Store::Factors, span, values);
+        self.runtime.backend_mut().write(Store::Factors, span, values);
         self.merge();
         Ok(())
     }
@@ -205,12 +205,12 @@ impl Engine {
     /// # Panics
     /// If the engine doesn't have adapters, or the factors have other lengths.
     pub fn exchange_factors(&mut self, factors: &mut [Vec<f32>]) {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         let tensors = &self.adapters.as_ref().expect("an engine with adapters").layout.tensors;
         assert_eq!(tensors.len(), factors.len(), "number of factors");
         for (tensor, values) in tensors.iter().zip(factors) {
-            let previous = self.device.backend().read(Store::Factors, tensor.span).into_owned();
-            self.device.backend_mut().write(Store::Factors, tensor.span, values);
+            let previous = self.runtime.backend().read(Store::Factors, tensor.span).into_owned();
+            self.runtime.backend_mut().write(Store::Factors, tensor.span, values);
             *values = previous;
         }
         self.merge();
@@ -225,7 +225,7 @@ impl Engine {
     /// Computes the adapted matrices from base and factors, if they are merged.
     pub(super) fn merge(&mut self) {
         if let Some(adapters) = self.adapters.as_ref().filter(|adapters| adapters.layout.merged) {
-            self.device.backend_mut().merge(&adapters.layout, adapters.applied);
+            self.runtime.backend_mut().merge(&adapters.layout, adapters.applied);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Generation requests: limits, and distribution over executors.
+//! Generation: its limits, and its distribution over executors.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -10,9 +10,9 @@ use crate::backend::deal;
 use crate::cache::PAGE;
 use crate::decoder::Decoder;
 use crate::error::Error;
-use crate::generate::{self, DoneFn, Fed, Feed, Job, Prompt, Request, StopFn, UniformFn};
 use crate::lora::AdapterLayout;
 use crate::sampling::{Rollout, Sampling};
+use crate::scheduler::{self, DoneFn, Fed, Feed, GenerationSettings, Job, Prompt, StopFn, UniformFn};
 
 /// Minimum number of samples for which a generation with a feed reserves buffers. If there are more samples, they wait or use other free memory.
 const FED_SAMPLES: usize = 256;
@@ -45,11 +45,11 @@ impl Engine {
             );
         }
         let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
-        let shares = share_prompts(prompts, &self.device.backend().executors(), sampling.max_new_tokens);
+        let shares = share_prompts(prompts, &self.runtime.backend().executors(), sampling.max_new_tokens);
         let ended = |_: usize, tokens: &[u32]| stop.is_some_and(|stop| stop(tokens));
-        let request = Request { sampling, uniform, ended: &ended, feed: None };
+        let settings = GenerationSettings { sampling, uniform, ended: &ended, feed: None };
         let rollout = largest_share(&shares, sampling.max_new_tokens, self.chunk_tokens);
-        self.run_generation(&shares, longest, rollout, &request, on_done)
+        self.run_generation(&shares, longest, rollout, &settings, on_done)
     }
 
     /// Samples completions of prompts that arrive from `feed` while it runs. Returns when the feed is empty and all completions are done.
@@ -71,22 +71,23 @@ impl Engine {
         on_done: &mut DoneFn<'_>,
     ) -> Result<(), Error> {
         sampling.check()?;
-        let (executors, state) = (self.device.backend().fed_executors(), self.device.backend().state_pages());
+        let (executors, state) =
+            (self.runtime.backend().fed_executors(), self.runtime.backend().state_pages());
         let working = AtomicUsize::new(executors);
         let uniform = |prompt: usize, sample: usize, position: usize| feed.uniform(prompt, sample, position);
         let ended = |prompt: usize, tokens: &[u32]| feed.ended(prompt, tokens);
         let vocabulary = self.decoder.config.vocab_size;
         let fed = Fed { feed, working: &working, longest, vocabulary, keep };
-        let request = Request { sampling, uniform: &uniform, ended: &ended, feed: Some(fed) };
+        let settings = GenerationSettings { sampling, uniform: &uniform, ended: &ended, feed: Some(fed) };
         let rollout = Rollout {
             prompts: FED_SAMPLES,
             prompt_tokens: longest,
             samples: FED_SAMPLES,
             new_tokens: longest,
             chunk_tokens: self.chunk_tokens,
-            cached_tokens: FED_SAMPLES * generate::pages_needed(state, longest, 1, 1) * PAGE,
+            cached_tokens: FED_SAMPLES * scheduler::pages_needed(state, longest, 1, 1) * PAGE,
         };
-        self.run_generation(&vec![Vec::new(); executors], longest, rollout, &request, on_done)
+        self.run_generation(&vec![Vec::new(); executors], longest, rollout, &settings, on_done)
     }
 
     /// Runs each share of jobs on one executor. `longest` is the number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
@@ -95,26 +96,26 @@ impl Engine {
         shares: &[Vec<Job<'_>>],
         longest: usize,
         rollout: Rollout,
-        request: &Request<'_>,
+        settings: &GenerationSettings<'_>,
         on_done: &mut DoneFn<'_>,
     ) -> Result<(), Error> {
-        let new_tokens = if request.feed.is_some() { 0 } else { request.sampling.max_new_tokens };
+        let new_tokens = if settings.feed.is_some() { 0 } else { settings.sampling.max_new_tokens };
         let reach = longest + new_tokens;
         self.reach(reach)?;
         let (decoder, chunk_tokens) = (&self.decoder, self.chunk_tokens);
         let unmerged = unmerged(&self.adapters);
-        let generation = Generation { decoder, chunk_tokens, unmerged, request, longest, reach, rollout };
-        self.device.generate(generation, shares, on_done).map_err(|error| self.diagnose(error))
+        let generation = Generation { decoder, chunk_tokens, unmerged, settings, longest, reach, rollout };
+        self.runtime.generate(generation, shares, on_done).map_err(|error| self.diagnose(error))
     }
 }
 
-/// A generation request with its model.
+/// A generation with its model.
 pub(super) struct Generation<'a> {
     pub(super) decoder: &'a Decoder,
     pub(super) chunk_tokens: usize,
     /// Layout of the factors that are applied separately from the weights.
     pub(super) unmerged: Option<&'a AdapterLayout>,
-    pub(super) request: &'a Request<'a>,
+    pub(super) settings: &'a GenerationSettings<'a>,
     /// Number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
     pub(super) longest: usize,
     /// Number of tokens of the longest sequence.
@@ -126,7 +127,7 @@ pub(super) struct Generation<'a> {
 fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize) -> Rollout {
     let maximum =
         |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);
-    let cached = |jobs: &[Job<'_>]| generate::slots_needed(jobs);
+    let cached = |jobs: &[Job<'_>]| scheduler::slots_needed(jobs);
     Rollout {
         prompts: maximum(&|jobs| jobs.len()),
         prompt_tokens: maximum(&|jobs| jobs.iter().map(|job| job.tokens.len()).max().unwrap_or(0)),

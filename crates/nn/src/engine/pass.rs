@@ -4,22 +4,47 @@ use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
 use super::adapters::unmerged;
-use super::worker::Worker;
 use super::{Engine, FamilyScores, LossFn, Scores};
 use crate::activations::Keep;
-use crate::backend::{Lane, deal};
-use crate::decoder::{Decoder, Gradients, Over, Pass, Picked, ScoredPass, Stays};
+use crate::backend::{ExecutorAccess, deal};
+use crate::decoder::{Context, Decoder, Gradients, Picked, Scored, Staged, Stays, Workspace};
 use crate::error::Error;
 use crate::executor::checks::{Checked, finite_loss};
 use crate::executor::{Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;
-use crate::segments::{Batch, Family};
+use crate::segments::{Batch, Chunk, Family};
+use crate::tree::Tree;
 
 /// Result of one prediction: (its index in the batch, log-probability, entropy).
 pub(super) type Score = (usize, f32, f32);
 
+/// The buffers of an executor, which passes and generation share.
+pub(super) struct ExecutorBuffers<X: Executor> {
+    pub(super) workspace: Workspace<X>,
+    pub(super) chunk: Chunk,
+    pub(super) lists: X::Lists,
+    /// Keys and values of the sequences in `tree`. Between requests, they are only valid if `tree` is kept.
+    pub(super) cache: X::Cache,
+    pub(super) decoding: X::Decoding,
+    /// Sequences in the cache, if the cache is kept for later requests.
+    pub(super) tree: Tree,
+}
+
+impl<X: Executor> Default for ExecutorBuffers<X> {
+    fn default() -> Self {
+        ExecutorBuffers {
+            workspace: Workspace::<X>::default(),
+            chunk: Chunk::default(),
+            lists: Default::default(),
+            cache: Default::default(),
+            decoding: Default::default(),
+            tree: Tree::default(),
+        }
+    }
+}
+
 /// A pass over a batch, shared by all executors.
-pub(super) struct Request<'a> {
+pub(super) struct BatchPass<'a> {
     decoder: &'a Decoder,
     adapters: Option<&'a AdapterLayout>,
     /// Layout of the factors that are applied separately from the weights.
@@ -106,7 +131,7 @@ impl Engine {
             (true, true) => Keep::Inputs,
             (true, false) => Keep::Everything,
         };
-        let request = Request {
+        let pass = BatchPass {
             decoder: &self.decoder,
             adapters: self.adapters.as_ref().map(|adapters| &adapters.layout),
             unmerged: unmerged(&self.adapters),
@@ -116,7 +141,7 @@ impl Engine {
             keep,
             output,
         };
-        let results = self.device.pass(&request, &shares).map_err(|error| self.diagnose(error))?;
+        let results = self.runtime.pass(&pass, &shares).map_err(|error| self.diagnose(error))?;
         let zeros = vec![0.0; batch.predictions.len()];
         let mut scores = Scores { logp: zeros.clone(), entropy: zeros };
         for (index, logp, entropy) in results {
@@ -133,7 +158,7 @@ impl Engine {
         let per_pair = (config.num_hidden_layers * config.num_attention_heads * config.head_dim * 2) as u64;
         let cost = |family: &Family| family.tokens as u64 * per_token + family.pairs as u64 * per_pair;
         let predicting = families.iter().filter(|family| !family.predictions.is_empty()).collect();
-        deal(predicting, &self.device.backend().executors(), |family: &&Family| cost(family))
+        deal(predicting, &self.runtime.backend().executors(), |family: &&Family| cost(family))
     }
 
     /// Extends the rotary tables to the positions of the trees.
@@ -154,24 +179,24 @@ impl Engine {
                 format!("at most {limit}, the model's {setting}; longer sequences are not supported"),
             ));
         }
-        self.device.backend_mut().reach(tokens);
+        self.runtime.backend_mut().reach(tokens);
         Ok(())
     }
 }
 
-impl Request<'_> {
+impl BatchPass<'_> {
     /// Computes the requested output for the prefix trees assigned to one executor, in chunks of about `chunk_tokens` tokens. Returns the log-probability and
     /// entropy of each prediction, or nothing for [`Output::Logits`].
     pub(super) fn run<X: Executor>(
         &self,
-        lane: Lane<'_, X>,
-        worker: &mut Worker<X>,
+        access: ExecutorAccess<'_, X>,
+        buffers: &mut ExecutorBuffers<X>,
         families: &[&Family],
     ) -> Result<Vec<Score>, Error> {
-        let Lane { executor, weights, factors, mut gradient } = lane;
-        let Request { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, output } = *self;
-        let e = &mut Checked::new(executor, decoder.checked_layout());
-        let p = decoder.parameters(weights, factors.zip(unmerged));
+        let ExecutorAccess { executor, weights, factors, mut gradient } = access;
+        let BatchPass { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, output } = *self;
+        let executor = &mut Checked::new(executor, decoder.checked_layout());
+        let parameters = decoder.parameters(weights, factors.zip(unmerged));
         let (mut scores, mut logits) = (Vec::new(), Vec::new());
         let [mut scored, mut derivatives] = [const { Picked { logp: Vec::new(), entropy: Vec::new() } }; 2];
         let mut next = 0;
@@ -183,15 +208,15 @@ impl Request<'_> {
                 next += 1;
             }
             let group = &families[first..next];
-            let Worker { workspace, chunk, lists, .. } = worker;
+            let ExecutorBuffers { workspace, chunk, lists, .. } = buffers;
             chunk.lay_out(batch, group.iter().copied());
-            e.stage(chunk, &[], lists);
-            let pass = Pass::new(p, chunk, &*lists);
-            decoder.forward(e, &pass, keep, Over::Pass(None), workspace);
+            executor.stage(chunk, &[], lists);
+            let staged = Staged::new(parameters, chunk, &*lists);
+            decoder.forward(executor, &staged, keep, Context::Batch(None), workspace);
             if let Output::Logits(all) = output {
                 let v = decoder.config.vocab_size;
-                e.logits(weights, decoder.head(), pass.predicting, workspace.hidden(), &mut logits);
-                e.checked()?;
+                executor.logits(weights, decoder.head(), staged.predicting, workspace.hidden(), &mut logits);
+                executor.checked()?;
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 for (pick, &index) in chunk.picks.iter().zip(&chunk.indices) {
                     all[index * v..(index + 1) * v].copy_from_slice(&logits[pick.slot as usize * v..][..v]);
@@ -204,9 +229,14 @@ impl Request<'_> {
                 list.clear();
                 list.resize(chunk.picks.len(), 0.0f32);
             }
-            decoder.score(e, &pass, keep, temperature, workspace, Picked { logp, entropy })?;
-            scores
-                .extend(chunk.indices.iter().zip(logp.iter().zip(&*entropy)).map(|(&i, (&l, &e))| (i, l, e)));
+            decoder.score(executor, &staged, keep, temperature, workspace, Picked { logp, entropy })?;
+            scores.extend(
+                chunk
+                    .indices
+                    .iter()
+                    .zip(logp.iter().zip(&*entropy))
+                    .map(|(&i, (&logp, &entropy))| (i, logp, entropy)),
+            );
             let Output::Gradient(loss) = output else { continue };
             let mut first = 0;
             for (family, &(.., end)) in group.iter().zip(&chunk.ends) {
@@ -223,18 +253,18 @@ impl Request<'_> {
             if decoder.check_layers {
                 finite_loss(&chunk.indices, dlogp, dentropy)?;
             }
-            if !self.drop_idle(e, worker, group, &mut derivatives) {
+            if !self.drop_idle(executor, buffers, group, &mut derivatives) {
                 continue;
             }
-            let Worker { workspace, chunk, lists, .. } = worker;
-            let pass = ScoredPass { pass: Pass::new(p, chunk, &*lists), keep, temperature };
+            let ExecutorBuffers { workspace, chunk, lists, .. } = buffers;
+            let scored = Scored { staged: Staged::new(parameters, chunk, &*lists), keep, temperature };
             let gradient = gradient.as_deref_mut().expect("a pass with a loss has a gradient");
             let mut gradients = match (adapters, factors) {
                 (Some(layout), Some(factors)) => Gradients::Adapters { gradient, factors, layout },
                 _ => Gradients::All(gradient),
             };
             let Picked { logp, entropy } = &derivatives;
-            decoder.backward(e, &mut gradients, &pass, Picked { logp, entropy }, workspace)?;
+            decoder.backward(executor, &mut gradients, &scored, Picked { logp, entropy }, workspace)?;
         }
         Ok(scores)
     }
@@ -242,12 +272,12 @@ impl Request<'_> {
     /// Removes the trees whose derivatives are all zero from the chunk, the saved activations and the derivatives. Returns whether any tree is left.
     fn drop_idle<X: Executor>(
         &self,
-        e: &mut Checked<'_, X>,
-        worker: &mut Worker<X>,
+        executor: &mut Checked<'_, X>,
+        buffers: &mut ExecutorBuffers<X>,
         families: &[&Family],
         derivatives: &mut Picked<Vec<f32>>,
     ) -> bool {
-        let Worker { workspace, chunk, lists, .. } = worker;
+        let ExecutorBuffers { workspace, chunk, lists, .. } = buffers;
         let Picked { logp: dlogp, entropy: dentropy } = derivatives;
         let mut starts = (0, 0, 0);
         let mut active = Vec::new();
@@ -266,12 +296,12 @@ impl Request<'_> {
             return !active.is_empty();
         }
         let stays = Stays { all: &all, predicting: &predicting };
-        self.decoder.keep_rows(e, stays, self.keep, workspace);
+        self.decoder.keep_rows(executor, stays, self.keep, workspace);
         for list in [dlogp, dentropy] {
             *list = picks.iter().flat_map(|range| list[range.clone()].iter().copied()).collect();
         }
         chunk.lay_out(self.batch, active.into_iter());
-        e.stage(chunk, &[], lists);
+        executor.stage(chunk, &[], lists);
         true
     }
 }

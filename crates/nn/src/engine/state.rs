@@ -26,11 +26,11 @@ impl Engine {
         let read = |store: Store| -> Vec<Vec<f32>> {
             self.trained()
                 .iter()
-                .map(|tensor| self.device.backend().read(store, tensor.span).into_owned())
+                .map(|tensor| self.runtime.backend().read(store, tensor.span).into_owned())
                 .collect()
         };
         let mut gradient =
-            if self.device.backend().has_gradient() { read(Store::Gradient) } else { Vec::new() };
+            if self.runtime.backend().has_gradient() { read(Store::Gradient) } else { Vec::new() };
         if gradient.iter().flatten().all(|&number| number == 0.0) {
             gradient.clear();
         }
@@ -52,7 +52,7 @@ impl Engine {
     /// If the settings of the adapters differ, the engine's adapters are replaced.
     /// Returns an error if the state is of another model, or the device fails.
     pub fn set_training_state(&mut self, state: &TrainingState) -> Result<(), Error> {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         if self.lora() != state.lora.as_ref() {
             self.remove_adapters();
             if let Some(lora) = &state.lora {
@@ -70,12 +70,12 @@ impl Engine {
         let pairs = state.names.iter().zip(&state.values[0]);
         let find = |(name, values): (&String, &Vec<f32>)| Ok(find(trained, name, values.len())?.span);
         let spans: Vec<Span> = pairs.map(find).collect::<Result<_, Error>>()?;
-        self.device.backend_mut().forget_moments();
-        self.device.backend_mut().zero_gradient();
+        self.runtime.backend_mut().forget_moments();
+        self.runtime.backend_mut().zero_gradient();
         let stores = [self.trained_store(), Store::Gradient, Store::FirstMoment, Store::SecondMoment];
         for (store, tensors) in stores.into_iter().zip(&state.values) {
             for (&span, values) in spans.iter().zip(tensors) {
-                self.device.backend_mut().write(store, span, values);
+                self.runtime.backend_mut().write(store, span, values);
             }
         }
         self.step = state.step;
@@ -83,30 +83,30 @@ impl Engine {
             adapters.applied = true;
         }
         self.merge();
-        self.device.backend().check()
+        self.runtime.backend().check()
     }
 
     /// Restores the base weights, and removes the factors with their gradient and optimizer state. Does nothing without adapters.
     pub fn remove_adapters(&mut self) {
-        self.device.forget_prompts();
+        self.runtime.forget_prompts();
         if let Some(adapters) = self.adapters.take() {
             if adapters.layout.merged {
-                self.device.backend_mut().merge(&adapters.layout, false);
+                self.runtime.backend_mut().merge(&adapters.layout, false);
             }
-            self.device.backend_mut().remove_adapters();
+            self.runtime.backend_mut().remove_adapters();
             self.step = 0;
         }
     }
 
     /// Adds up the executors' parts of the gradient. Later sums then don't depend on whether the gradient was copied in between.
     pub fn gather_gradient(&mut self) {
-        if self.device.backend().executors().len() == 1 || !self.device.backend().has_gradient() {
+        if self.runtime.backend().executors().len() == 1 || !self.runtime.backend().has_gradient() {
             return;
         }
         let spans: Vec<Span> = self.trained().iter().map(|TensorLayout { span, .. }| *span).collect();
         for span in spans {
-            let sum = self.device.backend().read(Store::Gradient, span).into_owned();
-            self.device.backend_mut().write(Store::Gradient, span, &sum);
+            let sum = self.runtime.backend().read(Store::Gradient, span).into_owned();
+            self.runtime.backend_mut().write(Store::Gradient, span, &sum);
         }
     }
 }

@@ -11,12 +11,12 @@ const MOMENTS: [(Store, &str); 2] = [(Store::FirstMoment, ".exp_avg"), (Store::S
 impl Engine {
     /// Resets the gradient.
     pub fn zero_gradient(&mut self) {
-        self.device.backend_mut().zero_gradient();
+        self.runtime.backend_mut().zero_gradient();
     }
 
     /// Norm of the whole gradient.
     pub fn gradient_norm(&self) -> f64 {
-        self.device.backend().gradient_norm()
+        self.runtime.backend().gradient_norm()
     }
 
     /// Gradients of the trained tensors: all, or LoRA's factors.
@@ -28,22 +28,22 @@ impl Engine {
     /// says so, but the gradient is still zeroed.
     /// Returns an error if the device fails; the weights are then unspecified.
     pub fn update(&mut self, adamw: &AdamW, max_norm: Option<f64>) -> Result<UpdateReport, Error> {
-        self.device.forget_prompts();
-        let gradient_norm = self.device.backend_mut().reduce();
-        self.device.backend().check()?;
+        self.runtime.forget_prompts();
+        let gradient_norm = self.runtime.backend_mut().reduce();
+        self.runtime.backend().check()?;
         let applied = gradient_norm.is_finite();
         if applied {
             self.step += 1;
             let clip = adamw::clip_factor(gradient_norm, max_norm);
             let runs = adamw::decay_runs(self.trained(), adamw);
-            self.device.backend_mut().adamw(&runs, &AdamWStep::new(adamw, self.step, clip));
+            self.runtime.backend_mut().adamw(&runs, &AdamWStep::new(adamw, self.step, clip));
             self.merge();
         } else {
             let checked = if self.decoder.check_layers { self.check_gradient() } else { Ok(()) };
-            self.device.backend_mut().zero_gradient();
+            self.runtime.backend_mut().zero_gradient();
             checked?;
         }
-        self.device.backend().check()?;
+        self.runtime.backend().check()?;
         Ok(UpdateReport { gradient_norm, applied })
     }
 
@@ -65,7 +65,7 @@ impl Engine {
         if self.step > 0 {
             for tensor in self.trained() {
                 for (store, suffix) in MOMENTS {
-                    let values = self.device.backend().read(store, tensor.span);
+                    let values = self.runtime.backend().read(store, tensor.span);
                     tensors.push((format!("{}{suffix}", tensor.name), tensor.shape.clone(), values));
                 }
             }
@@ -101,11 +101,11 @@ impl Engine {
                 return refuse(format!("{name} twice"), "each tensor once".into());
             }
         }
-        self.device.backend_mut().forget_moments();
+        self.runtime.backend_mut().forget_moments();
         self.step = 0;
         for (index, (store, span)) in destinations.into_iter().enumerate() {
-            if let Err(error) = self.device.backend_mut().fill(store, span, &mut |out| read(index, out)) {
-                self.device.backend_mut().forget_moments();
+            if let Err(error) = self.runtime.backend_mut().fill(store, span, &mut |out| read(index, out)) {
+                self.runtime.backend_mut().forget_moments();
                 return Err(error);
             }
         }

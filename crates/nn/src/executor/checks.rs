@@ -4,7 +4,7 @@
 //! If checks are off, they cost one branch per operation. If they are on, the host waits for every operation and decoding steps are not
 //! captured as CUDA graphs, but results have the same bits.
 
-use super::{Holds, Memory, Place, Rows, Stage};
+use super::{Holds, Memory, Place, RowSubset, Stage};
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::segments::Chunk;
@@ -24,7 +24,7 @@ pub(crate) struct Checked<'a, X> {
 }
 
 /// A result to check: its number of rows, and the name and width of each operation whose output is part of a row.
-pub(super) struct Columns {
+pub(super) struct CheckedResult {
     rows: usize,
     names: Vec<(String, usize)>,
 }
@@ -37,7 +37,12 @@ impl<'a, X: Memory> Checked<'a, X> {
     }
 
     /// Columns of results computed from the tensors in these spans. `note` is appended to each name.
-    pub(super) fn tensors(&self, spans: impl IntoIterator<Item = Span>, rows: usize, note: &str) -> Columns {
+    pub(super) fn tensors(
+        &self,
+        spans: impl IntoIterator<Item = Span>,
+        rows: usize,
+        note: &str,
+    ) -> CheckedResult {
         let all = self.layout.map_or(&[][..], |layout| &layout.tensors);
         let name = |name: &str| format!("{}{note}", name.trim_end_matches(".weight"));
         let within = |span: Span| {
@@ -47,29 +52,29 @@ impl<'a, X: Memory> Checked<'a, X> {
             })
         };
         let names = spans.into_iter().flat_map(within).collect();
-        Columns { rows, names }
+        CheckedResult { rows, names }
     }
 
     /// `width` columns of a result computed from all tensors in a span together.
-    pub(super) fn tensor(&self, span: Span, rows: usize, width: usize) -> Columns {
+    pub(super) fn tensor(&self, span: Span, rows: usize, width: usize) -> CheckedResult {
         let names: Vec<String> =
             self.tensors([span], rows, "").names.into_iter().map(|name| name.0).collect();
-        Columns { rows, names: vec![(names.join(" and "), width)] }
+        CheckedResult { rows, names: vec![(names.join(" and "), width)] }
     }
 
     /// Columns of a layer's operations that don't use a tensor.
-    pub(super) fn named(&self, rows: usize, names: &[(&str, usize)]) -> Columns {
+    pub(super) fn named(&self, rows: usize, names: &[(&str, usize)]) -> CheckedResult {
         let module = self.place.layer.map_or_else(String::new, |layer| format!("model.layers.{layer}."));
         let names = names.iter().map(|(name, width)| (format!("{module}{name}"), *width)).collect();
-        Columns { rows, names }
+        CheckedResult { rows, names }
     }
 
-    pub(super) fn rows_of(&self, rows: Rows) -> usize {
-        if rows == Rows::All { self.place.rows } else { self.place.needed }
+    pub(super) fn rows_of(&self, rows: RowSubset) -> usize {
+        if rows == RowSubset::All { self.place.rows } else { self.place.needed }
     }
 
     /// Stores an error if a value of `x` is not finite.
-    pub(super) fn check(&mut self, Columns { rows, names }: Columns, x: &X::Buffer) {
+    pub(super) fn check(&mut self, CheckedResult { rows, names }: CheckedResult, x: &X::Buffer) {
         let width: usize = names.iter().map(|name| name.1).sum();
         if self.failure.is_some() {
             return;

@@ -5,7 +5,7 @@
 
 use std::arch::asm;
 
-use super::super::microkernel::{Output, Rows};
+use super::super::microkernel::{Output, RowMajor};
 use super::TILE;
 
 /// Whether the processor has AMX for bfloat16 and the system lets this process use it.
@@ -141,7 +141,7 @@ pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *
 ///
 /// # Safety
 /// See [`tile`], with 32 rows of 32 values of `c`.
-pub(super) unsafe fn four_tiles<const PARTS: usize>(blocks: usize, a: Rows, b: Rows, c: Output) {
+pub(super) unsafe fn four_tiles<const PARTS: usize>(blocks: usize, a: RowMajor, b: RowMajor, c: Output) {
     const { assert!(TILE == 256) };
     // SAFETY: the caller guarantees the second strips and the second half of the result.
     let (a2, b2, c2) = unsafe { (a.first.add(a.stride), b.first.add(b.stride), c.at(16, 0)) };

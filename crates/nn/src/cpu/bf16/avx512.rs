@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::super::microkernel::{self, Operand, Output, Rows};
+use super::super::microkernel::{self, Operand, Output, RowMajor};
 use super::{Hand, SIDE, TILE, part_products};
 
 /// Converts two registers of f32 values to one register of bfloat16 values, rounding to nearest even.
@@ -78,7 +78,7 @@ pub(super) unsafe fn pack<const PARTS: usize>(
         }
         if transposes {
             for part in 0..PARTS {
-                let tile = Rows { first: packed.add(part * TILE), stride: SIDE };
+                let tile = RowMajor { first: packed.add(part * TILE), stride: SIDE };
                 microkernel::transpose(SIDE, SIDE, tile, to.add(part * TILE), SIDE);
             }
         }

@@ -4,7 +4,7 @@
 use std::arch::aarch64::*;
 use std::arch::asm;
 
-use super::super::microkernel::{self, Operand, Output, Rows};
+use super::super::microkernel::{self, Operand, Output, RowMajor};
 use super::{BLOCK, Hand, SIDE, TILE, part_products, portable};
 
 /// Number of values in a register.
@@ -94,7 +94,7 @@ pub(super) unsafe fn pack<const PARTS: usize>(
                 let (packed, to) = (packed.add(part * TILE), to.add(part * TILE));
                 for row in (0..SIDE).step_by(LANES) {
                     for column in (0..SIDE).step_by(LANES) {
-                        let square = Rows { first: packed.add(row * SIDE + column), stride: SIDE };
+                        let square = RowMajor { first: packed.add(row * SIDE + column), stride: SIDE };
                         microkernel::transpose(LANES, LANES, square, to.add(column * SIDE + row), SIDE);
                     }
                 }

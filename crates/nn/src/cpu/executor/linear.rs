@@ -1,6 +1,6 @@
 //! Linear maps and their derivatives: dense, quantized, and LoRA updates.
 
-use super::super::product::Matrix;
+use super::super::product::{By, Matrix, Target, packing_product, product_with_panels, team_product};
 use super::{Buffer, CpuExecutor, View, Weights, part, part_mut, simd};
 use crate::cpu::format::CUT;
 use crate::executor::{LinearOps, LowRank};
@@ -22,6 +22,40 @@ fn factors_of<'a>(factors: &'a Weights, adapted: &Adapted) -> [Matrix<'a>; 2] {
 }
 
 impl CpuExecutor {
+    fn by(&self) -> By<'_> {
+        (Some(&self.team), self.products)
+    }
+
+    pub(super) fn product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
+        team_product(self.by(), sizes, a, b, to);
+    }
+
+    /// Computes a product on the team, always with panels, so that an element depends only on its row and column.
+    pub(super) fn packing_product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
+        packing_product(self.by(), sizes, a, b, to);
+    }
+
+    /// Computes `x Wᵀ` on the team for the rows of `W` from offset `at` on, with their panels if available.
+    pub(super) fn product_with_weight(
+        &self,
+        sizes: [usize; 3],
+        x: &[f32],
+        weights: &[f32],
+        at: usize,
+        to: Target<'_>,
+    ) {
+        match &self.packed {
+            Some(packed) => {
+                product_with_panels(self.by(), sizes, x, packed.at(at), to);
+            }
+            None => {
+                let row = sizes[2];
+                let w = View::rows(at, row).transposed().of(weights);
+                self.product(sizes, View::rows(0, row).of(x), w, to);
+            }
+        }
+    }
+
     /// Dequantizes a linear map tile by tile, in order, and calls `body(executor, first row, values)` for each tile.
     fn tiles(&mut self, weights: &Weights, linear: Linear, mut body: impl FnMut(&Self, usize, &[f32])) {
         let Linear { inputs, outputs, .. } = linear;

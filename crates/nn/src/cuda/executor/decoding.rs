@@ -80,7 +80,7 @@ impl DecodeOps for CudaExecutor {
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {
         decoding.begin(&self.stream, changes, self.taps.is_some());
         let ahead = matches!(changes.tokens, StepTokens::Sampled(_));
-        self.graphs.begin(&self.stream, decoding.bucket, ahead);
+        self.graphs.begin_step(&self.stream, decoding.bucket, ahead);
     }
 
     fn step_rows(decoding: &Decoding) -> usize {
@@ -184,7 +184,7 @@ impl DecodeOps for CudaExecutor {
     }
 
     fn end_step(&mut self, decoding: &mut Decoding) {
-        self.graphs.submit(&self.stream, decoding.bucket);
+        self.graphs.end_step(&self.stream, decoding.bucket);
         decoding.send_results(&self.stream);
     }
 

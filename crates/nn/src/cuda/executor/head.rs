@@ -30,7 +30,7 @@ impl CudaExecutor {
         to.reserve(&self.stream, FULL, m * v, Purpose::Pass);
         let (x, w) = (x.rows(first * d, d), weights.rows(weight.offset, d).transposed());
         let product = Product::new([m, v, d], x, w, to.rows(0, v), self.full_numbers());
-        self.submit(Product { exact: self.exact, ..product }, Write::Replace);
+        self.add_product(Product { exact: self.exact, ..product }, Write::Replace);
     }
 
     /// Number of rows of a pass whose logits are computed at a time.

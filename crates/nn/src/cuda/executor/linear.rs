@@ -1,9 +1,40 @@
 //! Linear maps and their derivatives: dense, quantized, and LoRA updates.
 
+use fgrpo_cuda::Node;
+
 use super::{Buffer, CudaExecutor, Matrix, Product, Purpose, Weights, Write};
 use crate::executor::{LinearOps, LowRank};
 use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
+
+impl CudaExecutor {
+    /// `c = alpha a b` or `c += alpha a b` in a backward pass, where all operands are activations or weights.
+    pub(super) fn product(
+        &self,
+        sizes: [usize; 3],
+        a: Matrix,
+        b: Matrix,
+        c: Matrix,
+        alpha: f32,
+        write: Write,
+    ) {
+        self.add_product(Product { alpha, ..Product::new(sizes, a, b, c, self.numbers()) }, write);
+    }
+
+    /// `c += a b` in a backward pass, with `c` in f32.
+    pub(super) fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix) {
+        self.add_product(Product::new(sizes, a, b, c, self.full_numbers()), Write::Add);
+    }
+
+    /// Submits a product, or records it for the graph of a decoding step (`graphs.rs`), unless it has no rows. With [`Write::Add`], the product is
+    /// added to `c`.
+    pub(super) fn add_product(&self, product: Product, write: Write) {
+        let onto = if write == Write::Add { Some(product.c) } else { product.onto };
+        if product.m > 0 {
+            self.stream.add(Node::Product(Product { onto, ..product }));
+        }
+    }
+}
 
 impl LinearOps for CudaExecutor {
     /// Maps with adjacent matrices are computed by one product. If decoding must have the same bits as a pass, they are computed one by one, as a pass does.
@@ -37,7 +68,7 @@ impl LinearOps for CudaExecutor {
                     exact: e.exact,
                     ..Product::new([rows, outputs, inputs], x, w.transposed(), to, e.numbers())
                 };
-                e.submit(product, Write::Replace);
+                e.add_product(product, Write::Replace);
             };
             if weight.is_separate() {
                 let stored = &weights.quantized;
@@ -106,9 +137,9 @@ impl LinearOps for CudaExecutor {
         let (a, b) = (factors.rows(a.offset, inputs), factors.rows(b.offset, rank));
         let (numbers, exact) = (self.numbers(), self.exact);
         let reduction = Product::new([rows, rank, inputs], x, a.transposed(), low, numbers);
-        self.submit(Product { alpha: scale, exact, ..reduction }, Write::Replace);
+        self.add_product(Product { alpha: scale, exact, ..reduction }, Write::Replace);
         let expansion = Product::new([rows, outputs, rank], low, b.transposed(), y, numbers);
-        self.submit(Product { exact, ..expansion }, Write::Add);
+        self.add_product(Product { exact, ..expansion }, Write::Add);
     }
 
     fn low_rank_backward_input(&mut self, update: LowRank<'_, Weights>, dy: &Buffer, dx: &mut Buffer) {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use crate::activations::Keep;
 use crate::cache::PAGE;
-use crate::decoder::{Decoder, Over, Parameters, Pass, Workspace};
+use crate::decoder::{Context, Decoder, Parameters, Staged, Workspace};
 use crate::error::Error;
 use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
@@ -103,7 +103,8 @@ pub(crate) struct Job<'a> {
     pub(crate) max_new_tokens: usize,
 }
 
-pub(crate) struct Request<'a> {
+/// Settings of a generation: how tokens are drawn, when a completion ends, and the source of further prompts.
+pub(crate) struct GenerationSettings<'a> {
     pub(crate) sampling: &'a Sampling,
     pub(crate) uniform: &'a UniformFn<'a>,
     pub(crate) ended: &'a (dyn Fn(usize, &[u32]) -> bool + Sync),
@@ -168,8 +169,8 @@ struct Open<X: Executor> {
     hidden: X::Buffer,
 }
 
-/// Executor, weights and settings of a generation.
-pub(crate) struct Generator<'a, X: Executor> {
+/// Runs passes over prompts and decoding steps, with an executor, its weights and its buffers.
+pub(crate) struct StepRunner<'a, X: Executor> {
     pub(crate) decoder: &'a Decoder,
     pub(crate) executor: &'a mut X,
     pub(crate) parameters: Parameters<'a, X>,
@@ -187,7 +188,7 @@ struct Scheduler<'a, 'r, X: Executor> {
     cached: Vec<usize>,
     /// Maximum number of slots that the jobs can need.
     most_slots: usize,
-    request: &'a Request<'r>,
+    settings: &'a GenerationSettings<'r>,
     emit: &'a mut DoneFn<'a>,
     tree: Tree,
     limit: usize,
@@ -209,21 +210,21 @@ struct Scheduler<'a, 'r, X: Executor> {
 
 /// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. At most `limit` pages are in use, and each sequence must fit into `limit`
 /// pages. The jobs must need at most `most_slots` slots.
-pub(crate) fn generate<X: Executor>(
-    g: &mut Generator<'_, X>,
+pub(crate) fn run<X: Executor>(
+    runner: &mut StepRunner<'_, X>,
     jobs: &[Job<'_>],
     limit: usize,
     most_slots: usize,
-    request: &Request<'_>,
+    settings: &GenerationSettings<'_>,
     emit: &mut DoneFn<'_>,
 ) -> Result<(), Error> {
     let mut scheduler = Scheduler::<X> {
         most_slots,
         jobs: jobs.to_vec(),
         cached: vec![0; jobs.len()],
-        request,
+        settings,
         emit,
-        tree: std::mem::take(g.tree),
+        tree: std::mem::take(runner.tree),
         limit,
         leaves: Vec::new(),
         waiting: (0..jobs.len())
@@ -240,7 +241,7 @@ pub(crate) fn generate<X: Executor>(
     };
     let mut drawn = Vec::new();
     while !scheduler.cancelled {
-        scheduler.admit(g)?;
+        scheduler.admit(runner)?;
         if scheduler.leaves.is_empty() {
             if scheduler.waiting.is_empty() && scheduler.open.is_none() && !scheduler.wait() {
                 break;
@@ -253,35 +254,43 @@ pub(crate) fn generate<X: Executor>(
             continue;
         }
         let mut step = scheduler.plan();
-        scheduler.submit(g);
+        scheduler.start_step(runner);
         while X::RUNS_AHEAD && scheduler.may_run_ahead() {
             let ahead = scheduler.plan_ahead(&step);
-            scheduler.submit(g);
-            g.drawn(&mut drawn)?;
+            scheduler.start_step(runner);
+            runner.drawn(&mut drawn)?;
             let rows_before = scheduler.branch_all(&step, &drawn);
             step = rows_before.into_iter().map(|row| ahead[row]).collect();
         }
-        g.drawn(&mut drawn)?;
+        runner.drawn(&mut drawn)?;
         scheduler.branch_all(&step, &drawn);
     }
     // The cache is dropped after a cancellation.
     if scheduler.tree.keep && !scheduler.cancelled {
-        *g.tree = scheduler.tree;
+        *runner.tree = scheduler.tree;
     }
     Ok(())
 }
 
-impl<X: Executor> Generator<'_, X> {
+impl<X: Executor> StepRunner<'_, X> {
     fn grow_cache(&mut self, tree: &Tree, limit: usize) {
         let layout = &self.decoder.layout;
         self.executor.grow_cache(&mut layout.cached(), self.cache, tree.slots(), limit);
         self.executor.grow_states(&mut layout.states(), self.cache, tree.nodes.len());
     }
 
-    fn step(&mut self, sampling: &Sampling, changes: &DecodeChanges) {
-        let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
+    /// Computes the final norms of a step's rows.
+    fn forward_step(&mut self, changes: &DecodeChanges) {
+        let StepRunner { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
         executor.begin_step(changes, decoding);
-        decoder.step(*executor, *parameters, decoding, cache, workspace);
+        let staged = Staged::of_step(*parameters, decoding);
+        decoder.forward(*executor, &staged, Keep::Nothing, Context::Step { decoding, cache }, workspace);
+    }
+
+    /// Computes a planned step, and draws its tokens.
+    fn step(&mut self, sampling: &Sampling, changes: &DecodeChanges) {
+        self.forward_step(changes);
+        let StepRunner { decoder, executor, parameters, workspace, decoding, .. } = self;
         let rows = X::step_rows(decoding);
         executor.sample(parameters.weights, decoder.head(), sampling, rows, workspace.hidden(), decoding);
         executor.end_step(decoding);
@@ -289,10 +298,9 @@ impl<X: Executor> Generator<'_, X> {
 
     /// Computes the tokens of a planned step without draws, and returns the final norm of its last row.
     fn read(&mut self, changes: &DecodeChanges) -> Result<X::Buffer, Error> {
+        self.forward_step(changes);
         let d = self.decoder.config.hidden_size;
-        let Generator { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
-        executor.begin_step(changes, decoding);
-        decoder.step(*executor, *parameters, decoding, cache, workspace);
+        let StepRunner { executor, workspace, decoding, .. } = self;
         executor.end_step(decoding);
         let mut hidden = X::Buffer::default();
         executor.reserve(&mut hidden, Holds::Activations, d);
@@ -332,7 +340,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Receives the prompts that are available in the feed.
     fn receive(&mut self) {
-        let Some(fed) = &self.request.feed else { return };
+        let Some(fed) = &self.settings.feed else { return };
         while self.waiting.len() < AHEAD
             && let Some(Arrival { prompt, tokens, samples, max_new_tokens }) = fed.feed.next()
         {
@@ -352,7 +360,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Waits for prompts while another executor has work. Returns whether a prompt has arrived.
     fn wait(&mut self) -> bool {
-        let Some(Fed { working, .. }) = self.request.feed else { return false };
+        let Some(Fed { working, .. }) = self.settings.feed else { return false };
         working.fetch_sub(1, Ordering::Relaxed);
         loop {
             self.receive();
@@ -446,8 +454,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     }
 
     /// Starts as many samples as fit, in the order of prompts.
-    fn admit(&mut self, g: &mut Generator<'_, X>) -> Result<(), Error> {
-        let d = g.decoder.config.hidden_size;
+    fn admit(&mut self, runner: &mut StepRunner<'_, X>) -> Result<(), Error> {
+        let d = runner.decoder.config.hidden_size;
         loop {
             self.receive();
             let count = self.startable();
@@ -457,7 +465,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             if let Some(mut open) = self.open.take() {
                 let samples = open.next..open.next + count;
                 let draws: Vec<Draw> = self.draws(0, open.job, samples.clone());
-                let drawn = g.draw(self.request.sampling, 1, Some(&open.hidden), &draws)?;
+                let drawn = runner.draw(self.settings.sampling, 1, Some(&open.hidden), &draws)?;
                 open.next += count;
                 self.start(open.job, open.node, samples, &drawn);
                 if open.next == open.end {
@@ -472,7 +480,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             }
             if std::mem::take(&mut self.alone) {
                 self.tree.evict_all();
-            } else if self.continue_prompt(g)? {
+            } else if self.continue_prompt(runner)? {
                 continue;
             }
             // Prompts that fit, up to the number of tokens of a pass.
@@ -483,7 +491,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             let mut room = self.room();
             while let Some((index, samples)) = self.waiting.front().cloned() {
                 let job = &self.jobs[index];
-                if !batch.tokens.is_empty() && batch.tokens.len() + job.tokens.len() > g.chunk_tokens {
+                if !batch.tokens.is_empty() && batch.tokens.len() + job.tokens.len() > runner.chunk_tokens {
                     break;
                 }
                 let prompt = self.prompt_pages(index);
@@ -507,19 +515,25 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                     break;
                 }
             }
-            g.grow_cache(&self.tree, self.most_slots);
+            runner.grow_cache(&self.tree, self.most_slots);
             let mut chunk = Chunk::default();
             chunk.lay_out(&batch, batch.families().iter());
             chunk.nodes.extend(fresh.iter().map(|(_, node, ..)| node));
-            g.executor.stage(&chunk, &slots, g.lists);
-            let pass = Pass::new(g.parameters, &chunk, &*g.lists);
-            g.decoder.forward(g.executor, &pass, Keep::Nothing, Over::Pass(Some(g.cache)), g.workspace);
+            runner.executor.stage(&chunk, &slots, runner.lists);
+            let staged = Staged::new(runner.parameters, &chunk, &*runner.lists);
+            runner.decoder.forward(
+                runner.executor,
+                &staged,
+                Keep::Nothing,
+                Context::Batch(Some(runner.cache)),
+                runner.workspace,
+            );
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()
                 .flat_map(|(row, (job, _, samples, _))| self.draws(row, *job, samples.clone()))
                 .collect();
-            let drawn = g.draw(self.request.sampling, fresh.len(), None, &draws)?;
+            let drawn = runner.draw(self.settings.sampling, fresh.len(), None, &draws)?;
             let mut from = 0;
             for (row, (job, node, samples, end)) in fresh.into_iter().enumerate() {
                 let to = from + samples.len();
@@ -528,8 +542,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 from = to;
                 if next < end {
                     let mut hidden = X::Buffer::default();
-                    g.executor.reserve(&mut hidden, Holds::Activations, d);
-                    g.executor.take_row(d, row, g.workspace.hidden(), &mut hidden);
+                    runner.executor.reserve(&mut hidden, Holds::Activations, d);
+                    runner.executor.take_row(d, row, runner.workspace.hidden(), &mut hidden);
                     self.open = Some(Open { job, node, next, end, hidden });
                 } else {
                     self.tree.release(node);
@@ -554,14 +568,14 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     }
 
     /// Computes the next prompt if it continues a sequence in the cache, so that its samples can start. Returns whether it does.
-    fn continue_prompt(&mut self, g: &mut Generator<'_, X>) -> Result<bool, Error> {
+    fn continue_prompt(&mut self, runner: &mut StepRunner<'_, X>) -> Result<bool, Error> {
         let Some((job, samples)) = self.waiting.front().cloned() else { return Ok(false) };
         let Some((parent, cached)) = self.find_prefix(job) else { return Ok(false) };
         self.waiting.pop_front();
         let tokens = self.jobs[job].tokens[cached..].to_vec();
         let node = self.tree.prompt(Some(parent), &tokens);
         let mut hidden = X::Buffer::default();
-        let rows = g.chunk_tokens.min(READ);
+        let rows = runner.chunk_tokens.min(READ);
         for (index, part) in tokens.chunks(rows).enumerate() {
             let first = index * rows;
             // A row attends to the tokens before it: each has a temporary node on the same pages, which ends with the row's token.
@@ -581,8 +595,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
                 self.changes.rows.push(DecodeRow { node: row, position, states });
             }
             self.changes.tokens = StepTokens::Known(part.to_vec());
-            g.grow_cache(&self.tree, self.most_slots);
-            hidden = g.read(&self.changes)?;
+            runner.grow_cache(&self.tree, self.most_slots);
+            hidden = runner.read(&self.changes)?;
             self.changes.clear();
         }
         self.tree.begin(node, &mut self.changes.nodes);
@@ -593,7 +607,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     fn draws(&self, row: usize, job: usize, samples: Range<usize>) -> Vec<Draw> {
         let prompt = self.jobs[job].prompt;
-        samples.map(|sample| Draw { row, uniform: (self.request.uniform)(prompt, sample, 0) }).collect()
+        samples.map(|sample| Draw { row, uniform: (self.settings.uniform)(prompt, sample, 0) }).collect()
     }
 
     /// Starts samples of a prompt with their first tokens, which are in `drawn`.
@@ -632,15 +646,16 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             first_draws.push(self.changes.draws.len());
             self.changes.draws.extend(self.leaves[index].samples.iter().map(|&sample| Draw {
                 row: index,
-                uniform: (self.request.uniform)(job.prompt, sample, drawn),
+                uniform: (self.settings.uniform)(job.prompt, sample, drawn),
             }));
         }
         first_draws
     }
 
-    fn submit(&mut self, g: &mut Generator<'_, X>) {
-        g.grow_cache(&self.tree, self.most_slots);
-        g.step(self.request.sampling, &self.changes);
+    /// Starts the planned step.
+    fn start_step(&mut self, runner: &mut StepRunner<'_, X>) {
+        runner.grow_cache(&self.tree, self.most_slots);
+        runner.step(self.settings.sampling, &self.changes);
         self.changes.clear();
     }
 
@@ -717,8 +732,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
     /// Returns why a completion ends with its last token, or `None` if it continues.
     fn finish(&self, job: usize, tokens: &[u32]) -> Option<Finish> {
         let Job { prompt, max_new_tokens, .. } = self.jobs[job];
-        let stopped = tokens.last().is_some_and(|token| self.request.sampling.stop_tokens.contains(token))
-            || (self.request.ended)(prompt, tokens);
+        let stopped = tokens.last().is_some_and(|token| self.settings.sampling.stop_tokens.contains(token))
+            || (self.settings.ended)(prompt, tokens);
         if stopped { Some(Finish::Stop) } else { (tokens.len() == max_new_tokens).then_some(Finish::Length) }
     }
 

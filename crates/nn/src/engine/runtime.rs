@@ -5,32 +5,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use super::generate::Generation;
-use super::pass::{Output, Request, Score};
-use super::worker::Worker;
-use crate::backend::{Backend, Executors, Lane, Work};
+use super::pass::{BatchPass, ExecutorBuffers, Output, Score};
+use crate::backend::{Backend, ExecutorAccess, ExecutorBackend, Work};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
 use crate::error::Error;
 use crate::executor::AttentionOps;
 use crate::executor::checks::Checked;
-use crate::generate::{Completion, DoneFn, Generator, Job, generate, pages_needed, slots_needed};
+use crate::scheduler::{self, Completion, DoneFn, Job, StepRunner, pages_needed, slots_needed};
 use crate::segments::Family;
 
 /// A device with the buffers of its executors.
-pub(super) struct OnBackend<D: Executors> {
+pub(super) struct BackendRuntime<D: ExecutorBackend> {
     backend: D,
-    workers: Vec<Worker<D::Executor>>,
+    buffers_of_executors: Vec<ExecutorBuffers<D::Executor>>,
 }
 
-impl<D: Executors> OnBackend<D> {
-    pub(super) fn new(backend: D) -> OnBackend<D> {
-        let workers = backend.executors().iter().map(|_| Worker::default()).collect();
-        OnBackend { backend, workers }
+impl<D: ExecutorBackend> BackendRuntime<D> {
+    pub(super) fn new(backend: D) -> BackendRuntime<D> {
+        let buffers_of_executors = backend.executors().iter().map(|_| ExecutorBuffers::default()).collect();
+        BackendRuntime { backend, buffers_of_executors }
     }
 }
 
 /// Operations of an engine that depend on the type of its device. [`OnBackend`] implements them for every backend; the trait
 /// hides the backend's type, so that [`Engine`](super::Engine) has none.
-pub(super) trait OnDevice: Send + Sync {
+pub(super) trait Runtime: Send + Sync {
     fn backend(&self) -> &dyn Backend;
 
     fn backend_mut(&mut self) -> &mut dyn Backend;
@@ -39,7 +38,7 @@ pub(super) trait OnDevice: Send + Sync {
     fn forget_prompts(&mut self);
 
     /// Runs a pass over each share of trees, one share per executor.
-    fn pass(&mut self, request: &Request<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error>;
+    fn pass(&mut self, pass: &BatchPass<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error>;
 
     /// Generates completions for each share of jobs, one share per executor.
     fn generate(
@@ -50,7 +49,7 @@ pub(super) trait OnDevice: Send + Sync {
     ) -> Result<(), Error>;
 }
 
-impl<D: Executors> OnDevice for OnBackend<D> {
+impl<D: ExecutorBackend> Runtime for BackendRuntime<D> {
     fn backend(&self) -> &dyn Backend {
         &self.backend
     }
@@ -60,33 +59,33 @@ impl<D: Executors> OnDevice for OnBackend<D> {
     }
 
     fn forget_prompts(&mut self) {
-        for worker in &mut self.workers {
-            if worker.tree.keep {
-                (worker.tree, worker.cache) = Default::default();
+        for buffers in &mut self.buffers_of_executors {
+            if buffers.tree.keep {
+                (buffers.tree, buffers.cache) = Default::default();
             }
         }
     }
 
-    fn pass(&mut self, request: &Request<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error> {
-        let work = if matches!(request.output, Output::Gradient(_)) { Work::Accumulate } else { Work::Score };
+    fn pass(&mut self, pass: &BatchPass<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error> {
+        let work = if matches!(pass.output, Output::Gradient(_)) { Work::Accumulate } else { Work::Score };
         if work == Work::Accumulate && !self.backend.has_gradient() {
             // The gradient may need the memory of cached keys and values.
             self.forget_prompts();
-            self.workers.iter_mut().for_each(|worker| worker.cache = Default::default());
+            self.buffers_of_executors.iter_mut().for_each(|buffers| buffers.cache = Default::default());
         }
         if self.backend.passes_need_cache() {
             self.forget_prompts();
         }
         let mut tasks: Vec<_> = self
-            .workers
+            .buffers_of_executors
             .iter_mut()
             .zip(shares)
             .filter(|(_, share)| !share.is_empty())
-            .map(|(worker, share)| (worker, share, Ok(Vec::new())))
+            .map(|(buffers, share)| (buffers, share, Ok(Vec::new())))
             .collect();
-        let body = |lane: Lane<'_, D::Executor>, task: &mut (_, _, _)| {
-            let (worker, share, result): &mut (&mut Worker<D::Executor>, &Vec<&Family>, _) = task;
-            *result = request.run(lane, worker, share);
+        let body = |access: ExecutorAccess<'_, D::Executor>, task: &mut (_, _, _)| {
+            let (buffers, share, result): &mut (&mut ExecutorBuffers<D::Executor>, &Vec<&Family>, _) = task;
+            *result = pass.run(access, buffers, share);
         };
         self.backend.run(work, &mut tasks, &body, &mut || {});
         self.backend.check()?;
@@ -100,19 +99,20 @@ impl<D: Executors> OnDevice for OnBackend<D> {
         shares: &[Vec<Job<'_>>],
         on_done: &mut DoneFn<'_>,
     ) -> Result<(), Error> {
-        let Generation { decoder, chunk_tokens, unmerged, request, longest, reach, mut rollout } = generation;
-        let (sampling, executors, state) = (request.sampling, shares.len(), self.backend.state_pages());
-        let needed = match request.feed {
+        let Generation { decoder, chunk_tokens, unmerged, settings, longest, reach, mut rollout } =
+            generation;
+        let (sampling, executors, state) = (settings.sampling, shares.len(), self.backend.state_pages());
+        let needed = match settings.feed {
             Some(_) => pages_needed(state, longest, 1, 1) + 1,
             None => pages_needed(state, longest, 1, sampling.max_new_tokens),
         };
-        let keep = request.feed.is_some_and(|fed| fed.keep);
-        if !keep || self.workers[..executors].iter().any(|worker| worker.tree.limit < needed) {
+        let keep = settings.feed.is_some_and(|fed| fed.keep);
+        if !keep || self.buffers_of_executors[..executors].iter().any(|buffers| buffers.tree.limit < needed) {
             self.forget_prompts();
         }
-        self.workers.iter_mut().for_each(|worker| worker.tree.keep = keep);
+        self.buffers_of_executors.iter_mut().for_each(|buffers| buffers.tree.keep = keep);
         // A retained cache keeps its limit, because another limit would require another cache.
-        let kept_limit = self.workers.first().map_or(0, |worker| worker.tree.limit);
+        let kept_limit = self.buffers_of_executors.first().map_or(0, |buffers| buffers.tree.limit);
         let limit = match sampling.max_cached_tokens {
             _ if kept_limit > 0 => kept_limit,
             Some(tokens) => {
@@ -132,7 +132,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             }
             None => (self.backend.cached_tokens(executors.max(1), &rollout) / PAGE).max(needed),
         };
-        let limit = match request.feed {
+        let limit = match settings.feed {
             // Half of the free memory: other engines may use the device, and an update follows.
             Some(_) if kept_limit == 0 && sampling.max_cached_tokens.is_none() => {
                 (limit / 2).min(rollout.cached_tokens / PAGE).max(needed)
@@ -142,22 +142,22 @@ impl<D: Executors> OnDevice for OnBackend<D> {
         rollout.cached_tokens = rollout.cached_tokens.min(limit * PAGE);
         if kept_limit == 0 && !self.backend.fits(&rollout) {
             // Free the gradient and activations of updates, which aren't needed now.
-            self.workers.iter_mut().for_each(|worker| *worker = Worker::default());
-            self.workers.iter_mut().for_each(|worker| worker.tree.keep = keep);
+            self.buffers_of_executors.iter_mut().for_each(|buffers| *buffers = ExecutorBuffers::default());
+            self.buffers_of_executors.iter_mut().for_each(|buffers| buffers.tree.keep = keep);
             self.backend.free_update();
         }
         let cancelled = AtomicBool::new(false);
         let (sender, receiver) = mpsc::channel();
         let mut tasks: Vec<_> = self
-            .workers
+            .buffers_of_executors
             .iter_mut()
             .zip(shares)
-            .map(|(worker, jobs)| (worker, jobs, Some(sender.clone()), Ok(())))
+            .map(|(buffers, jobs)| (buffers, jobs, Some(sender.clone()), Ok(())))
             .collect();
         drop(sender);
-        let body = |lane: Lane<'_, D::Executor>, task: &mut (_, _, _, _)| {
-            let (worker, jobs, sender, result): &mut (
-                &mut Worker<D::Executor>,
+        let body = |access: ExecutorAccess<'_, D::Executor>, task: &mut (_, _, _, _)| {
+            let (buffers, jobs, sender, result): &mut (
+                &mut ExecutorBuffers<D::Executor>,
                 &Vec<Job<'_>>,
                 Option<mpsc::Sender<Completion>>,
                 Result<(), Error>,
@@ -170,11 +170,11 @@ impl<D: Executors> OnDevice for OnBackend<D> {
                 }
                 ControlFlow::Continue(())
             };
-            let Worker { workspace, cache, lists, decoding, tree, .. } = &mut **worker;
-            let Lane { executor, weights, factors, .. } = lane;
+            let ExecutorBuffers { workspace, cache, lists, decoding, tree, .. } = &mut **buffers;
+            let ExecutorAccess { executor, weights, factors, .. } = access;
             let executor = &mut Checked::new(executor, decoder.checked_layout());
             let parameters = decoder.parameters(weights, factors.zip(unmerged));
-            let most_slots = match request.feed {
+            let most_slots = match settings.feed {
                 // With a feed, the number of slots is the same for all requests, so that the cache can be retained.
                 Some(_) => limit * PAGE,
                 None => slots_needed(jobs).min(PAGE * pages_of_keys(limit, state, reach)),
@@ -183,7 +183,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
             if tree.keep {
                 tree.limit = limit;
             }
-            let mut generator = Generator {
+            let mut runner = StepRunner {
                 decoder,
                 executor,
                 parameters,
@@ -194,7 +194,7 @@ impl<D: Executors> OnDevice for OnBackend<D> {
                 tree,
                 chunk_tokens,
             };
-            *result = generate(&mut generator, jobs, limit, most_slots, request, &mut emit);
+            *result = scheduler::run(&mut runner, jobs, limit, most_slots, settings, &mut emit);
             if !tree.keep {
                 executor.shrink_cache(cache, KEPT_BYTES);
             } else if tree.is_empty() {

@@ -94,6 +94,9 @@ pub(crate) struct GgufForm {
     pub(crate) write: fn(&Config, &mut Map<String, Value>) -> Result<(), Unrepresentable>,
 }
 
+/// Number of the layers that predict further tokens, after the last layer of the model.
+pub(crate) const FURTHER_LAYERS: &str = "mtp_num_hidden_layers";
+
 /// A field that a GGUF file can't represent: name, value and expected value.
 type Unrepresentable = (&'static str, String, String);
 

@@ -289,6 +289,60 @@ fn every_key_of_llama_cpp_is_known_or_refused_in_every_family() {
     }
 }
 
+/// A Qwen3.5 file with a layer after the last one, which has these tensors, and with this number of layers for the prediction of further tokens.
+fn with_further_layer(path: &Path, layers: u32, tensors: &[&str], further: u32) -> Vec<u8> {
+    let mut bytes = std::fs::read(path).unwrap();
+    let text = |text: &[u8]| [&(text.len() as u64).to_le_bytes()[..], text].concat();
+    let at = |bytes: &[u8], part: &[u8]| bytes.windows(part.len()).position(|w| w == part).unwrap();
+    let count = text(b"qwen35.block_count");
+    let count = at(&bytes, &count) + count.len() + 4;
+    bytes[count..count + 4].copy_from_slice(&(layers + 1).to_le_bytes());
+    // Vectors of two values, at the start of the data.
+    let info = |name: &&str| {
+        let about = [&1u32.to_le_bytes()[..], &2u64.to_le_bytes(), &0u32.to_le_bytes(), &0u64.to_le_bytes()];
+        [text(format!("blk.{layers}.{name}").as_bytes()), about.concat()].concat()
+    };
+    let infos: Vec<u8> = tensors.iter().flat_map(info).collect();
+    let key = [text(b"qwen35.nextn_predict_layers"), [4u32, further].map(u32::to_le_bytes).concat()].concat();
+    // A string, so that the data move by a multiple of the alignment.
+    let mut space = [text(b"general.space"), 8u32.to_le_bytes().to_vec()].concat();
+    let length = infos.len() + key.len() + space.len() + 8;
+    space.extend(text(&vec![b' '; length.next_multiple_of(32) - length]));
+    let first = at(&bytes, &text(b"token_embd.weight"));
+    let [has_tensors, has_keys] = [8, 16].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()));
+    let counts = [has_tensors + tensors.len() as u64, has_keys + 2].map(u64::to_le_bytes).concat();
+    [&bytes[..8], &counts, &key, &space, &bytes[24..first], &infos, &bytes[first..]].concat()
+}
+
+#[test]
+fn layers_that_predict_further_tokens_are_left_out() {
+    let dir = tempfile::tempdir().unwrap();
+    let plain = golden::folder().join("llama_cpp/qwen3_5_text.gguf");
+    let layers = Checkpoint::open(&plain).unwrap().config().num_hidden_layers as u32;
+    let write = |name: &str, tensors: &[&str], further: u32| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, with_further_layer(&plain, layers, tensors, further)).unwrap();
+        path
+    };
+    let parts = ["nextn.eh_proj.weight", "nextn.enorm.weight", "attn_q.weight"];
+    let path = write("further.gguf", &parts, 1);
+    let tokens: Vec<u32> = (0..9).collect();
+    assert_eq!(Checkpoint::open(&path).unwrap().config(), Checkpoint::open(&plain).unwrap().config());
+    assert_eq!(logits(&path, &tokens), logits(&plain, &tokens));
+    // Without these tensors, the last layer is one of the model's.
+    let key = "qwen35.nextn_predict_layers";
+    for (parts, further, says) in [
+        (&parts[1..], 1, key),
+        (&parts, 2, key),
+        (&parts, layers + 1, key),
+        (&parts, u32::MAX, key),
+        (&parts, 0, "no such tensor"),
+    ] {
+        let message = Checkpoint::open(write("refused.gguf", parts, further)).unwrap_err().to_string();
+        assert!(message.contains(says), "{further}: {message}");
+    }
+}
+
 #[test]
 fn linear_scaling_is_read_as_llama_cpp_reads_it() {
     let scaling = |more: &[(&str, Item)]| opened(more, &[]).unwrap().rope_scaling;

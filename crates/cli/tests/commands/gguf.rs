@@ -1,6 +1,10 @@
 //! A model in one GGUF file: `fgrpo merge` writes it, and it is used to generate, evaluate and train.
 
 use crate::support::{done, ends_with, fgrpo, file, lines, model, run, signal, spawned};
+use fgrpo_nn::config::Config;
+use fgrpo_nn::weights::{Checkpoint, GgufType, Item, write_gguf};
+use fgrpo_train::language::Language;
+use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 
@@ -207,4 +211,49 @@ fn a_token_that_ends_a_turn_ends_an_answer_whatever_type_the_file_gives_it() {
     assert!(added.iter().any(|token| token["id"] == id && token["special"] == true), "{added:?}");
     let ends = read("generation_config.json")["eos_token_id"].clone();
     assert!(ends.as_array().is_some_and(|ends| ends.len() > 1 && ends.contains(&id)), "{ends}");
+}
+
+/// Tokens of Gemma 4's kind, with llama.cpp's ids of some strings. `peers/gguf_tokenizers.py --golden` writes the file.
+#[test]
+fn a_tokenizer_of_gemma_4_gives_the_tokens_of_llama_cpp() {
+    let golden: Value = serde_json::from_str(include_str!("../golden/gemma4_tokens.json")).unwrap();
+    let texts = |key: &str| -> Vec<String> { serde_json::from_value(golden[key].clone()).unwrap() };
+    let (tokens, kinds) = (texts("tokens"), serde_json::from_value(golden["kinds"].clone()).unwrap());
+    let end = tokens.iter().position(|token| token == "<turn|>").unwrap() as u32;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("gemma4.gguf");
+    let from = Checkpoint::open(model()).unwrap();
+    let config = Config { vocab_size: tokens.len(), ..from.config().clone() };
+    let about = [
+        ("model", Item::Text("gemma4".into())),
+        ("tokens", Item::Texts(tokens)),
+        ("token_type", Item::Numbers(kinds)),
+        ("merges", Item::Texts(texts("merges"))),
+        ("unknown_token_id", Item::Number(3)),
+        ("bos_token_id", Item::Number(2)),
+        ("eos_token_id", Item::Number(1)),
+        // llama.cpp begins with <bos> whatever this says.
+        ("add_bos_token", Item::Flag(false)),
+    ];
+    let about = about.map(|(key, item)| (format!("tokenizer.ggml.{key}"), item)).to_vec();
+    let zeros = |(name, shape): (String, Vec<usize>)| {
+        let values = vec![0f32; shape.iter().product()];
+        (name, shape, values)
+    };
+    write_gguf(&path, &config, about, config.tensors().into_iter().map(zeros), GgufType::F32).unwrap();
+    // As the file has it, as a folder, and as a file written from that.
+    let (back, again) = (folder.path().join("back"), folder.path().join("again.gguf"));
+    done(&["merge", "--model", text(&path), "--out", text(&back)]);
+    done(&["merge", "--model", text(&back), "--out", text(&again)]);
+    for model in [&path, &back, &again] {
+        let language = Language::read(model, &[]).unwrap();
+        assert!(language.stop_tokens().contains(&end));
+        for pair in golden["strings"].as_array().unwrap() {
+            let (string, ids): (String, Vec<u32>) = serde_json::from_value(pair.clone()).unwrap();
+            assert_eq!(language.encode(&string).unwrap(), ids, "{}: {string:?}", model.display());
+            assert_eq!(language.plain(&string).unwrap(), [&[2], &ids[..]].concat());
+            // Gemma writes a space as U+2581.
+            assert_eq!(language.text(&ids), string.replace('\u{2581}', " "));
+        }
+    }
 }

@@ -5,7 +5,8 @@
 use serde_json::json;
 
 use super::{
-    Family, GgufForm, GgufRows, Layer, QkNorm, Recurrence, alternating_types, llama, write_gguf_period,
+    FURTHER_LAYERS, Family, GgufForm, GgufRows, Layer, QkNorm, Recurrence, alternating_types, llama,
+    write_gguf_period,
 };
 use crate::config::fields::object;
 use crate::config::{GatedDeltaNet, LayerType};
@@ -28,6 +29,7 @@ pub(super) const FAMILY: Family = Family {
         rows: GgufRows::Plain,
         settings: &[
             ("full_attention_interval", "full_attention_interval", Some(4.0)),
+            ("nextn_predict_layers", FURTHER_LAYERS, Some(0.0)),
             ("rope.dimension_sections", "mrope_section", Some(0.0)),
             ("ssm.conv_kernel", "linear_conv_kernel_dim", None),
             ("ssm.group_count", "linear_num_key_heads", None),
@@ -35,8 +37,7 @@ pub(super) const FAMILY: Family = Family {
             ("ssm.state_size", "linear_key_head_dim", None),
             ("ssm.time_step_rank", "linear_num_value_heads", None),
         ],
-        // The layer for the prediction of a further token.
-        only: &[("nextn_predict_layers", "0")],
+        only: &[],
         names: &[
             ("post_attention_layernorm", "post_attention_norm"),
             ("linear_attn.A_log", "ssm_a"),

@@ -1,7 +1,7 @@
 //! Tokenizer, chat template and end tokens of a GGUF file, as the files that a Hugging Face folder has for them.
 //!
-//! Byte-level BPE is made from tokens and merges, with the pre-tokenizer that the file names; SentencePiece's vocabulary of Llama from pieces and
-//! scores. Of two pairs, the one that makes the piece with the higher score is merged first.
+//! BPE is made from tokens and merges, with the pre-tokenizer that the file names; SentencePiece's vocabulary of Llama from pieces and
+//! scores. Of two pairs, the one that makes the piece with the higher score is merged first. Gemma 4's BPE merges characters instead of bytes.
 
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
@@ -73,9 +73,18 @@ struct Splitting {
     ignore_merges: bool,
     /// Whether the tokenizer puts the beginning-of-text token before a string. A setting in the file takes precedence.
     begins: bool,
+    /// Whether a character without a token is spelt with tokens such as `<0xE2>`. Otherwise words are spelt in the byte-level alphabet.
+    byte_tokens: bool,
 }
 
-fn splittings() -> [Splitting; 9] {
+/// Name of Gemma 4's tokenizer, both as a model and as a pre-tokenizer.
+const GEMMA_4: &str = "gemma4";
+/// Step of a normalizer that writes spaces as SentencePiece does.
+fn escaped_spaces() -> Value {
+    json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"})
+}
+
+fn splittings() -> [Splitting; 10] {
     let byte_level = |regex: bool| json!({"type": "ByteLevel", "add_prefix_space": false, "trim_offsets": true, "use_regex": regex});
     let sequence =
         |first: Value, regex| json!({"type": "Sequence", "pretokenizers": [first, byte_level(regex)]});
@@ -89,6 +98,7 @@ fn splittings() -> [Splitting; 9] {
         pre_tokenizer,
         ignore_merges: false,
         begins: false,
+        byte_tokens: false,
     };
     [
         plain("gpt-2", byte_level(true)),
@@ -100,6 +110,12 @@ fn splittings() -> [Splitting; 9] {
         plain("gpt-4o", split(GPT_4O)),
         plain("smaug-bpe", split(LLAMA_3)),
         plain("default", json!({"type": "Sequence", "pretokenizers": default})),
+        Splitting {
+            normalizer: escaped_spaces(),
+            begins: true,
+            byte_tokens: true,
+            ..plain(GEMMA_4, isolated(r"\n+"))
+        },
     ]
 }
 
@@ -194,13 +210,19 @@ impl<'a> Tokens<'a> {
             }
         };
         let kinds = per_token("token_type", list("token_type")?)?;
-        let kind = |(text, kind): (&String, &Value)| {
-            if END_TOKENS.contains(&&**text) { CONTROL } else { kind.as_u64().unwrap_or(0) }
+        let model = gguf.text(&key("model"))?;
+        let kind = |(text, kind): (&String, &Value)| match kind.as_u64().unwrap_or(0) {
+            _ if END_TOKENS.contains(&&**text) => CONTROL,
+            // llama.cpp takes a run of newlines as one token, although no merge makes it.
+            NORMAL if model.as_deref() == Some(GEMMA_4) && text.bytes().all(|b| b == b'\n') => USER_DEFINED,
+            kind => kind,
         };
         let kinds = texts.iter().zip(&kinds).map(kind).collect();
-        let (model, begins) = match gguf.text(&key("model"))?.as_deref() {
-            Some("gpt2") => {
-                let name = gguf.text(&key("pre"))?.unwrap_or_default();
+        let (model, begins) = match model.as_deref() {
+            Some(model @ ("gpt2" | GEMMA_4)) => {
+                // As in llama.cpp, the model determines the pre-tokenizer of Gemma 4.
+                let pre = if model == GEMMA_4 { Some(model.to_owned()) } else { gguf.text(&key("pre"))? };
+                let name = pre.unwrap_or_default();
                 let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| *name);
                 let names = splittings().map(|s| s.name).join(", ");
                 let Some(splitting) = splittings().into_iter().find(|s| s.name == alias.unwrap_or(&name))
@@ -218,12 +240,13 @@ impl<'a> Tokens<'a> {
             }
             other => {
                 let found = other.unwrap_or("nothing").to_owned();
-                return Err(gguf
-                    .refuse_key(&key("model"), found, "gpt2 (byte-level BPE) or llama (SentencePiece)")
-                    .into());
+                let expected = "gpt2 (byte-level BPE), gemma4 (Gemma 4's BPE) or llama (SentencePiece)";
+                return Err(gguf.refuse_key(&key("model"), found, expected).into());
             }
         };
-        let adds = [flag("add_bos_token", begins)?, flag("add_eos_token", false)?];
+        // llama.cpp ignores this setting of Gemma 4.
+        let always = matches!(&model, Model::Bpe { splitting, .. } if splitting.name == GEMMA_4);
+        let adds = [always || flag("add_bos_token", begins)?, flag("add_eos_token", false)?];
         Ok(Self { gguf, texts, kinds, adds, model })
     }
 
@@ -255,30 +278,37 @@ impl<'a> Tokens<'a> {
             "type": "BPE", "dropout": null, "unk_token": null, "continuing_subword_prefix": null,
             "end_of_word_suffix": null, "fuse_unk": false, "byte_fallback": false, "ignore_merges": false,
         });
+        let sequence = |name: &str, list: Vec<Value>| json!({"type": "Sequence", name: list});
+        let mut decoders = vec![
+            json!({"type": "Replace", "pattern": {"String": "\u{2581}"}, "content": " "}),
+            json!({"type": "ByteFallback"}),
+            json!({"type": "Fuse"}),
+        ];
+        let byte_tokens = !matches!(&self.model, Model::Bpe { splitting, .. } if !splitting.byte_tokens);
+        if byte_tokens {
+            bpe["unk_token"] = json!(self.special("unknown").map(|(text, _)| text));
+            bpe["fuse_unk"] = json!(true);
+            bpe["byte_fallback"] = json!(true);
+        }
         let (normalizer, pre_tokenizer, decoder) = match &self.model {
             Model::Bpe { splitting, merges } => {
                 bpe["merges"] = json!(merges);
                 bpe["ignore_merges"] = json!(splitting.ignore_merges);
-                let decoder = json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true});
+                let decoder = match byte_tokens {
+                    true => sequence("decoders", decoders),
+                    false => {
+                        json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})
+                    }
+                };
                 (splitting.normalizer.clone(), splitting.pre_tokenizer.clone(), decoder)
             }
             Model::SentencePiece { scores, space } => {
                 bpe["merges"] = json!(merges_of(&self.texts, scores));
-                bpe["unk_token"] = json!(self.special("unknown").map(|(text, _)| text));
-                bpe["fuse_unk"] = json!(true);
-                bpe["byte_fallback"] = json!(true);
-                let mut normalizers =
-                    vec![json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"})];
-                let mut decoders = vec![
-                    json!({"type": "Replace", "pattern": {"String": "\u{2581}"}, "content": " "}),
-                    json!({"type": "ByteFallback"}),
-                    json!({"type": "Fuse"}),
-                ];
+                let mut normalizers = vec![escaped_spaces()];
                 if *space {
                     normalizers.insert(0, json!({"type": "Prepend", "prepend": "\u{2581}"}));
                     decoders.push(json!({"type": "Strip", "content": " ", "start": 1, "stop": 0}));
                 }
-                let sequence = |name: &str, list: Vec<Value>| json!({"type": "Sequence", name: list});
                 (sequence("normalizers", normalizers), Value::Null, sequence("decoders", decoders))
             }
         };
@@ -377,10 +407,16 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
         .collect();
     let key = |name: &str| format!("tokenizer.ggml.{name}");
     let mut items = vec![(key("token_type"), Item::Numbers(kinds))];
-    if fallback {
+    let steps = Splitting::steps(&json["pre_tokenizer"]);
+    let mut candidates = splittings().into_iter();
+    let splitting =
+        candidates.find(|s| s.byte_tokens == fallback && Splitting::steps(&s.pre_tokenizer) == steps);
+    let ids: HashMap<&str, usize> = texts.iter().enumerate().map(|(id, text)| (text.as_str(), id)).collect();
+    if let Some(id) = model["unk_token"].as_str().and_then(|text| ids.get(text)).filter(|_| fallback) {
+        items.push((key("unknown_token_id"), Item::Number(*id as u32)));
+    }
+    if fallback && splitting.is_none() {
         // Pieces with higher scores are made earlier.
-        let ids: HashMap<&str, usize> =
-            texts.iter().enumerate().map(|(id, text)| (text.as_str(), id)).collect();
         let mut scores = vec![0.0; rows];
         for (rank, merge) in merges.iter().enumerate().rev() {
             if let Some(&id) = ids.get(merge.concat().as_str()) {
@@ -392,18 +428,17 @@ pub(super) fn tokens_of(json: &Value, rows: usize) -> anyhow::Result<Vec<(String
         items.push((key("model"), Item::Text("llama".into())));
         items.push((key("scores"), Item::Reals(scores)));
         items.push((key("add_space_prefix"), Item::Flag(space)));
-        if let Some(id) = model["unk_token"].as_str().and_then(|text| ids.get(text)) {
-            items.push((key("unknown_token_id"), Item::Number(*id as u32)));
-        }
     } else {
-        let steps = Splitting::steps(&json["pre_tokenizer"]);
-        let mut candidates = splittings().into_iter();
-        let Some(splitting) = candidates.find(|s| Splitting::steps(&s.pre_tokenizer) == steps) else {
+        let Some(splitting) = splitting else {
             let names = splittings().map(|s| s.name).join(", ");
             anyhow::bail!("pre_tokenizer: expected that of one of {names}, found {}", json["pre_tokenizer"]);
         };
-        items.push((key("model"), Item::Text("gpt2".into())));
-        items.push((key("pre"), Item::Text(splitting.name.into())));
+        // llama.cpp's converter doesn't name the pre-tokenizer of Gemma 4.
+        let (model, about) = match splitting.name {
+            GEMMA_4 => (GEMMA_4, ("add_space_prefix", Item::Flag(false))),
+            name => ("gpt2", ("pre", Item::Text(name.into()))),
+        };
+        items.extend([(key("model"), Item::Text(model.into())), (key(about.0), about.1)]);
         let merges = merges.iter().map(|[left, right]| format!("{left} {right}")).collect();
         items.push((key("merges"), Item::Texts(merges)));
     }

@@ -8,7 +8,7 @@ use super::Gguf;
 use super::layout::{LONG, ROPE, SHORT, rope_tensors, stored, stored_shape};
 use crate::config::{Architecture, Config};
 use crate::error::Error;
-use crate::families::{Family, GgufForm};
+use crate::families::{FURTHER_LAYERS, Family, GgufForm};
 
 /// Families that can be read and written, with their forms.
 pub(super) fn families() -> impl Iterator<Item = (&'static Family, GgufForm)> {
@@ -68,7 +68,7 @@ const NEUTRAL: [(&str, &str); 6] = [
 
 /// Tokens that end an answer, in addition to the token that the metadata names. As in llama.cpp, they are control tokens even if the file gives them another
 /// type.
-pub const END_TOKENS: [&str; 7] = [
+pub const END_TOKENS: [&str; 9] = [
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",
@@ -76,6 +76,8 @@ pub const END_TOKENS: [&str; 7] = [
     "<end_of_turn>",
     "<|endoftext|>",
     "<|end_of_text|>",
+    "<turn|>",
+    "<|tool_response>",
 ];
 
 /// Factor by which YaRN multiplies cosines and sines if nothing else is given.
@@ -144,6 +146,17 @@ impl Gguf {
             // config.json has whole numbers without a decimal point.
             let whole = value.as_f64().filter(|x| x.fract() == 0.0 && x.abs() < 1e9);
             map.insert((*field).into(), whole.map_or(value, |x| json!(x as i64)));
+        }
+        // Layers that predict further tokens don't change the logits, and are left out.
+        if let Some(further) = map.remove(FURTHER_LAYERS).filter(|further| *further != 0) {
+            let predicts = |layer| self.tensors.contains_key(&format!("blk.{layer}.nextn.eh_proj.weight"));
+            let all = map["num_hidden_layers"].as_u64().unwrap_or(0);
+            let first = further.as_u64().and_then(|further| all.checked_sub(further));
+            let Some(first) = first.filter(|first| *first > 0 && (*first..all).all(predicts)) else {
+                let expected = "the number of last layers with a tensor nextn.eh_proj";
+                return Err(self.refuse_key(&key("nextn_predict_layers"), further.to_string(), expected));
+            };
+            map.insert("num_hidden_layers".into(), json!(first));
         }
         let scaling = self.scaling(&name)?;
         map.extend(scaling.map(|scaling| ("rope_scaling".into(), scaling)));
@@ -339,7 +352,14 @@ impl Gguf {
             }
             names.insert(name.into());
         }
-        if let Some(other) = self.tensors.keys().find(|name| !names.contains(*name)) {
+        let blocks =
+            config.architecture.family().gguf.map(|form| format!("{}.block_count", form.architecture));
+        let blocks = self.value(&blocks.unwrap_or_default())?.and_then(|blocks| blocks.as_u64()).unwrap_or(0);
+        let is_further = |name: &str| {
+            let layer = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')?.0.parse().ok());
+            layer.is_some_and(|layer: u64| (config.num_hidden_layers as u64..blocks).contains(&layer))
+        };
+        if let Some(other) = self.tensors.keys().find(|name| !names.contains(*name) && !is_further(name)) {
             let expected = "only the tensors of its architecture".into();
             return Err(self.refuse(
                 other,

@@ -30,6 +30,9 @@ pub struct Graded {
     /// Output of a user's function while it graded, with the traceback if it raised.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub printed: Option<String>,
+    /// The environment's feedback on its episode, if it was requested.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
 }
 
 /// For each instruction of a problem, whether a completion follows it.
@@ -93,6 +96,7 @@ impl Graded {
             followed: None,
             test: None,
             printed: None,
+            feedback: None,
         }
     }
 

@@ -348,6 +348,59 @@ def test_an_answer_longer_than_the_positions_ends_its_episode_and_trains_nothing
     assert engine.forward_backward([datum])["tokens"] == episode.mask.sum() == len(engine.said[0])
 
 
+def teaching(model):
+    teacher = {"hint": " It said: {feedback}", "rewards": False}
+    return {**settings_of(model), "teacher": teacher, "algorithm": {"teacher_coef": 1.0, "focal_gamma": 0.0}}
+
+
+def test_the_feedback_of_an_environment_is_the_hint_of_the_teacher(bytes_model, tmp_path):
+    class Remarks(Calculator):
+        async def feedback(self, completion):
+            return f"{self.called} calls, {len(completion)} messages \ud800"
+
+    class Reward(Remarks):
+        get_reward = None
+
+    def reward(completions, environments, **columns):
+        return [1.0 for _ in completions]
+
+    rows = [{**ROW, "a": i} for i in range(4)]
+    run = fgrpo.train(teaching(bytes_model), environment=Remarks, data=rows, held_out=rows[:1], out=tmp_path / "own")
+    assert run.metrics[0]["teacher_kl"] != 0 and run.metrics[0]["verdicts"].get("unscorable", 0) == 0
+    remarks = [json.loads(line)["feedback"] for line in (run.path / "rollouts.jsonl").read_text().splitlines()]
+    assert len(remarks) == 4 and all(remark.endswith("1 messages ?") for remark in remarks), remarks
+    # With a reward function as in TRL.
+    run = fgrpo.train(teaching(bytes_model), environment=Reward, reward=reward, data=rows, held_out=rows[:1], out=tmp_path / "trl")
+    assert run.metrics[0]["teacher_kl"] != 0 and rewards_of(run.path) == [1.0] * 4
+    # Without a teacher, nobody asks.
+    run = fgrpo.train(settings_of(bytes_model), environment=Remarks, data=rows, held_out=rows[:1], out=tmp_path / "alone")
+    assert "feedback" not in (run.path / "rollouts.jsonl").read_text()
+
+
+def test_feedback_is_a_tool_only_with_other_arguments_and_its_failure_is_no_hint(bytes_model, tmp_path):
+    class Asks(Calculator):
+        def feedback(self, text: str) -> str:
+            """Sends a text."""
+            return text + "!"
+
+    class Remarks(Calculator):
+        def feedback(self, messages) -> str:
+            raise ValueError("on purpose")
+
+    _, text = played(bytes_model, Asks, [call("feedback", text="Hi"), "Done."])
+    assert '"name": "feedback"' in text and "tool\nHi!" in text
+    _, text = played(bytes_model, Remarks, [call("feedback"), "Done."])
+    assert '"name": "feedback", "d' not in text and "error: unknown tool 'feedback'; the tools are add" in text
+    kinds = {"with": Remarks, "without": Asks}
+    mixed = {name: [{**ROW, "environment": name}] * 4 for name in kinds}
+    rows = {"data": mixed["with"] + mixed["without"], "held_out": mixed["with"][:1]}
+    with pytest.raises(ValueError, match=r"requires an environment with a method feedback\(self\), but the environment of row"):
+        fgrpo.train(teaching(bytes_model), environment=kinds, out=tmp_path / "never", **rows)
+    rows["data"] = mixed["with"]
+    run = fgrpo.train({**teaching(bytes_model), "grade": {"max_unscorable": 100}}, environment=kinds, out=tmp_path / "raises", **rows)
+    assert run.metrics[0]["reasons"] == {"raised ValueError: on purpose": 4}
+
+
 class Frame:
     """A table with the interface of pandas."""
 

@@ -6,7 +6,7 @@
 use crate::language::Language;
 use crate::language::calls::{Call, calls};
 use crate::language::chat::{ChatOptions, ChatTemplate};
-use crate::policy::{Policy, Request, Sampling};
+use crate::policy::{Policy, Request, Sampling, Sequence};
 use anyhow::Context;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::dataset::Problem;
@@ -24,6 +24,17 @@ pub struct Part {
     pub tokens: Vec<u32>,
     /// Indices of the tokens that the policy sampled, ascending.
     pub sampled: Vec<usize>,
+    /// Number of messages of the conversation in the sequence's prompt.
+    pub messages: usize,
+}
+
+impl Part {
+    /// Returns the sequence with the sampled tokens as targets, or `None` if no token was sampled. Tokens after the last
+    /// sampled one are left out, because they may exceed the model's positions.
+    pub fn sequence(&self) -> Option<Sequence> {
+        let tokens = self.tokens[..=*self.sampled.last()?].to_vec();
+        Some(Sequence::of_indices(tokens, &self.sampled))
+    }
 }
 
 /// An episode that has ended.
@@ -42,6 +53,40 @@ pub struct Episode {
     pub text: String,
     /// The environment's grade.
     pub graded: Graded,
+    /// The conversation.
+    pub messages: Vec<Value>,
+    /// Tools that the template offers.
+    offered: Vec<Value>,
+}
+
+impl Episode {
+    /// Returns the sequences of the episode with `hint` added to the last user message before the first turn. The
+    /// prompt of each part is rendered again; the tokens after it stay as they are.
+    ///
+    /// # Errors
+    /// Bad input: the first prompt lacks a user message, or the template can't render it.
+    pub fn hinted(&self, rules: &Rules<'_>, hint: &str) -> anyhow::Result<Vec<Sequence>> {
+        // An episode that couldn't begin has no parts.
+        let Some(first) = self.parts.first().map(|part| part.messages) else { return Ok(Vec::new()) };
+        let Some(asked) = self.messages[..first].iter().rposition(|message| message["role"] == "user") else {
+            bad_input!(
+                "teacher.hint: the prompt of an episode has no user message, to which the hint is added"
+            );
+        };
+        let mut messages = self.messages.clone();
+        let content = messages[asked]["content"].as_str().unwrap_or_default();
+        messages[asked]["content"] = format!("{content}{hint}").into();
+        let mut sequences = Vec::new();
+        for part in self.parts.iter().filter(|part| !part.sampled.is_empty()) {
+            let text = rules.render(&messages[..part.messages], &self.offered)?;
+            let mut tokens = rules.language.encode_parts(&text)?;
+            let (from, to) = (part.sampled[0], part.sampled[part.sampled.len() - 1]);
+            let sampled: Vec<usize> = part.sampled.iter().map(|at| at - from + tokens.len()).collect();
+            tokens.extend_from_slice(&part.tokens[from..=to]);
+            sequences.push(Sequence::of_indices(tokens, &sampled));
+        }
+        Ok(sequences)
+    }
 }
 
 /// The episodes to play for a problem.
@@ -55,6 +100,8 @@ pub struct Wanted<'a> {
     pub samples: std::ops::Range<usize>,
     /// Random key. The draws of episode `i` come from `key.with(i)`.
     pub key: Key,
+    /// Whether the environment's feedback is requested with the reward.
+    pub feedback: bool,
 }
 
 /// Plays all episodes in parallel, turn by turn, with at most `max_tokens` tokens in a turn. Returns the episodes of
@@ -120,10 +167,29 @@ pub fn play(
 /// # Errors
 /// Bad input: a template that can't render the conversation, an environment that fails.
 pub fn first_prompt(language: &Language, set: &ProblemSet, problem: &Problem) -> anyhow::Result<Vec<u32>> {
-    let request = Wanted { set, problem, samples: 0..1, key: Key::new(0) };
+    Ok(begin(language, set, problem)?.parts.into_iter().flat_map(|part| part.tokens).collect())
+}
+
+/// Fails if a problem's environment gives no feedback on an episode.
+///
+/// # Errors
+/// Bad input that names the method; otherwise as [`first_prompt`].
+pub fn check_feedback(language: &Language, set: &ProblemSet, problem: &Problem) -> anyhow::Result<()> {
+    if !begin(language, set, problem)?.gives_feedback {
+        bad_input!(
+            "teacher.hint: {{feedback}} requires an environment with a method feedback(self), but the environment of row {} has none; add the method, which returns a string, to the class in task.environment",
+            problem.row
+        );
+    }
+    Ok(())
+}
+
+/// Begins an episode of a problem.
+fn begin(language: &Language, set: &ProblemSet, problem: &Problem) -> anyhow::Result<Game> {
+    let request = Wanted { set, problem, samples: 0..1, key: Key::new(0), feedback: false };
     let Player { game, environment, .. } = Player::begin(language, &request, 0, 0)?;
     match environment {
-        Ok(_) => Ok(game.parts.into_iter().flat_map(|part| part.tokens).collect()),
+        Ok(_) => Ok(game),
         Err(failed) => bad_input!(
             "task.environment: {} when it started row {}; it printed:\n{}",
             failed.reason,
@@ -139,6 +205,7 @@ struct Player<'a> {
     sample: usize,
     key: Key,
     max_turns: usize,
+    feedback: bool,
     game: Game,
     /// The environment's episode, or the grade if the environment failed.
     environment: Result<environment::Episode<'a>, Box<Graded>>,
@@ -151,7 +218,7 @@ impl<'a> Player<'a> {
         index: usize,
         sample: usize,
     ) -> anyhow::Result<Self> {
-        let Wanted { set, problem, key, .. } = *request;
+        let Wanted { set, problem, key, feedback, .. } = *request;
         let (Truth::Environment(environment::Truth { columns }), Some((program, max_turns))) =
             (&problem.truth, set.grader.environment())
         else {
@@ -166,7 +233,7 @@ impl<'a> Player<'a> {
             Ok((environment, start)) => (Game::begin(&rules, start)?, Ok(environment)),
             Err(failed) => (Game::default(), Err(failed)),
         };
-        Ok(Self { rules, sample, key, max_turns, game, environment })
+        Ok(Self { rules, sample, key, max_turns, feedback, game, environment })
     }
 
     fn answer(&mut self, turn: Completion) -> anyhow::Result<()> {
@@ -185,17 +252,17 @@ impl<'a> Player<'a> {
     }
 
     fn grade(self, language: &Language) -> Episode {
-        let Game { messages, parts, mut completion, turns, .. } = self.game;
+        let Game { messages, parts, mut completion, turns, offered, .. } = self.game;
         completion.sample = self.sample;
         let graded = match self.environment {
-            Ok(environment) => environment.reward(messages),
+            Ok(environment) => environment.reward(&messages, self.feedback),
             Err(failed) => *failed,
         };
         let first = parts.first().map_or(0, |part| part.sampled.first().map_or(part.tokens.len(), |&at| at));
         let prompt = parts.first().map(|part| language.text(&part.tokens[..first])).unwrap_or_default();
         let whole = parts.last().map(|part| language.text(&part.tokens)).unwrap_or_default();
         let text = whole.strip_prefix(&prompt).unwrap_or(&whole).to_owned();
-        Episode { parts, completion, turns, prompt, text, graded }
+        Episode { parts, completion, turns, prompt, text, graded, messages, offered }
     }
 }
 
@@ -279,6 +346,8 @@ pub struct Game {
     /// Whether the episode ended because the last allowed turn still called a tool.
     pub out_of_turns: bool,
     playing: bool,
+    /// Whether the environment has a method `feedback`.
+    gives_feedback: bool,
     /// Schemas of the tools.
     tools: Vec<Value>,
     /// Tools that the template offers.
@@ -294,7 +363,7 @@ impl Game {
     /// # Errors
     /// Bad input: a conversation that the template can't render.
     pub fn begin(rules: &Rules<'_>, begun: environment::Begun) -> anyhow::Result<Self> {
-        let environment::Begun { mut messages, tools, offer } = begun;
+        let environment::Begun { mut messages, tools, offer, feedback: gives_feedback } = begun;
         let mut offered = tools.clone();
         if !tools.is_empty() && !rules.template.source().contains("tools") {
             offered.clear();
@@ -312,14 +381,15 @@ impl Game {
             messages[0]["content"] = format!("{first}\n\n{offer}").trim().into();
         }
         let text = rules.render(&messages, &offered)?;
-        let mut game = Self { messages, tools, offered, playing: true, ..Self::default() };
+        let mut game = Self { messages, tools, offered, playing: true, gives_feedback, ..Self::default() };
         game.start(rules, text)?;
         Ok(game)
     }
 
     /// Begins a part. The conversation so far is its prompt, which isn't trained on.
     fn start(&mut self, rules: &Rules<'_>, text: String) -> anyhow::Result<()> {
-        self.parts.push(Part { tokens: rules.language.encode_parts(&text)?, sampled: Vec::new() });
+        let (tokens, messages) = (rules.language.encode_parts(&text)?, self.messages.len());
+        self.parts.push(Part { tokens, sampled: Vec::new(), messages });
         self.text = text;
         Ok(())
     }

@@ -250,13 +250,17 @@ impl Task {
     /// Returns the token ids of a problem's prompt with `hint` added to the last user message.
     ///
     /// # Errors
-    /// The chat template rejects the conversation.
+    /// Bad input: the conversation lacks a user message, or the chat template rejects the conversation.
     pub fn hinted(&self, prompt: &Prompt, hint: &str) -> anyhow::Result<Vec<u32>> {
         let preset = &self.set(prompt).prompt;
         let mut messages = prompt.problem.conversation(preset.system.as_deref());
-        if let Some(message) = messages.iter_mut().rev().find(|message| message.role == "user") {
-            message.content.push_str(hint);
-        }
+        let Some(message) = messages.iter_mut().rev().find(|message| message.role == "user") else {
+            bad_input!(
+                "teacher.hint: problem {} has no user message, to which the hint is added",
+                prompt.problem.id
+            )
+        };
+        message.content.push_str(hint);
         self.language.prompt(&messages, preset.thinking)
     }
 

@@ -42,10 +42,7 @@ impl Rollouts {
     /// Returns the sequences of a sample. The sampled tokens are the targets.
     pub fn sequences(&self, sample: usize) -> Vec<Sequence> {
         match &self.episodes {
-            Some(episodes) => {
-                let sequence = |part: &Part| Sequence::of_indices(part.tokens.clone(), &part.sampled);
-                episodes[sample].parts.iter().map(sequence).collect()
-            }
+            Some(episodes) => episodes[sample].parts.iter().filter_map(Part::sequence).collect(),
             None => vec![Sequence::completion(&self.prompt.tokens, &self.completions[sample].tokens)],
         }
     }
@@ -60,6 +57,8 @@ pub struct Draws {
     pub sampling: RequestSampling,
     /// Maximum number of cached tokens. If `None`, as many as fit in memory.
     pub max_cached_tokens: Option<usize>,
+    /// Whether the environment's feedback on each episode is requested.
+    pub feedback: bool,
 }
 
 /// Samples completions of each prompt, or plays episodes if the prompt's task has an environment.
@@ -80,14 +79,14 @@ pub fn sample(
     go_on: &(dyn Fn() -> bool + Sync),
 ) -> anyhow::Result<Option<Vec<Rollouts>>> {
     let (keys, samples) = (keys(&prompts, key), 0..draws.group_size);
-    let Draws { sampling: RequestSampling { max_tokens, .. }, max_cached_tokens, .. } = *draws;
+    let Draws { sampling: RequestSampling { max_tokens, .. }, max_cached_tokens, feedback, .. } = *draws;
     let sampling = Sampling { max_cached_tokens, ..Sampling::from(&draws.sampling) };
     let mut requests = Vec::new();
     let mut wanted = Vec::new();
     for (prompt, &key) in prompts.iter().zip(&keys) {
         let (set, problem) = (task.set(prompt), &prompt.problem);
         if set.grader.environment().is_some() {
-            wanted.push(Wanted { set, problem, samples: samples.clone(), key });
+            wanted.push(Wanted { set, problem, samples: samples.clone(), key, feedback });
             continue;
         }
         check_prompt(policy, prompt)?;

@@ -139,6 +139,8 @@ struct Trainer<'a> {
     stall: Stall,
     /// Whether the warning about unreadable answers was already given.
     warned_unreadable: bool,
+    /// Whether the warning about shortened hints was already given.
+    warned_shortened: bool,
     /// Step of the newest checkpoint, and the best policy recorded in it.
     saved: Option<(u64, Option<Best>)>,
 }
@@ -268,12 +270,19 @@ impl Trainer<'_> {
         let mut groups: Vec<&mut Credited> = learned.collect();
         let temperature = self.method.loss.temperature;
         if let Some(reference) = &mut self.reference {
-            let scored = reference.logp(&mut self.policy, &groups, None, temperature)?;
+            let scored = reference.logp(&mut self.policy, scorer::plain(&groups), temperature)?;
             groups.iter_mut().zip(scored).for_each(|(group, logp)| group.rollouts.ref_logp = Some(logp));
         }
         if let Some(teacher) = &mut self.teacher {
-            let prompts = scorer::hinted(self.config, self.task, &groups)?;
-            let scored = teacher.logp(&mut self.policy, &groups, prompts.as_deref(), temperature)?;
+            let positions = teacher.positions(&self.policy);
+            let (sequences, shortened) = scorer::hinted(self.config, self.task, &groups, positions)?;
+            if shortened > 0 && !std::mem::replace(&mut self.warned_shortened, true) {
+                self.events.say(&format!(
+                    "warning: step {}: the teacher's {positions} positions are too few for the hints of {shortened} episodes, whose feedback is cut off; this warning is given once",
+                    self.state.step + 1
+                ));
+            }
+            let scored = teacher.logp(&mut self.policy, sequences, temperature)?;
             groups.iter_mut().zip(scored).for_each(|(group, logp)| group.rollouts.teacher_logp = Some(logp));
         }
         let groups: Vec<&Credited> = groups.into_iter().map(|group| &*group).collect();

@@ -121,6 +121,7 @@ impl Run {
                 verdict: if e.correct { Verdict::Correct } else { Verdict::Wrong },
                 reason: String::new(),
                 printed: None,
+                feedback: None,
                 advantage: None,
                 length: None,
                 old_logp_mean: None,

@@ -181,7 +181,8 @@ fn a_policy_that_sees_the_answer_teaches_itself() {
         let said = refused(&["train", config(hint).to_str().unwrap(), "--out", path.to_str().unwrap()]);
         assert!(said.contains(wanted), "{said}");
     };
-    refuses("Think.", "teacher.hint: expected a text with {answer} or {solution}");
+    refuses("Think.", "teacher.hint: expected a text with {answer}, {solution} or {feedback}");
+    refuses("{feedback}", "teacher.hint: {feedback} requires task.environment; a grader gives no feedback");
     refuses(&format!("{{answer}}{}", " again".repeat(600)), "teacher: it has");
     let said = refused_dry(file(folder.path(), "none.toml", &text("[teacher]\n")).to_str().unwrap(), &[]);
     assert!(said.contains("teacher.path: required, unless teacher.hint is set"), "{said}");

@@ -97,7 +97,7 @@ impl ByEpisode {
             }
         }
         conversation.push(json!({"role": "assistant", "content": response}));
-        let graded = episode.reward(conversation);
+        let graded = episode.reward(&conversation, false);
         let printed = answers + graded.printed.as_deref().unwrap_or_default();
         Ok(Graded { printed: (!printed.is_empty()).then_some(printed), ..graded })
     }
@@ -134,6 +134,9 @@ pub struct Begun {
     pub tools: Vec<Value>,
     /// Description of the tools, for a chat template that doesn't support tools.
     pub offer: String,
+    /// Whether the environment has a method `feedback`.
+    #[serde(default)]
+    pub feedback: bool,
 }
 
 /// The tools' answers to a turn's calls.
@@ -188,9 +191,11 @@ impl<'a> Episode<'a> {
         Ok(results)
     }
 
-    /// Ends the episode with this conversation, and returns its grade.
-    pub fn reward(self, conversation: Vec<Value>) -> Graded {
-        self.program.ask(&self.question("reward", [("conversation", conversation.into())]))
+    /// Ends the episode with this conversation, and returns its grade. If `feedback` is true, a scored grade has the
+    /// environment's feedback.
+    pub fn reward(self, conversation: &[Value], feedback: bool) -> Graded {
+        let more = [("conversation", conversation.into()), ("feedback", feedback.into())];
+        self.program.ask(&self.question("reward", more))
     }
 }
 

@@ -21,6 +21,7 @@ pub(super) fn read(line: &[u8], question_id: u64, correct_from: f64) -> Result<G
         reason: Option<String>,
         test: Option<u32>,
         printed: Option<String>,
+        feedback: Option<String>,
     }
     let excerpt = || String::from_utf8_lossy(&line[..line.len().min(80)]).into_owned();
     let answer: Answer = serde_json::from_slice(line)
@@ -33,8 +34,8 @@ pub(super) fn read(line: &[u8], question_id: u64, correct_from: f64) -> Result<G
             let verdict = if score >= correct_from { Verdict::Correct } else { Verdict::Wrong };
             let reason = answer.reason.map_or(Cow::Borrowed("score"), Cow::Owned);
             let graded = Graded::new(verdict, reason);
-            let Answer { rewards, test, printed, .. } = answer;
-            Ok(Graded { reward: Some(score), rewards, test, printed, ..graded })
+            let Answer { rewards, test, printed, feedback, .. } = answer;
+            Ok(Graded { reward: Some(score), rewards, test, printed, feedback, ..graded })
         }
         (Some(_), _) => Err(format!(
             "{:?}, whose score or rewards aren't from -{LARGEST_REWARD} to {LARGEST_REWARD}",

@@ -18,6 +18,7 @@ if __name__ != "__main__":  # in a worker process both files are one script
 Message = dict[str, Any]
 Factory = Union[Callable[[], Any], Mapping[str, Callable[[], Any]]]
 NO_TOOLS = ("reset", "get_reward", "reward")
+LOOKING_BACK = ("messages", "completion")  # arguments of methods that are called after the last turn
 LARGEST_YIELD = 10_000  # maximum number of values that are read from a generator
 
 
@@ -39,6 +40,9 @@ class World:
         if "reset" not in members:
             raise TypeError(f"{type(self.environment).__name__} has no method reset")
         self.tools = {name: getattr(self.environment, name) for name in members if name not in NO_TOOLS and not name.startswith("_")}
+        # A method `feedback` with other arguments is a tool.
+        remarks = "feedback" in self.tools and set(inspect.signature(self.tools["feedback"]).parameters) <= set(LOOKING_BACK)
+        self.own_feedback = self.tools.pop("feedback") if remarks else None
         own = [name for name in ("get_reward", "reward") if name in members][:1]
         self.own_reward = getattr(self.environment, own[0]) if own else None
         observed = text_of(settled(self.environment.reset(**begun)), "reset")
@@ -60,15 +64,17 @@ class World:
         schemas = [tool_schema(method, name) for name, method in self.tools.items()]
         how = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
         head = f"You can call these tools. To call one, write {how}; its result follows.\n"
-        return {"messages": self.messages, "tools": schemas, "offer": head + "\n".join(map(json.dumps, schemas))}
+        offer = head + "\n".join(map(json.dumps, schemas))
+        return {"messages": self.messages, "tools": schemas, "offer": offer, "feedback": self.own_feedback is not None}
 
     def grade(self, conversation: Sequence[Message]) -> Any:
         """Grades the episode: the sum of the environment's reward and the functions' rewards, as in TRL."""
         found: dict[str, Any] = {}
-        # If the template has no tools, the conversation starts with an added system message.
-        first = len(self.messages) + (conversation[0]["role"] == "system" != self.messages[0]["role"])
-        if self.own_reward is not None or not self.rewards:
-            found[type(self.environment).__name__] = self._own(conversation, first)
+        first = self._first(conversation)
+        if self.own_reward is not None:
+            found[type(self.environment).__name__] = self._look_back(self.own_reward, conversation)
+        elif not self.rewards:
+            found[type(self.environment).__name__] = self.environment.reward  # an attribute
         said = conversation[-1]["content"]
         lists = {"prompts": [conversation[:first]], "completions": [conversation[first:]], "environments": [self.environment]}
         question = {"problem": self.row, "completion": said, "answer_text": said, "episode": lists}
@@ -81,13 +87,24 @@ class World:
             return {"score": None, "reason": "; ".join(grade["unscorable"] for grade in grades.values())}
         return {"score": sum(scores.values()), "rewards": scores}
 
-    def _own(self, conversation: Sequence[Message], first: int) -> Any:
-        method = self.own_reward
-        if method is None:  # an attribute
-            return self.environment.reward
-        arguments = {"messages": conversation, "completion": conversation[first:]}
+    def feedback(self, conversation: Sequence[Message]) -> str:
+        """Returns what the environment says about the episode, for ``teacher.hint``."""
+        name = type(self.environment).__name__
+        if self.own_feedback is None:
+            raise TypeError(f"{name} has no method feedback(self), which {{feedback}} in teacher.hint requires")
+        said = self._look_back(self.own_feedback, conversation)
+        if not isinstance(said, str):
+            raise TypeError(f"{name}.feedback returned {said!r}; it must return a string, which may be empty")
+        return said.encode("utf-8", "replace").decode()
+
+    def _first(self, conversation: Sequence[Message]) -> int:
+        # If the template has no tools, the conversation starts with an added system message.
+        return len(self.messages) + (conversation[0]["role"] == "system" != self.messages[0]["role"])
+
+    def _look_back(self, method: Callable[..., Any], conversation: Sequence[Message]) -> Any:
+        values = dict(zip(LOOKING_BACK, (conversation, conversation[self._first(conversation) :]), strict=True))
         asked = inspect.signature(method).parameters
-        return settled(method(**{name: value for name, value in arguments.items() if name in asked}))
+        return settled(method(**{name: value for name, value in values.items() if name in asked}))
 
     def results(self, calls: Sequence[Mapping[str, Any]]) -> list[str]:
         """Returns the tools' answers to calls. A call has a name, arguments as JSON, and a description of its error, if any."""
@@ -233,7 +250,10 @@ def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> C
     def answer(question: Mapping[str, Any]) -> Any:
         played = world(question)  # stored again below, unless this question ends the episode
         if question["ask"] == "reward":
-            return played.grade(question["conversation"])
+            grade = graded(played.grade(question["conversation"]))
+            if question.get("feedback") and "score" in grade:
+                grade["feedback"] = played.feedback(question["conversation"])
+            return grade
         if question["ask"] == "begin":
             live[question["episode"]] = played, 0
             return played.begun()

@@ -122,7 +122,7 @@ def reply(call, question, log):
     """Answers a question. The traceback of an exception is written to `log`."""
     try:
         result = call(question)
-        return result if question.get("ask") in ("begin", "turn", "advantages") else graded(result)
+        return result if "ask" in question else graded(result)
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # including SystemExit, because a grader that exits hasn't graded

@@ -98,8 +98,8 @@ def play(
     engine: the policy, or None if ``policy`` is given.
     factory: makes an environment, as TRL's ``environment_factory`` does. With a dict of factories, the column ``environment`` selects one.
         ``reset(**row)`` of the environment returns None or a string, which is appended to the conversation's last user message. Its other
-        public methods, except ``get_reward`` and ``reward``, are the tools; they need type hints and docstrings. The result or exception of
-        a call is the tool's answer; a malformed call is answered with its error. All methods may be ``async``.
+        public methods, except ``get_reward``, ``reward`` and ``feedback()``, are the tools; they need type hints and docstrings. The result
+        or exception of a call is the tool's answer; a malformed call is answered with its error. All methods may be ``async``.
     rows: dicts with the conversation in ``prompt`` (a string or messages), unless ``reset`` returns all of it. Every episode gets a copy.
     max_turns: maximum number of the model's turns. max_tokens: maximum length of each turn.
     reward: a function that is called as ``reward(episode, **row)`` and replaces the environment's ``get_reward()`` (or ``reward()``, or

@@ -20,7 +20,8 @@ pub struct TeacherConfig {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub path: Option<PathBuf>,
     /// A sentence that only the teacher sees, added to the last user message of each problem. `{answer}` is replaced
-    /// by the problem's reference answer, and `{solution}` by its worked solution; at least one of them is required.
+    /// by the problem's reference answer, `{solution}` by its worked solution, and `{feedback}` by the string that the
+    /// method `feedback()` of `task.environment` returns after an episode; at least one of them is required.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub hint: Option<String>,
     /// Whether advantages also come from rewards. If `false`, only the teacher decides, but completions are still
@@ -29,8 +30,8 @@ pub struct TeacherConfig {
     pub rewards: bool,
 }
 
-/// Placeholders of a hint, which are replaced by texts of the problem.
-const HINTS: [&str; 2] = ["{answer}", "{solution}"];
+/// Placeholders of a hint, which are replaced by strings from the problem or its episode.
+const HINTS: [&str; 3] = ["{answer}", "{solution}", "{feedback}"];
 
 impl TeacherConfig {
     /// Whether the teacher is an adapter.
@@ -40,21 +41,29 @@ impl TeacherConfig {
         self.path.as_deref().is_some_and(is_adapter)
     }
 
-    /// The hint of a problem, or `None` if no hint is configured.
+    /// Whether the hint has the environment's feedback on an episode.
+    pub fn needs_feedback(&self) -> bool {
+        self.hint.as_ref().is_some_and(|hint| hint.contains(HINTS[2]))
+    }
+
+    /// The hint of a problem, or `None` if no hint is configured. `feedback` is the environment's feedback on an
+    /// episode. Placeholders within the inserted strings stay as they are.
     ///
     /// # Errors
     /// Bad input that names the problem if it has no reference answer or solution, but the hint needs one.
-    pub fn hint_of(&self, problem: &Problem) -> anyhow::Result<Option<String>> {
-        let Some(mut hint) = self.hint.clone() else { return Ok(None) };
-        for (name, value) in HINTS.iter().zip([problem.truth.gold(), problem.solution.clone()]) {
-            if hint.contains(name) {
-                let Some(value) = value else {
-                    bad_input!("teacher.hint: problem {} has nothing for {name}", problem.id)
-                };
-                hint = hint.replace(name, &value);
-            }
+    pub fn hint_of(&self, problem: &Problem, feedback: &str) -> anyhow::Result<Option<String>> {
+        let Some(mut rest) = self.hint.as_deref() else { return Ok(None) };
+        let values = [problem.truth.gold(), problem.solution.clone(), Some(feedback.to_owned())];
+        let mut hint = String::new();
+        let next = |rest: &str| (0..HINTS.len()).filter_map(|i| Some((rest.find(HINTS[i])?, i))).min();
+        while let Some((at, i)) = next(rest) {
+            let Some(value) = &values[i] else {
+                bad_input!("teacher.hint: problem {} has nothing for {}", problem.id, HINTS[i])
+            };
+            hint = hint + &rest[..at] + value;
+            rest = &rest[at + HINTS[i].len()..];
         }
-        Ok(Some(hint))
+        Ok(Some(hint + rest))
     }
 
     /// Whether the teacher and the policy are adapters of the same base.
@@ -81,13 +90,18 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     match &teacher.hint {
         None if teacher.path.is_none() => bad_input!("teacher.path: required, unless teacher.hint is set"),
         Some(hint) if HINTS.iter().all(|hint_of| !hint.contains(hint_of)) => {
-            bad_input!("teacher.hint: expected a text with {}, found {hint:?}", HINTS.join(" or "))
-        }
-        Some(_) if config.task.has_environment() || matches!(config.task.kind(), "maze" | "mix") => {
             bad_input!(
-                "teacher.hint: can't be combined with mazes, a mix or task.environment; use one task with questions in text"
+                "teacher.hint: expected a text with {{answer}}, {{solution}} or {{feedback}}, found {hint:?}"
             )
         }
+        Some(_) if matches!(config.task.kind(), "maze" | "mix") => {
+            bad_input!(
+                "teacher.hint: can't be combined with mazes or a mix; use one task with questions in text, or task.environment"
+            )
+        }
+        Some(_) if teacher.needs_feedback() && !config.task.has_environment() => bad_input!(
+            "teacher.hint: {{feedback}} requires task.environment; a grader gives no feedback, so use {{answer}} or {{solution}}"
+        ),
         _ => {}
     }
     use PolicyLoss::{ClipCov, Gmpo, Gspo, KlCov};
@@ -111,5 +125,29 @@ pub(super) fn check(config: &Config) -> anyhow::Result<()> {
     match conflicts.iter().find(|(_, is_set, _)| *is_set) {
         Some((key, _, why)) => bad_input!("algorithm.{key}: {why}"),
         None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fgrpo_eval::kind::{Truth, math};
+
+    #[test]
+    fn placeholders_are_replaced_once_and_not_within_inserted_strings() {
+        let truth = Truth::Math(math::Truth { gold: "{feedback} {solution}".into() });
+        let mut problem = Problem::new("7".into(), Vec::new(), truth);
+        let hint = |hint: &str, problem: &Problem| {
+            let teacher = TeacherConfig { path: None, hint: Some(hint.into()), rewards: true };
+            teacher.hint_of(problem, "{answer}").map(Option::unwrap).map_err(|error| error.to_string())
+        };
+        let all = hint("<{feedback}, {answer}, {answer}>", &problem);
+        assert_eq!(all.unwrap(), "<{answer}, {feedback} {solution}, {feedback} {solution}>");
+        assert_eq!(
+            hint("{solution}", &problem).unwrap_err(),
+            "teacher.hint: problem 7 has nothing for {solution}"
+        );
+        problem.solution = Some("s".into());
+        assert_eq!(hint("{solution}!", &problem).unwrap(), "s!");
     }
 }

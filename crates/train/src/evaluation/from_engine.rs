@@ -52,7 +52,7 @@ pub fn generate(
         let key = problem_key(seed, &problem.id);
         // The environment makes the prompt of an episode.
         if set.grader.environment().is_some() {
-            games.push(Wanted { set, problem, samples, key });
+            games.push(Wanted { set, problem, samples, key, feedback: false });
             continue;
         }
         let tokens = language

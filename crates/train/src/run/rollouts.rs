@@ -35,6 +35,9 @@ pub struct RolloutLine {
     /// Output of a custom function, with the traceback if it raised an exception.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printed: Option<String>,
+    /// The environment's feedback, if the teacher's hint has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub feedback: Option<String>,
     /// Advantage, including the focal weight.
     pub advantage: Option<f64>,
     /// Number of tokens.

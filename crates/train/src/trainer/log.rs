@@ -107,6 +107,7 @@ impl Trainer<'_> {
                     verdict: group.grades[i].verdict,
                     reason: group.grades[i].reason.to_string(),
                     printed: group.grades[i].printed.clone(),
+                    feedback: group.grades[i].feedback.clone(),
                     advantage: Some(group.assigned.advantages[i]),
                     length: Some(c.tokens.len() as u64),
                     old_logp_mean: Some(mean_logp(c)),

@@ -2,20 +2,23 @@
 
 use crate::config::{Config, TeacherConfig};
 use crate::credit::Credited;
+use crate::episode::{self, Episode, Rules};
 use crate::language::Language;
 use crate::policy::{self, Policy, Sequence};
 use crate::problem::{Prompt, Split, Task};
 use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
+use fgrpo_eval::kind::Truth;
 use fgrpo_nn::weights::Checkpoint;
-use fgrpo_nn::{Completion, Device, Engine};
+use fgrpo_nn::{Device, Engine};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Fails early if the teacher can't score the policy's samples.
 ///
 /// # Errors
 /// Bad input that names the key: `teacher.path` isn't a model, its tokenizer isn't the task's, or it has too few
-/// positions; or a training problem lacks the text that `teacher.hint` adds.
+/// positions; a training problem lacks the text that `teacher.hint` adds; or its environment gives no feedback.
 pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
     let Some(teacher) = &config.teacher else { return Ok(()) };
     let policy = policy::sizes(config, task)?;
@@ -35,22 +38,29 @@ pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
     };
     let prompts = || (0..task.len(Split::Train)).map(|id| task.prompt(Split::Train, id));
     let new = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens()) * task.max_turns();
-    let without_hint = policy.context().min(task.longest_prompt() + new);
+    let plays = config.task.has_environment();
+    // The hint of an episode is shortened to the positions that are left.
+    let without_hint =
+        if plays { task.longest_prompt() } else { policy.context().min(task.longest_prompt() + new) };
     // A token has at least one byte, so most hints needn't be encoded.
     let mut hint = 0;
     if teacher.hint.is_some() {
         for of_policy in prompts() {
-            hint = hint.max(teacher.hint_of(&of_policy.problem)?.map_or(0, |text| text.len()));
+            hint = hint.max(teacher.hint_of(&of_policy.problem, "")?.map_or(0, |text| text.len()));
         }
         if without_hint + hint > model.context() {
             hint = 0;
             for of_policy in prompts() {
-                let tokens = prompt(teacher, task, &of_policy)?.len();
-                hint = hint.max(tokens.saturating_sub(of_policy.tokens.len()));
+                // The environment makes the prompt of an episode.
+                let tokens = match teacher.hint_of(&of_policy.problem, "")? {
+                    Some(text) if plays => task.language.encode(&text)?.len(),
+                    _ => prompt(teacher, task, &of_policy)?.len().saturating_sub(of_policy.tokens.len()),
+                };
+                hint = hint.max(tokens);
             }
         }
     }
-    let needed = without_hint + hint;
+    let needed = (without_hint + hint).max(if plays { policy.context() } else { 0 });
     let words = task.language.vocab_size();
     if model.context() < needed || model.vocab_size < words {
         bad_input!(
@@ -59,27 +69,104 @@ pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
             model.vocab_size
         );
     }
+    // One problem of each class of environments.
+    let mut classes = BTreeSet::new();
+    for prompt in prompts().take_while(|_| teacher.needs_feedback()) {
+        if let Truth::Environment(truth) = &prompt.problem.truth
+            && classes.insert(truth.columns.get("environment").map(ToString::to_string))
+        {
+            episode::check_feedback(&task.language, task.set(&prompt), &prompt.problem)?;
+        }
+    }
     Ok(())
 }
 
 /// Returns the teacher's prompt of a problem.
 fn prompt(teacher: &TeacherConfig, task: &Task, prompt: &Prompt) -> anyhow::Result<Vec<u32>> {
-    match teacher.hint_of(&prompt.problem)? {
+    match teacher.hint_of(&prompt.problem, "")? {
         Some(hint) => task.hinted(prompt, &hint),
         None => Ok(prompt.tokens.clone()),
     }
 }
 
-/// Returns the teacher's prompts of groups, or `None` if the teacher gets the same prompts as the policy.
+/// The sequences of each completion, indexed by group and completion.
+pub(super) type Sequences = Vec<Vec<Vec<Sequence>>>;
+
+/// Returns the sequences of groups as the policy sampled them.
+pub(super) fn plain(groups: &[&mut Credited]) -> Sequences {
+    let group = |group: &&mut Credited| {
+        (0..group.rollouts.completions.len()).map(|i| group.rollouts.sequences(i)).collect()
+    };
+    groups.iter().map(group).collect()
+}
+
+/// Returns the sequences of groups with the teacher's prompts, and the number of completions whose hint was shortened.
+/// `positions` are the teacher's.
 pub(super) fn hinted(
     config: &Config,
     task: &Task,
     groups: &[&mut Credited],
-) -> anyhow::Result<Option<Vec<Vec<u32>>>> {
-    let teacher = config.teacher.as_ref().filter(|teacher| teacher.hint.is_some());
-    let prompts =
-        |teacher| groups.iter().map(|group| prompt(teacher, task, &group.rollouts.prompt)).collect();
-    teacher.map(prompts).transpose()
+    positions: usize,
+) -> anyhow::Result<(Sequences, usize)> {
+    let mut shortened = 0;
+    let Some(teacher) = config.teacher.as_ref().filter(|teacher| teacher.hint.is_some()) else {
+        return Ok((plain(groups), shortened));
+    };
+    let mut sequences = Sequences::new();
+    for group in groups {
+        let (of_policy, mut of_group) = (&group.rollouts.prompt, Vec::new());
+        match &group.rollouts.episodes {
+            Some(episodes) => {
+                let rules = Rules::new(&task.language, task.set(of_policy).prompt.thinking)?;
+                for (i, episode) in episodes.iter().enumerate() {
+                    let (parts, whole) = match of_episode(teacher, of_policy, &rules, episode, positions)? {
+                        Some(hinted) => hinted,
+                        None => (group.rollouts.sequences(i), false),
+                    };
+                    shortened += usize::from(!whole);
+                    of_group.push(parts);
+                }
+            }
+            None => {
+                let prompt = prompt(teacher, task, of_policy)?;
+                let completions = group.rollouts.completions.iter();
+                of_group.extend(completions.map(|c| vec![Sequence::completion(&prompt, &c.tokens)]));
+            }
+        }
+        sequences.push(of_group);
+    }
+    Ok((sequences, shortened))
+}
+
+/// Returns the sequences of an episode with the teacher's prompt, and whether they have all of the feedback. The end of
+/// the feedback is cut off if the sequences are longer than `positions`. `None` if they don't fit without feedback.
+fn of_episode(
+    teacher: &TeacherConfig,
+    prompt: &Prompt,
+    rules: &Rules<'_>,
+    episode: &Episode,
+    positions: usize,
+) -> anyhow::Result<Option<(Vec<Sequence>, bool)>> {
+    let feedback = episode.graded.feedback.as_deref().unwrap_or_default();
+    let hinted = |end: usize| -> anyhow::Result<Option<Vec<Sequence>>> {
+        let hint = teacher.hint_of(&prompt.problem, &feedback[..end])?.unwrap_or_default();
+        let sequences = episode.hinted(rules, &hint)?;
+        Ok(Some(sequences).filter(|all| all.iter().all(|one| one.tokens.len() <= positions)))
+    };
+    if let Some(sequences) = hinted(feedback.len())? {
+        return Ok(Some((sequences, true)));
+    }
+    // Bisects for a length that fits while a longer one doesn't.
+    let ends: Vec<usize> = feedback.char_indices().map(|(at, _)| at).collect();
+    let (mut fits, mut low, mut high) = (None, 0, ends.len());
+    while low < high {
+        let middle = (low + high) / 2;
+        match hinted(ends[middle])? {
+            Some(sequences) => (fits, low) = (Some((sequences, false)), middle + 1),
+            None => high = middle,
+        }
+    }
+    Ok(fits)
 }
 
 /// A policy that scores sampled tokens.
@@ -136,50 +223,42 @@ impl Scorer {
         Self::Policy(Box::new(Policy::new(engine, Arc::clone(&task.language))))
     }
 
-    /// Returns the log-probability of each sampled token, indexed by group and completion. `prompts` replace the
-    /// prompts of the groups.
+    /// Maximum number of tokens of a sequence that this policy scores.
+    pub(super) fn positions(&self, trained: &Policy) -> usize {
+        match self {
+            Self::Policy(policy) => policy.positions(),
+            _ => trained.positions(),
+        }
+    }
+
+    /// Returns the log-probability of each sampled token, indexed by group and completion.
     pub(super) fn logp(
         &mut self,
         trained: &mut Policy,
-        groups: &[&mut Credited],
-        prompts: Option<&[Vec<u32>]>,
+        sequences: Sequences,
         temperature: f32,
     ) -> anyhow::Result<Vec<Vec<Vec<f32>>>> {
         match self {
-            Self::Itself => logp(trained, groups, prompts, temperature),
+            Self::Itself => logp(trained, sequences, temperature),
             Self::Base => {
                 trained.engine_mut().set_adapter_applied(false);
-                let scored = logp(trained, groups, prompts, temperature);
+                let scored = logp(trained, sequences, temperature);
                 trained.engine_mut().set_adapter_applied(true);
                 scored
             }
             Self::Adapter(factors) => {
                 trained.engine_mut().exchange_factors(factors);
-                let scored = logp(trained, groups, prompts, temperature);
+                let scored = logp(trained, sequences, temperature);
                 trained.engine_mut().exchange_factors(factors);
                 scored
             }
-            Self::Policy(policy) => logp(policy, groups, prompts, temperature),
+            Self::Policy(policy) => logp(policy, sequences, temperature),
         }
     }
 }
 
-fn logp(
-    policy: &mut Policy,
-    groups: &[&mut Credited],
-    prompts: Option<&[Vec<u32>]>,
-    temperature: f32,
-) -> anyhow::Result<Vec<Vec<Vec<f32>>>> {
-    let group_sequences = |(g, group): (usize, &&mut Credited)| -> Vec<Vec<Sequence>> {
-        let completions = group.rollouts.completions.iter().enumerate();
-        let sequences = |(i, completion): (usize, &Completion)| match prompts {
-            Some(prompts) => vec![Sequence::completion(&prompts[g], &completion.tokens)],
-            None => group.rollouts.sequences(i),
-        };
-        completions.map(sequences).collect()
-    };
+fn logp(policy: &mut Policy, sequences: Sequences, temperature: f32) -> anyhow::Result<Vec<Vec<Vec<f32>>>> {
     // All groups in one call: the engine distributes them over its threads.
-    let sequences: Vec<Vec<Vec<Sequence>>> = groups.iter().enumerate().map(group_sequences).collect();
     let all: Vec<Sequence> = sequences.iter().flatten().flatten().cloned().collect();
     let mut scores = policy.score(&all, temperature)?.into_iter();
     let mut completion =

@@ -6,7 +6,7 @@ use super::log::{Logs, write_scalars};
 use super::method::Method;
 use super::scorer::Scorer;
 use super::stall::Stall;
-use crate::config::{Config, RolloutConfig};
+use crate::config::{Config, RolloutConfig, TeacherConfig};
 use crate::estimator::Estimator;
 use crate::evaluation::in_training::Series;
 use crate::policy::{self, Policy};
@@ -128,6 +128,7 @@ impl<'a> Trainer<'a> {
             collapsed: 0,
             stall,
             warned_unreadable: false,
+            warned_shortened: false,
             saved: latest.map(|(step, _)| (step, state.best)),
             config,
             task,
@@ -147,7 +148,8 @@ impl<'a> Trainer<'a> {
 
 fn draws(config: &Config, max_new_tokens: usize) -> Draws {
     let &RolloutConfig { group_size, max_cached_tokens, .. } = &config.rollout;
-    Draws { group_size, sampling: config.rollout.sampling(max_new_tokens), max_cached_tokens }
+    let feedback = config.teacher.as_ref().is_some_and(TeacherConfig::needs_feedback);
+    Draws { group_size, sampling: config.rollout.sampling(max_new_tokens), max_cached_tokens, feedback }
 }
 
 /// Restores state from the logged steps: the count of stalled steps, HA-DW's estimate, and scalars missing from the

@@ -1,7 +1,14 @@
 //! Episodes with a user's own environment.
 
 use super::{fgrpo, file, run};
-use crate::support::lines;
+use crate::support::{count, lines, spawned, wait_until};
+use fgrpo_nn::Batch;
+use fgrpo_train::config::Config;
+use fgrpo_train::episode::{Episode, Part, Rules};
+use fgrpo_train::policy::{Policy, PolicyOptions};
+use fgrpo_train::problem::{Split, Task};
+use fgrpo_train::rollout::{Draws, sample};
+use fgrpo_train::run::seeds;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,13 +45,18 @@ fn game() -> &'static Game {
 }
 
 impl Game {
+    /// Arguments of a small run.
+    fn arguments(&self, out: &str, more: &[&str]) -> Vec<String> {
+        let model = format!("model.path={:?}", self.policy);
+        let small = ["rollout.prompts=2", "rollout.group_size=4", "log.rollout_share=1.0", &model];
+        let small = small.into_iter().flat_map(|set| ["--set", set]);
+        let begin = ["train", "examples/calculator/calculator.toml", "--out", out];
+        begin.into_iter().chain(small).chain(more.iter().copied()).map(str::to_owned).collect()
+    }
+
     fn train(&self, out: &str, more: &[&str]) -> (PathBuf, String, i32) {
         let mut train = fgrpo();
-        let model = format!("model.path={:?}", self.policy);
-        train.current_dir(&self.folder).args(["train", "examples/calculator/calculator.toml", "--out", out]);
-        let small = ["rollout.prompts=2", "rollout.group_size=4", "log.rollout_share=1.0", &model];
-        small.into_iter().for_each(|set| _ = train.args(["--set", set]));
-        let (_, said, code) = run(train.args(more));
+        let (_, said, code) = run(train.current_dir(&self.folder).args(self.arguments(out, more)));
         (self.folder.path().join(out), said, code)
     }
 
@@ -55,6 +67,42 @@ impl Game {
         assert!(text.contains(from));
         let path = file(self.folder.path(), name, &text.replace(from, to));
         format!("task.environment={:?}", format!("{}:Calculator", path.display()))
+    }
+
+    /// A copy of the policy in the folder `name`, with a change in one of its files.
+    fn copy(&self, name: &str, file: &str, from: &str, to: &str) -> PathBuf {
+        let copy = self.folder.path().join(name);
+        std::fs::create_dir(&copy).unwrap();
+        for entry in std::fs::read_dir(self.policy.join("checkpoints/step-000060")).unwrap() {
+            let entry = entry.unwrap();
+            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
+        }
+        let text = std::fs::read_to_string(copy.join(file)).unwrap();
+        assert!(text.contains(from), "{text}");
+        std::fs::write(copy.join(file), text.replace(from, to)).unwrap();
+        copy
+    }
+
+    /// The policy with a template that cuts off what the policy said in earlier turns.
+    fn forgetful(&self, name: &str) -> PathBuf {
+        let cut = "{{ m.content[:30] if m.role == 'assistant' else m.content }}";
+        self.copy(name, "tokenizer_config.json", "{{ m.content }}", cut)
+    }
+
+    /// The policy with 128 positions.
+    fn narrow(&self, name: &str) -> PathBuf {
+        let config =
+            std::fs::read_to_string(self.policy.join("checkpoints/step-000060/config.json")).unwrap();
+        let line = config.lines().find(|line| line.contains("max_position_embeddings")).unwrap();
+        self.copy(name, "config.json", line, "  \"max_position_embeddings\": 128,")
+    }
+
+    /// An environment with feedback of about `length` characters, which depends on the episode.
+    fn with_feedback(&self, name: &str, length: usize) -> String {
+        let method = format!(
+            "def feedback(self, messages):\n        return f'{{len(messages)}} messages, {{self.answer}}' + 'x' * {length}\n\n    def reward"
+        );
+        self.changed(name, "def reward", &method)
     }
 }
 
@@ -115,18 +163,7 @@ fn a_policy_plays_and_is_trained_on_what_it_sampled() {
 #[test]
 fn a_template_that_rewrites_earlier_turns_begins_a_new_sequence() {
     let game = game();
-    let forgets = game.folder.path().join("forgets");
-    std::fs::create_dir(&forgets).unwrap();
-    for entry in std::fs::read_dir(game.policy.join("checkpoints/step-000060")).unwrap() {
-        let entry = entry.unwrap();
-        std::fs::copy(entry.path(), forgets.join(entry.file_name())).unwrap();
-    }
-    let settings = forgets.join("tokenizer_config.json");
-    let template = std::fs::read_to_string(&settings).unwrap();
-    let cut =
-        template.replace("{{ m.content }}", "{{ m.content[:30] if m.role == 'assistant' else m.content }}");
-    assert_ne!(cut, template);
-    std::fs::write(settings, cut).unwrap();
+    let forgets = game.forgetful("forgets");
     let model = format!("model.path={forgets:?}");
     let set = ["--set", &model, "--set=steps=2", "--set=eval.every=0", "--set=rollout.group_size=8"];
     let (out, said, code) = game.train("forgetful", &[&set[..], &["--set=update.epochs=2"]].concat());
@@ -365,4 +402,172 @@ fn an_environment_that_cannot_work_is_refused_before_any_work() {
         let (_, said, code) = game.train("never", &["--set", set]);
         assert!(code == 2 && said.contains(wanted), "wanted {wanted:?} in {code}: {said}");
     }
+}
+
+/// Log-probability of each sampled token, from the logits of one whole sequence.
+fn logp_by_hand(policy: &mut Policy, tokens: &[u32], sampled: &[usize]) -> Vec<f64> {
+    let mut batch = Batch::default();
+    batch.push_segment(tokens, None);
+    sampled.iter().for_each(|&at| _ = batch.predict(at - 1, tokens[at]));
+    let logits = policy.engine_mut().logits(&batch).unwrap();
+    let rows = logits.chunks_exact(logits.len() / sampled.len()).zip(sampled);
+    let logp = |(row, &at): (&[f32], &usize)| {
+        let sum: f64 = row.iter().map(|&x| f64::from(x).exp()).sum();
+        f64::from(row[tokens[at] as usize]) - sum.ln()
+    };
+    rows.map(logp).collect()
+}
+
+/// The tokens of a part with `hint` at the end of the first user message, and the indices of the sampled ones.
+fn hinted_by_hand(part: &Part, hint: &[u32], end: u32) -> (Vec<u32>, Vec<usize>) {
+    let at = part.tokens.iter().position(|&token| token == end).unwrap();
+    let last = part.sampled[part.sampled.len() - 1];
+    let tokens = [&part.tokens[..at], hint, &part.tokens[at..=last]].concat();
+    (tokens, part.sampled.iter().map(|at| at + hint.len()).collect())
+}
+
+#[test]
+fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feedback() {
+    let game = game();
+    let at = |name: &str| game.folder.path().join(name);
+    let short = game.with_feedback("remarks.py", 0);
+    let long = game.with_feedback("long.py", 5000);
+    let whole = ["task.data", "task.held_out"];
+    let [data, held_out] = ["problems", "held-out"].map(|name| at(&format!("calculator/{name}.jsonl")));
+    let files = [format!("{}={data:?}", whole[0]), format!("{}={held_out:?}", whole[1])];
+    let cases = [
+        ("hinted", game.policy.clone(), &short, " (It said: {feedback}.)"),
+        ("hinted-parts", game.forgetful("forgets-hints"), &short, " (It said: {feedback}.)"),
+        ("hinted-long", game.narrow("narrow-hints"), &long, " (It said: {feedback}) So?"),
+    ];
+    for (name, model, environment, hint) in cases {
+        let (model, hint_key) = (format!("model.path={model:?}"), format!("teacher.hint={hint:?}"));
+        let set = [&model, environment, &hint_key, &files[0], &files[1]];
+        let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set.as_str()]).collect();
+        let more = ["--set=algorithm.teacher_coef=1", "--set=eval.every=0", "--set=steps=1"];
+        let (out, said, code) = game.train(name, &[&set[..], &more[..]].concat());
+        assert_eq!(code, 0, "{name}: {said}");
+        assert_eq!(name == "hinted-long", said.contains("whose feedback is cut off"), "{name}: {said}");
+
+        // The same episodes again.
+        let config = Config::load(&out.join("config.toml"), &[]).unwrap();
+        let task = Task::open(&config).unwrap();
+        let path = config.model.path.as_ref().unwrap();
+        let mut policy = Policy::open(path, &PolicyOptions::default()).unwrap();
+        let ids = task.training(seeds::prompts(config.seed), 0..2);
+        let prompts = ids.into_iter().map(|id| task.prompt(Split::Train, id)).collect();
+        let sampling = config.rollout.sampling(12);
+        let draws = Draws { group_size: 4, sampling, max_cached_tokens: None, feedback: true };
+        let key = seeds::rollout(config.seed, 1);
+        let groups = sample(&mut policy, &task, prompts, &draws, key, &|| true).unwrap().unwrap();
+        let lines = lines(&out.join("rollouts.jsonl"));
+        let episodes: Vec<Episode> = groups.into_iter().flat_map(|group| group.episodes.unwrap()).collect();
+        assert_eq!(lines.len(), episodes.len());
+
+        let language = std::sync::Arc::clone(&task.language);
+        let rules = Rules::new(&language, None).unwrap();
+        let end = language.encode("<|end|>").unwrap()[0];
+        let (mut gaps, mut parts) = (Vec::new(), 0);
+        for (line, episode) in lines.iter().zip(&episodes) {
+            let feedback = episode.graded.feedback.clone().unwrap();
+            assert_eq!(line["feedback"], *feedback);
+            assert!(feedback.starts_with(&format!("{} messages, ", episode.messages.len())), "{feedback}");
+            let hint_of = |feedback: &str| hint.replace("{feedback}", feedback);
+            let tokens_of = |feedback: &str| language.encode(&hint_of(feedback)).unwrap();
+            // Each of the last characters is one token.
+            let longest = |tokens: &[u32]| {
+                let parts = episode.parts.iter().filter(|part| !part.sampled.is_empty());
+                parts.map(|part| hinted_by_hand(part, tokens, end).0.len()).max().unwrap()
+            };
+            let over = longest(&tokens_of(&feedback)).saturating_sub(policy.positions());
+            assert_eq!(over > 0, name == "hinted-long");
+            let feedback = &feedback[..feedback.len() - over];
+            let mut logp = Vec::new();
+            let hinted = episode.hinted(&rules, &hint_of(feedback)).unwrap();
+            let unhinted = episode.hinted(&rules, "").unwrap();
+            for ((part, hinted), unhinted) in episode.parts.iter().zip(&hinted).zip(&unhinted) {
+                let (tokens, sampled) = hinted_by_hand(part, &tokens_of(feedback), end);
+                assert_eq!(hinted.tokens, tokens, "{}", language.text(&hinted.tokens));
+                assert_eq!(*unhinted, part.sequence().unwrap());
+                logp.extend(logp_by_hand(&mut policy, &tokens, &sampled));
+            }
+            parts += episode.parts.len() - 1;
+            assert_eq!(logp.len(), episode.completion.logp.len());
+            let sampled = episode.completion.logp.iter().map(|&logp| f64::from(logp));
+            gaps.extend(sampled.zip(logp).map(|(sampled, teacher)| sampled - teacher));
+        }
+        assert_eq!(parts > 0, name == "hinted-parts", "{name}");
+        let step = &crate::support::lines(&out.join("metrics.jsonl"))[0];
+        let kl = gaps.iter().sum::<f64>() / gaps.len() as f64;
+        let disagreement =
+            gaps.iter().filter(|&&gap| gap > std::f64::consts::LN_2).count() as f64 / gaps.len() as f64;
+        assert!(kl.abs() > 1e-3 && (step["teacher_kl"].as_f64().unwrap() - kl).abs() < 1e-5, "{kl}: {step}");
+        assert!((step["teacher_disagreement"].as_f64().unwrap() - disagreement).abs() < 1e-9, "{step}");
+    }
+}
+
+#[test]
+fn a_killed_run_with_the_environments_feedback_resumes_with_the_same_bits() {
+    let game = game();
+    // Some episodes don't begin.
+    let fails = "def feedback(self, completion):\n        return f'{len(completion)} messages'\n\n    def reset(self, answer: int, **row) -> None:\n        assert answer % 3, 'no such problem'";
+    let environment = game.changed("resumed.py", "def reset(self, answer: int, **row) -> None:", fails);
+    let set = ["--set", &environment, "--set=teacher.hint=' {feedback}'", "--set=algorithm.teacher_coef=1"];
+    let more = ["--set=eval.every=0", "--set=save.every=2", "--set=steps=6", "--set=teacher.rewards=false"];
+    let all = [&set[..], &more[..], &["--set=grade.max_unscorable=1000"]].concat();
+    let (whole, said, code) = game.train("whole-feedback", &all);
+    assert_eq!(code, 0, "{said}");
+    let killed = game.folder.path().join("killed-feedback");
+    let arguments = game.arguments("killed-feedback", &all);
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let mut child = spawned(&arguments).current_dir(&game.folder).spawn().unwrap();
+    wait_until("steps", || count(&killed.join("metrics.jsonl")) >= 3 || child.try_wait().unwrap().is_some());
+    let _ = child.kill();
+    child.wait().unwrap();
+    let (_, said, code) = game.train("killed-feedback", &[&all[..], &["--resume"]].concat());
+    assert_eq!(code, 0, "{said}");
+    let weights = |out: &Path| std::fs::read(out.join("checkpoints/step-000006/model.safetensors")).unwrap();
+    assert!(weights(&whole) == weights(&killed));
+    let rollouts = lines(&whole.join("rollouts.jsonl"));
+    assert_eq!(rollouts, lines(&killed.join("rollouts.jsonl")));
+    let failed = rollouts.iter().filter(|line| line["verdict"] == "unscorable").count();
+    assert!(0 < failed && failed < rollouts.len(), "{failed}");
+}
+
+#[test]
+fn feedback_that_an_environment_does_not_give_is_refused_by_name() {
+    let game = game();
+    let set = ["--set=teacher.hint=' {feedback}'", "--set=algorithm.teacher_coef=1"];
+    for more in [&[][..], &["--dry-run"]] {
+        let (out, said, code) = game.train("never", &[&set[..], more].concat());
+        assert!(code == 2 && said.contains("requires an environment with a method feedback(self)"), "{said}");
+        assert!(!out.exists());
+    }
+    // With other arguments, the method is a tool.
+    let tool = "def feedback(self, text: str) -> str:\n        return text\n\n    def reward";
+    let environment = game.changed("tool.py", "def reward", tool);
+    let (_, said, code) = game.train("never", &[&set[..], &["--set", &environment]].concat());
+    assert!(code == 2 && said.contains("requires an environment with a method feedback(self)"), "{said}");
+    // What isn't a string is no feedback.
+    let nothing = "def feedback(self):\n        return None\n\n    def reward";
+    let environment = game.changed("none.py", "def reward", nothing);
+    let more =
+        ["--set", &environment, "--set=grade.max_unscorable=1000", "--set=steps=1", "--set=eval.every=0"];
+    let (out, said, code) = game.train("none", &[&set[..], &more].concat());
+    let reason =
+        "raised TypeError: Calculator.feedback returned None; it must return a string, which may be empty";
+    assert!(code == 1 && said.contains(reason), "{code}: {said}");
+    assert_eq!(lines(&out.join("metrics.jsonl"))[0]["reasons"][reason], 8);
+}
+
+#[test]
+fn an_answer_longer_than_the_positions_ends_the_episode_and_the_run_goes_on() {
+    let game = game();
+    let environment = game.changed("longer.py", "return a + b", "return 'x' * 5000");
+    let model = format!("model.path={:?}", game.narrow("narrow-answers"));
+    let set = ["--set", &model, "--set", &environment, "--set=algorithm.kl_coef=0.1"];
+    let (out, said, code) =
+        game.train("longer", &[&set[..], &["--set=steps=1", "--set=eval.every=0"]].concat());
+    assert_eq!(code, 0, "{said}");
+    assert!(lines(&out.join("metrics.jsonl"))[0]["truncated_fraction"].as_f64().unwrap() > 0.0);
 }

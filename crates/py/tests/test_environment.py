@@ -392,13 +392,14 @@ def test_feedback_is_a_tool_only_with_other_arguments_and_its_failure_is_no_hint
     _, text = played(bytes_model, Remarks, [call("feedback"), "Done."])
     assert '"name": "feedback", "d' not in text and "error: unknown tool 'feedback'; the tools are add" in text
     kinds = {"with": Remarks, "without": Asks}
-    mixed = {name: [{**ROW, "environment": name}] * 4 for name in kinds}
+    mixed = {name: [{"prompt": f"{name} {i}", "environment": name} for i in range(5)] for name in kinds}
     rows = {"data": mixed["with"] + mixed["without"], "held_out": mixed["with"][:1]}
     with pytest.raises(ValueError, match=r"requires an environment with a method feedback\(self\), but the environment of row"):
         fgrpo.train(teaching(bytes_model), environment=kinds, out=tmp_path / "never", **rows)
     rows["data"] = mixed["with"]
-    run = fgrpo.train({**teaching(bytes_model), "grade": {"max_unscorable": 100}}, environment=kinds, out=tmp_path / "raises", **rows)
-    assert run.metrics[0]["reasons"] == {"raised ValueError: on purpose": 4}
+    with pytest.raises(RuntimeError, match="no completion could be graded"):
+        fgrpo.train(teaching(bytes_model), environment=kinds, out=tmp_path / "raises", **rows)
+    assert json.loads((tmp_path / "raises" / "metrics.jsonl").read_text())["reasons"] == {"raised ValueError: on purpose": 4}
 
 
 class Frame:

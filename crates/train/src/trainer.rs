@@ -278,7 +278,7 @@ impl Trainer<'_> {
             let (sequences, shortened) = scorer::hinted(self.config, self.task, &groups, positions)?;
             if shortened > 0 && !std::mem::replace(&mut self.warned_shortened, true) {
                 self.events.say(&format!(
-                    "warning: step {}: the teacher's {positions} positions are too few for the hints of {shortened} episodes, whose feedback is cut off; this warning is given once",
+                    "warning: step {}: {shortened} episodes leave too few of the teacher's {positions} positions for their hints, so the end of the feedback is cut off, or else the hint is left out; this warning is given once",
                     self.state.step + 1
                 ));
             }

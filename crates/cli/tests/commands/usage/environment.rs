@@ -447,7 +447,11 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
         let more = ["--set=algorithm.teacher_coef=1", "--set=eval.every=0", "--set=steps=1"];
         let (out, said, code) = game.train(name, &[&set[..], &more[..]].concat());
         assert_eq!(code, 0, "{name}: {said}");
-        assert_eq!(name == "hinted-long", said.contains("whose feedback is cut off"), "{name}: {said}");
+        assert_eq!(
+            name == "hinted-long",
+            said.contains("the end of the feedback is cut off"),
+            "{name}: {said}"
+        );
 
         // The same episodes again.
         let config = Config::load(&out.join("config.toml"), &[]).unwrap();

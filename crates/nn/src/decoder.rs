@@ -15,7 +15,7 @@ use crate::activations::Keep;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{
-    Executor, Head, HeadInputs, HeadPass, HeadRows, Heads, Holds, LowRank, Norm, Place, RowSubset, Stage,
+    Executor, Head, HeadInputs, HeadPass, HeadRows, Heads, Holds, LowRank, Norm, Place, Stage, Subset,
 };
 use crate::families::KeysValues;
 use crate::layout::{LayerLayout, Layout, Linear, PerLayerInputs, Span, Write};
@@ -24,10 +24,10 @@ use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
 
 pub(crate) use layer::Context;
-pub(crate) use workspace::{Stays, Workspace};
+pub(crate) use workspace::{RemainingRows, Workspace};
 
 use layer::LayerPass;
-use workspace::{Buffers, Kept, Normed, RowSet, Saved};
+use workspace::{Buffers, Normed, RowSet, Saved, SavedRows};
 
 /// Parameters of a pass.
 pub(crate) struct Parameters<'a, X: Executor> {
@@ -160,11 +160,11 @@ impl<'a, X: Executor> Staged<'a, X> {
     }
 
     fn all(&self) -> RowSet {
-        RowSet { which: RowSubset::All, count: self.rows }
+        RowSet { which: Subset::All, count: self.rows }
     }
 
     fn predicting(&self) -> RowSet {
-        RowSet { which: RowSubset::Predicting, count: self.predicting }
+        RowSet { which: Subset::Predicting, count: self.predicting }
     }
 
     /// The operations outside of the layers, for layer checks.
@@ -181,7 +181,7 @@ pub(crate) struct Scored<'a, X: Executor> {
 }
 
 /// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss with respect to them.
-pub(crate) struct Picked<T> {
+pub(crate) struct PickScores<T> {
     pub(crate) logp: T,
     pub(crate) entropy: T,
 }
@@ -225,11 +225,11 @@ impl Decoder {
         ops: &mut X,
         staged: &Staged<'_, X>,
         keep: Keep,
-        mut over: Context<'_, X>,
+        mut context: Context<'_, X>,
         work: &mut Workspace<X>,
     ) {
         let layers = self.layout.layers.len();
-        let stage = match over {
+        let stage = match context {
             Context::Batch(None) => Stage::Forward,
             Context::Batch(Some(_)) => Stage::Prompts,
             Context::Step { .. } => Stage::Decoding,
@@ -249,7 +249,7 @@ impl Decoder {
         for index in 0..layers {
             let mut layer = self.layer_pass(index, stage, &mut *ops, staged);
             self.through(index, keep, work, |input, saved, work, output| {
-                layer.forward(&mut over, input, saved, work, Some(output));
+                layer.forward(&mut context, input, saved, work, Some(output));
             });
         }
         let last = if keep == Keep::Nothing { layers % 2 } else { layers };
@@ -277,7 +277,7 @@ impl Decoder {
         layer: usize,
         keep: Keep,
         work: &mut Buffers<B>,
-        run: impl FnOnce(&B, &mut Saved<B>, &mut Buffers<B>, &mut Kept<B>),
+        run: impl FnOnce(&B, &mut Saved<B>, &mut Buffers<B>, &mut SavedRows<B>),
     ) {
         let (from, to) =
             if keep == Keep::Nothing { (layer % 2, (layer + 1) % 2) } else { (layer, layer + 1) };
@@ -407,7 +407,7 @@ impl Decoder {
         keep: Keep,
         temperature: f32,
         work: &mut Workspace<X>,
-        to: Picked<&mut [f32]>,
+        to: PickScores<&mut [f32]>,
     ) -> Result<(), Error> {
         let (rows, head) = (staged.predicting(), self.head());
         work.head_saved.reserve_statistics(ops, rows, 2);
@@ -428,7 +428,7 @@ impl Decoder {
         ops: &mut X,
         gradients: &mut Gradients<'_, X>,
         staged: &Scored<'_, X>,
-        derivatives: Picked<&[f32]>,
+        derivatives: PickScores<&[f32]>,
         work: &mut Workspace<X>,
     ) -> Result<(), Error> {
         let Scored { staged, keep, temperature } = staged;
@@ -485,21 +485,21 @@ impl Decoder {
     pub(crate) fn keep_rows<X: Executor>(
         &self,
         ops: &mut X,
-        stays: Stays<'_>,
+        remaining: RemainingRows<'_>,
         keep: Keep,
         work: &mut Workspace<X>,
     ) {
         let Buffers { inputs, saved, hidden, hidden_scale, head_saved, logits, keeps_logits, .. } = work;
         let Buffers { layer_inputs, layer_inputs_norm: Normed { raw, scale }, lent, .. } = work;
         for buffer in [hidden, hidden_scale, head_saved, layer_inputs, raw, scale].into_iter().chain(lent) {
-            buffer.keep_rows(ops, stays);
+            buffer.keep_rows(ops, remaining);
         }
         if *keeps_logits {
-            logits.keep_rows(ops, stays);
+            logits.keep_rows(ops, remaining);
         }
-        inputs.iter_mut().for_each(|input| input.keep_rows(ops, stays));
+        inputs.iter_mut().for_each(|input| input.keep_rows(ops, remaining));
         if keep == Keep::Everything {
-            saved.iter_mut().for_each(|saved| saved.keep_rows(ops, stays));
+            saved.iter_mut().for_each(|saved| saved.keep_rows(ops, remaining));
         }
     }
 }

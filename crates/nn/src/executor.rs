@@ -82,7 +82,7 @@ pub(crate) struct Norm<'a, W: ?Sized> {
 pub(crate) struct Attention<'a, L> {
     pub(crate) heads: Heads,
     pub(crate) lists: &'a L,
-    pub(crate) rows: RowSubset,
+    pub(crate) rows: Subset,
     pub(crate) keys: usize,
     /// Number of latest tokens that a query sees, including its own, or `None` if it sees all.
     pub(crate) window: Option<usize>,
@@ -133,7 +133,7 @@ pub(crate) struct Mixer<'a, W: ?Sized, L, M = MixerLayout> {
     pub(crate) index: usize,
     pub(crate) lists: &'a L,
     /// Rows whose results are needed.
-    pub(crate) rows: RowSubset,
+    pub(crate) rows: Subset,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -180,7 +180,7 @@ pub(crate) enum Holds {
 }
 
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) enum RowSubset {
+pub(crate) enum Subset {
     #[default]
     All,
     /// The rows that predict; the last layer computes only these.

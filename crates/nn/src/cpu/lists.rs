@@ -1,6 +1,6 @@
 //! The lists of a pass: tokens, positions, and the attention plan.
 
-use crate::executor::RowSubset;
+use crate::executor::Subset;
 use crate::segments::{AttentionPlan, Pick, Stretch};
 
 /// The lists of a pass, or of a decoding step.
@@ -22,11 +22,11 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn plan(&self, rows: RowSubset) -> &AttentionPlan {
-        if rows == RowSubset::All { &self.all } else { &self.predicting }
+    pub(super) fn plan(&self, rows: Subset) -> &AttentionPlan {
+        if rows == Subset::All { &self.all } else { &self.predicting }
     }
 
-    pub(super) fn positions(&self, rows: RowSubset) -> &[u32] {
-        if rows == RowSubset::All { &self.positions } else { &self.query_positions }
+    pub(super) fn positions(&self, rows: Subset) -> &[u32] {
+        if rows == Subset::All { &self.positions } else { &self.query_positions }
     }
 }

@@ -107,9 +107,9 @@ enum Method {
     Panels(usize),
 }
 
-/// Operands of a product, and its method.
+/// A product that threads compute in parts: its operands and its method.
 #[derive(Clone, Copy)]
-struct Operands<'a> {
+struct DividedProduct<'a> {
     k: usize,
     a: Matrix<'a>,
     b: Matrix<'a>,
@@ -134,13 +134,13 @@ impl Method {
     }
 }
 
-impl Operands<'_> {
+impl DividedProduct<'_> {
     /// Computes the given rows and columns of the result, which has the view `cv` of `c`.
     ///
     /// # Safety
     /// The whole product's operands and result must be in bounds, and no other thread may access this part of the result.
     unsafe fn part(&self, rows: &Range<usize>, columns: &Range<usize>, c: *mut f32, cv: View, write: Write) {
-        let Operands {
+        let DividedProduct {
             k,
             a: Matrix { numbers: a, view: av },
             b: Matrix { numbers: b, view: bv },
@@ -174,7 +174,7 @@ impl Operands<'_> {
     /// Computes the whole product, `[m, n]`, on a team.
     ///
     /// # Safety
-    /// See [`Operands::part`].
+    /// See [`DividedProduct::part`].
     unsafe fn run(&self, team: Option<&Team>, m: usize, n: usize, to: Target<'_>) {
         let Target { numbers: c, view, write } = to;
         let size = team.map_or(1, |team| team.size().min(2 * m * n * self.k / WORTHWHILE));
@@ -252,7 +252,7 @@ fn checked_product(
     ends("right operand", b.view, k, n, b.numbers.len());
     ends("result", to.view, m, n, to.numbers.len());
     // SAFETY: asserted above, and the result is borrowed uniquely.
-    unsafe { Operands { k, a, b, products, method }.run(team, m, n, to) }
+    unsafe { DividedProduct { k, a, b, products, method }.run(team, m, n, to) }
 }
 
 /// Like [`team_product`], but always packs, whatever the sizes. An element has the same bits as in a product with

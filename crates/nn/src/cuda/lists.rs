@@ -6,7 +6,7 @@ use super::paths::Paths;
 use super::stream::Stream;
 use super::words::{List, Words};
 use crate::decoding::Step;
-use crate::executor::{DecodeChanges, RowSubset, StepTokens};
+use crate::executor::{DecodeChanges, StepTokens, Subset};
 use crate::sampling::Draw;
 use crate::segments::{AttentionPlan, Chunk, Piece};
 
@@ -66,8 +66,8 @@ pub(crate) struct Lists {
 }
 
 impl Lists {
-    pub(super) fn plan(&self, rows: RowSubset) -> &Plan {
-        if rows == RowSubset::All { &self.all } else { &self.predicting }
+    pub(super) fn plan(&self, rows: Subset) -> &Plan {
+        if rows == Subset::All { &self.all } else { &self.predicting }
     }
 
     /// Builds and transfers the lists of a pass over a chunk. `exact` adds items for attention whose results equal those of decoding, and `taps`, the

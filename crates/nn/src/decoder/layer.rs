@@ -1,8 +1,8 @@
 //! One layer of attention and MLP: the forward pass, and the backward pass in the opposite order.
 
 use crate::executor::{
-    Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation,
-    RowSubset, Strip,
+    Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Strip,
+    Subset,
 };
 use crate::families::{KeysValues, QkNorm};
 use crate::layout::{
@@ -10,7 +10,7 @@ use crate::layout::{
 };
 
 use super::workspace::{
-    Buffers, Kept, Mixed, Normed, RowSet, Saved, SavedAttention, SavedInput, SavedMixer, Workspace,
+    Buffers, Mixed, Normed, RowSet, Saved, SavedAttention, SavedInput, SavedMixer, SavedRows, Workspace,
 };
 use super::{Gradients, Parameters};
 
@@ -110,7 +110,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         norm: Option<Span>,
         rows: RowSet,
         x: &'b X::Buffer,
-        scale: &mut Kept<X::Buffer>,
+        scale: &mut SavedRows<X::Buffer>,
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
         let Some(weight) = norm else { return x };
@@ -160,7 +160,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
 
     /// Returns the rows of `x` whose results are needed: gathered in `to`, or `x` itself if all rows are needed.
     fn needed_rows<'b>(&mut self, x: &'b X::Buffer, to: &'b mut X::Buffer) -> &'b X::Buffer {
-        if self.needed.which == RowSubset::All {
+        if self.needed.which == Subset::All {
             return x;
         }
         self.ops.reserve(to, Holds::Activations, self.needed.count * self.hidden);
@@ -171,17 +171,17 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     /// Runs the forward pass. Without `output`, it stops once all activations for the backward pass are computed.
     pub(super) fn forward(
         &mut self,
-        over: &mut Context<'_, X>,
+        context: &mut Context<'_, X>,
         x: &X::Buffer,
         saved: &mut SavedOn<X>,
         work: &mut Workspace<X>,
-        mut output: Option<&mut Kept<X::Buffer>>,
+        mut output: Option<&mut SavedRows<X::Buffer>>,
     ) {
         let (layer, all, needed) = (self.layer, self.all, self.needed);
         let Saved { scale, mixed, result, attended, middle, .. } = saved;
         let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, lent, .. } = work;
         let input = self.norm_before(layer.attention.before, all, x, scale, normed);
-        match (layer.mixing, &mut *over) {
+        match (layer.mixing, &mut *context) {
             (Mixing::Attention(layout), Context::Batch(cache)) => {
                 let (saved, queries) = (mixed.attention(), layout.queries);
                 let mut kv = std::mem::take(self.keys_values(&mut saved.kv, lent));
@@ -205,19 +205,19 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.step_projections(layout, input, saved, qkv, halves);
                 self.step_attention(decoding, cache, qkv, saved, result);
             }
-            (Mixing::Recurrent(layout), over) => {
+            (Mixing::Recurrent(layout), context) => {
                 let saved = mixed.recurrent();
                 saved.inputs.reserve(self.ops, all, layout.inputs.outputs);
                 self.parameters.linear(self.ops, &[layout.inputs], all.count, input, None, &mut saved.inputs);
                 saved.gate.reserve(self.ops, needed, layout.gate.outputs);
                 self.linear_of_needed(layout.gate, input, normed_rows, &mut saved.gate);
-                self.mix(layout, over, saved, result, convolved);
+                self.mix(layout, context, saved, result, convolved);
             }
-            (Mixing::Convolution(layout), over) => {
+            (Mixing::Convolution(layout), context) => {
                 let inputs = &mut mixed.recurrent().inputs;
                 inputs.reserve(self.ops, all, layout.inputs.outputs);
                 self.parameters.linear(self.ops, &[layout.inputs], all.count, input, None, inputs);
-                self.mix_by_convolution(layout, over, inputs, result);
+                self.mix_by_convolution(layout, context, inputs, result);
             }
         }
         let residual = self.needed_rows(x, normed_rows);
@@ -232,7 +232,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.mlp(saved, &mut work.normed_rows, &mut work.act, Some(&mut sum));
         saved.added.sum = sum;
         // Without an output, only the values that the norm saves are needed.
-        let mut scratch = Kept::default();
+        let mut scratch = SavedRows::default();
         std::mem::swap(&mut *scratch, &mut work.normed_rows);
         let to = match output.as_deref_mut() {
             Some(output) => output,
@@ -245,7 +245,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     }
 
     /// Multiplies the layer's result by its scalar, if the layer has one.
-    fn times_scalar(&mut self, output: Option<&mut Kept<X::Buffer>>) {
+    fn times_scalar(&mut self, output: Option<&mut SavedRows<X::Buffer>>) {
         if let (Some(scalar), Some(output)) = (self.layer.scalar, output) {
             self.ops.scale_by(self.parameters.weights, scalar, self.needed.count * self.hidden, output);
         }
@@ -273,7 +273,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.parameters.linear(self.ops, &[added.gate], m, sum, None, columns);
         self.ops.copy_columns(m, width, narrow, columns, gate, gate_up);
         self.ops.copy_columns(n, width, self.input_strip(added), layer_inputs, narrow, columns);
-        let input = if self.needed.which == RowSubset::All {
+        let input = if self.needed.which == Subset::All {
             &*columns
         } else {
             self.ops.reserve(gathered, Holds::Activations, m * width);
@@ -312,7 +312,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             return;
         }
         self.ops.copy_columns(m, width, up, gate_up, narrow, columns);
-        let of_all = if self.needed.which == RowSubset::All {
+        let of_all = if self.needed.which == Subset::All {
             &*columns
         } else {
             self.ops.reserve(scattered, Holds::Activations, n * width);
@@ -326,9 +326,9 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     /// Keys and values of the layer in a pass: the layer's own, or the ones that layers share.
     fn keys_values<'b>(
         &self,
-        own: &'b mut Kept<X::Buffer>,
-        lent: &'b mut [Kept<X::Buffer>; 2],
-    ) -> &'b mut Kept<X::Buffer> {
+        own: &'b mut SavedRows<X::Buffer>,
+        lent: &'b mut [SavedRows<X::Buffer>; 2],
+    ) -> &'b mut SavedRows<X::Buffer> {
         match self.layer.spec.keys_values {
             KeysValues::Projected => own,
             KeysValues::Lent(slot) | KeysValues::Borrowed(slot) => &mut lent[slot],
@@ -368,13 +368,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     fn mix_by_convolution(
         &mut self,
         layout: ConvolutionLayout,
-        over: &mut Context<'_, X>,
+        context: &mut Context<'_, X>,
         inputs: &X::Buffer,
-        result: &mut Kept<X::Buffer>,
+        result: &mut SavedRows<X::Buffer>,
     ) {
         result.reserve(self.ops, self.needed, layout.sizes.width);
         let mixer = self.mixer(layout);
-        match over {
+        match context {
             Context::Batch(cache) => self.ops.short_convolution(mixer, cache.as_deref_mut(), inputs, result),
             Context::Step { decoding, cache } => {
                 self.ops.step_convolution(mixer, decoding, cache, inputs, result)
@@ -386,15 +386,15 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     fn mix(
         &mut self,
         layout: MixerLayout,
-        over: &mut Context<'_, X>,
+        context: &mut Context<'_, X>,
         saved: &mut SavedMixer<X::Buffer>,
-        result: &mut Kept<X::Buffer>,
+        result: &mut SavedRows<X::Buffer>,
         convolved: &mut X::Buffer,
     ) {
         self.ops.reserve(convolved, Holds::Activations, self.all.count * layout.sizes.channels());
         result.reserve(self.ops, self.needed, layout.sizes.value_width());
         let (mixer, inputs) = (self.mixer(layout), &saved.inputs);
-        match over {
+        match context {
             Context::Batch(cache) => {
                 self.ops.convolve(mixer, cache.as_deref_mut(), inputs, convolved);
                 self.ops.delta_rule(self.mixer(layout), cache.as_deref_mut(), inputs, convolved, result);
@@ -412,8 +412,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         &mut self,
         cache: Option<&mut X::Cache>,
         saved: &mut SavedAttention<X::Buffer>,
-        kv: &mut Kept<X::Buffer>,
-        result: &mut Kept<X::Buffer>,
+        kv: &mut SavedRows<X::Buffer>,
+        result: &mut SavedRows<X::Buffer>,
         halves: &X::Buffer,
     ) {
         let (q_width, all, needed) = (self.heads.query_width(), self.all, self.needed);
@@ -478,7 +478,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         saved: &mut SavedOn<X>,
         normed: &mut X::Buffer,
         act: &mut X::Buffer,
-        output: Option<&mut Kept<X::Buffer>>,
+        output: Option<&mut SavedRows<X::Buffer>>,
     ) {
         let (layer, needed, m, f) = (self.layer, self.needed, self.needed.count, self.intermediate);
         let Saved { middle, mlp_scale, gate_up, transformed, .. } = saved;
@@ -621,7 +621,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         if !through {
             return;
         }
-        let predicting = self.needed.which == RowSubset::Predicting;
+        let predicting = self.needed.which == Subset::Predicting;
         if predicting {
             self.ops.reserve(&mut work.dx_rows, Holds::Activations, n * d);
             self.ops.zero(n * d, &mut work.dx_rows);
@@ -720,8 +720,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.ops.rotate(Rotation { theta, sign: -1.0 }, heads, self.lists, rows.which, dx);
             }
             if let Some(norm) = norm {
-                let (norm, over) = (self.parameters.norm(norm, heads.rows), self.normed_heads(heads));
-                self.ops.head_norm_backward(norm, gradients.all(), over, raw, scale, dx);
+                let (norm, heads) = (self.parameters.norm(norm, heads.rows), self.normed_heads(heads));
+                self.ops.head_norm_backward(norm, gradients.all(), heads, raw, scale, dx);
             }
         }
         if let Some(zeros) = self.v_norm() {

@@ -6,7 +6,7 @@ use crate::layout::{AttentionLayout, Linear};
 
 use super::Parameters;
 use super::layer::LayerPass;
-use super::workspace::{Kept, SavedAttention};
+use super::workspace::{SavedAttention, SavedRows};
 
 impl<X: Executor> LayerPass<'_, X> {
     /// Computes queries, keys and values of a step's rows, concatenated in `qkv`, and the output gate. `halves` is scratch memory for queries with gates.
@@ -43,7 +43,7 @@ impl<X: Executor> LayerPass<'_, X> {
         cache: &mut X::Cache,
         qkv: &mut X::Buffer,
         saved: &mut SavedAttention<X::Buffer>,
-        result: &mut Kept<X::Buffer>,
+        result: &mut SavedRows<X::Buffer>,
     ) {
         let (parameters, layer, rows) = (self.parameters, self.layer, self.all);
         let (q_width, kv_width) = (self.heads.query_width(), self.heads.key_width());

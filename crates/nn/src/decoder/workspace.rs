@@ -2,24 +2,24 @@
 
 use std::ops::{Deref, DerefMut, Range};
 
-use crate::executor::{Executor, Holds, Memory, RowSubset};
+use crate::executor::{Executor, Holds, Memory, Subset};
 
 /// A set of a pass's rows: all rows, or the predicting rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RowSet {
-    pub(super) which: RowSubset,
+    pub(super) which: Subset,
     pub(super) count: usize,
 }
 
 /// Rows that the forward pass saves for the backward pass.
 #[derive(Default)]
-pub(super) struct Kept<B> {
+pub(super) struct SavedRows<B> {
     buffer: B,
     width: usize,
-    which: RowSubset,
+    which: Subset,
 }
 
-impl<B> Deref for Kept<B> {
+impl<B> Deref for SavedRows<B> {
     type Target = B;
 
     fn deref(&self) -> &B {
@@ -27,13 +27,13 @@ impl<B> Deref for Kept<B> {
     }
 }
 
-impl<B> DerefMut for Kept<B> {
+impl<B> DerefMut for SavedRows<B> {
     fn deref_mut(&mut self) -> &mut B {
         &mut self.buffer
     }
 }
 
-impl<B> Kept<B> {
+impl<B> SavedRows<B> {
     /// Reserves memory for `rows` of `width` activations.
     pub(super) fn reserve<X: Memory<Buffer = B>>(&mut self, ops: &mut X, rows: RowSet, width: usize) {
         self.reserve_for(ops, Holds::Activations, rows, width);
@@ -54,10 +54,10 @@ impl<B> Kept<B> {
         ops.reserve(&mut self.buffer, holds, rows.count * width);
     }
 
-    /// Retains only the rows in the ranges of `stays`.
-    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, ops: &mut X, stays: Stays<'_>) {
+    /// Retains only the rows in the ranges of `remaining`.
+    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, ops: &mut X, remaining: RemainingRows<'_>) {
         if self.width > 0 {
-            let ranges = if self.which == RowSubset::All { stays.all } else { stays.predicting };
+            let ranges = if self.which == Subset::All { remaining.all } else { remaining.predicting };
             ops.keep_rows(self.width, ranges, &mut self.buffer);
         }
     }
@@ -65,7 +65,7 @@ impl<B> Kept<B> {
 
 /// Rows that remain when trees without a derivative are removed: ranges of all rows, and of the predicting rows.
 #[derive(Clone, Copy)]
-pub(crate) struct Stays<'a> {
+pub(crate) struct RemainingRows<'a> {
     pub(crate) all: &'a [Range<usize>],
     pub(crate) predicting: &'a [Range<usize>],
 }
@@ -73,32 +73,32 @@ pub(crate) struct Stays<'a> {
 /// Values that a norm saves for its backward pass.
 #[derive(Default)]
 pub(super) struct Normed<B: Default> {
-    pub(super) raw: Kept<B>,
+    pub(super) raw: SavedRows<B>,
     /// `1 / rms` of each row, or of each head.
-    pub(super) scale: Kept<B>,
+    pub(super) scale: SavedRows<B>,
 }
 
 #[derive(Default)]
 pub(super) struct SavedAttention<B: Default> {
-    pub(super) q: Kept<B>,
+    pub(super) q: SavedRows<B>,
     pub(super) q_norm: Normed<B>,
     /// Keys and values.
-    pub(super) kv: Kept<B>,
+    pub(super) kv: SavedRows<B>,
     pub(super) k_norm: Normed<B>,
     pub(super) v_norm: Normed<B>,
     /// Log-sum-exp of each head's scores.
-    pub(super) lse: Kept<B>,
+    pub(super) lse: SavedRows<B>,
     /// Output gate. Empty in layers without one.
-    pub(super) gate: Kept<B>,
+    pub(super) gate: SavedRows<B>,
 }
 
 #[derive(Default)]
 pub(super) struct SavedMixer<B: Default> {
     /// Queries, keys and values before the convolution, then `b`, then `a`. In a gated short convolution: its gates and values; the other buffers are
     /// then empty.
-    pub(super) inputs: Kept<B>,
+    pub(super) inputs: SavedRows<B>,
     /// Output gate, `z`.
-    pub(super) gate: Kept<B>,
+    pub(super) gate: SavedRows<B>,
     pub(super) norm: Normed<B>,
 }
 
@@ -137,7 +137,7 @@ impl<B: Default> Mixed<B> {
         }
     }
 
-    pub(super) fn gate(&mut self) -> &mut Kept<B> {
+    pub(super) fn gate(&mut self) -> &mut SavedRows<B> {
         match self {
             Mixed::Attention(saved) => &mut saved.gate,
             Mixed::Recurrent(saved) => &mut saved.gate,
@@ -148,17 +148,17 @@ impl<B: Default> Mixed<B> {
 #[derive(Default)]
 pub(super) struct Saved<B: Default> {
     /// `1 / rms` of the norm before attention.
-    pub(super) scale: Kept<B>,
+    pub(super) scale: SavedRows<B>,
     pub(super) mixed: Mixed<B>,
     /// Result of attention, or of the mixer, before its gate.
-    pub(super) result: Kept<B>,
+    pub(super) result: SavedRows<B>,
     /// Norm after attention.
     pub(super) attended: Normed<B>,
     /// Sum after attention.
-    pub(super) middle: Kept<B>,
+    pub(super) middle: SavedRows<B>,
     /// `1 / rms` of the norm before the MLP.
-    pub(super) mlp_scale: Kept<B>,
-    pub(super) gate_up: Kept<B>,
+    pub(super) mlp_scale: SavedRows<B>,
+    pub(super) gate_up: SavedRows<B>,
     /// Norm after the MLP.
     pub(super) transformed: Normed<B>,
     pub(super) added: SavedInput<B>,
@@ -168,21 +168,21 @@ pub(super) struct Saved<B: Default> {
 #[derive(Default)]
 pub(super) struct SavedInput<B: Default> {
     /// Sum after the MLP.
-    pub(super) sum: Kept<B>,
+    pub(super) sum: SavedRows<B>,
     /// Gate, then the layer's input.
-    pub(super) gate_up: Kept<B>,
+    pub(super) gate_up: SavedRows<B>,
     pub(super) norm: Normed<B>,
 }
 
 impl<B: Default> Saved<B> {
     /// Retains only the rows of trees that have a derivative.
-    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, ops: &mut X, stays: Stays<'_>) {
+    pub(super) fn keep_rows<X: Executor<Buffer = B>>(&mut self, ops: &mut X, remaining: RemainingRows<'_>) {
         let Saved { scale, mixed, result, attended, middle, mlp_scale, gate_up, transformed, added } = self;
         let SavedInput { sum, gate_up: added_gate, norm: added } = added;
         for rows in
             [scale, result, middle, mlp_scale, gate_up, sum, added_gate, &mut added.raw, &mut added.scale]
         {
-            rows.keep_rows(ops, stays);
+            rows.keep_rows(ops, remaining);
         }
         let (buffers, norms) = match mixed {
             Mixed::Attention(SavedAttention { q, q_norm, kv, k_norm, v_norm, lse, gate }) => {
@@ -195,7 +195,7 @@ impl<B: Default> Saved<B> {
         for rows in
             buffers.into_iter().chain(norms.into_iter().flat_map(|norm| [&mut norm.raw, &mut norm.scale]))
         {
-            rows.keep_rows(ops, stays);
+            rows.keep_rows(ops, remaining);
         }
     }
 }
@@ -206,14 +206,14 @@ pub(crate) type Workspace<X> = Buffers<<X as Memory>::Buffer>;
 #[derive(Default)]
 pub(crate) struct Buffers<B: Default> {
     /// Input of each layer, and of the final norm.
-    pub(super) inputs: Vec<Kept<B>>,
+    pub(super) inputs: Vec<SavedRows<B>>,
     /// Activations by layer. Unless all are kept, layers of a kind share the entry of the first.
     pub(super) saved: Vec<Saved<B>>,
     /// Per-layer inputs of all layers, in models that have them. A row has the inputs of one layer after another.
-    pub(super) layer_inputs: Kept<B>,
+    pub(super) layer_inputs: SavedRows<B>,
     pub(super) layer_inputs_norm: Normed<B>,
     /// Keys and values that later layers borrow.
-    pub(super) lent: [Kept<B>; 2],
+    pub(super) lent: [SavedRows<B>; 2],
     pub(super) normed: B,
     pub(super) normed_rows: B,
     pub(super) act: B,
@@ -226,12 +226,12 @@ pub(crate) struct Buffers<B: Default> {
     /// Queries, keys and values of a mixer after its convolution.
     pub(super) mixed: B,
     /// Output of the final norm, for the rows that predict.
-    pub(super) hidden: Kept<B>,
-    pub(super) hidden_scale: Kept<B>,
+    pub(super) hidden: SavedRows<B>,
+    pub(super) hidden_scale: SavedRows<B>,
     /// Two values per predicting row, which the head's backward pass needs.
-    pub(super) head_saved: Kept<B>,
+    pub(super) head_saved: SavedRows<B>,
     /// Logits of the last pass if they are stored; otherwise scratch memory on a GPU.
-    pub(super) logits: Kept<B>,
+    pub(super) logits: SavedRows<B>,
     pub(super) keeps_logits: bool,
     /// Log-probabilities and entropies of the picks, then the derivatives with respect to them.
     pub(super) scores: B,

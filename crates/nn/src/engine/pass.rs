@@ -7,7 +7,7 @@ use super::adapters::unmerged;
 use super::{Engine, FamilyScores, LossFn, Scores};
 use crate::activations::Keep;
 use crate::backend::{ExecutorAccess, deal};
-use crate::decoder::{Context, Decoder, Gradients, Picked, Scored, Staged, Stays, Workspace};
+use crate::decoder::{Context, Decoder, Gradients, PickScores, RemainingRows, Scored, Staged, Workspace};
 use crate::error::Error;
 use crate::executor::checks::{Checked, finite_loss};
 use crate::executor::{Executor, HeadOps, Memory};
@@ -198,7 +198,8 @@ impl BatchPass<'_> {
         let executor = &mut Checked::new(executor, decoder.checked_layout());
         let parameters = decoder.parameters(weights, factors.zip(unmerged));
         let (mut scores, mut logits) = (Vec::new(), Vec::new());
-        let [mut scored, mut derivatives] = [const { Picked { logp: Vec::new(), entropy: Vec::new() } }; 2];
+        let [mut scored, mut derivatives] =
+            [const { PickScores { logp: Vec::new(), entropy: Vec::new() } }; 2];
         let mut next = 0;
         while next < families.len() {
             let first = next;
@@ -223,13 +224,13 @@ impl BatchPass<'_> {
                 }
                 continue;
             }
-            let Picked { logp, entropy } = &mut scored;
-            let Picked { logp: dlogp, entropy: dentropy } = &mut derivatives;
+            let PickScores { logp, entropy } = &mut scored;
+            let PickScores { logp: dlogp, entropy: dentropy } = &mut derivatives;
             for list in [&mut *logp, &mut *entropy, &mut *dlogp, &mut *dentropy] {
                 list.clear();
                 list.resize(chunk.picks.len(), 0.0f32);
             }
-            decoder.score(executor, &staged, keep, temperature, workspace, Picked { logp, entropy })?;
+            decoder.score(executor, &staged, keep, temperature, workspace, PickScores { logp, entropy })?;
             scores.extend(
                 chunk
                     .indices
@@ -263,8 +264,8 @@ impl BatchPass<'_> {
                 (Some(layout), Some(factors)) => Gradients::Adapters { gradient, factors, layout },
                 _ => Gradients::All(gradient),
             };
-            let Picked { logp, entropy } = &derivatives;
-            decoder.backward(executor, &mut gradients, &scored, Picked { logp, entropy }, workspace)?;
+            let PickScores { logp, entropy } = &derivatives;
+            decoder.backward(executor, &mut gradients, &scored, PickScores { logp, entropy }, workspace)?;
         }
         Ok(scores)
     }
@@ -275,10 +276,10 @@ impl BatchPass<'_> {
         executor: &mut Checked<'_, X>,
         buffers: &mut ExecutorBuffers<X>,
         families: &[&Family],
-        derivatives: &mut Picked<Vec<f32>>,
+        derivatives: &mut PickScores<Vec<f32>>,
     ) -> bool {
         let ExecutorBuffers { workspace, chunk, lists, .. } = buffers;
-        let Picked { logp: dlogp, entropy: dentropy } = derivatives;
+        let PickScores { logp: dlogp, entropy: dentropy } = derivatives;
         let mut starts = (0, 0, 0);
         let mut active = Vec::new();
         let [mut all, mut predicting, mut picks] = [const { Vec::<Range<usize>>::new() }; 3];
@@ -295,8 +296,8 @@ impl BatchPass<'_> {
         if active.is_empty() || active.len() == families.len() {
             return !active.is_empty();
         }
-        let stays = Stays { all: &all, predicting: &predicting };
-        self.decoder.keep_rows(executor, stays, self.keep, workspace);
+        let remaining = RemainingRows { all: &all, predicting: &predicting };
+        self.decoder.keep_rows(executor, remaining, self.keep, workspace);
         for list in [dlogp, dentropy] {
             *list = picks.iter().flat_map(|range| list[range.clone()].iter().copied()).collect();
         }

@@ -27,7 +27,7 @@ impl<D: ExecutorBackend> BackendRuntime<D> {
     }
 }
 
-/// Operations of an engine that depend on the type of its device. [`OnBackend`] implements them for every backend; the trait
+/// Operations of an engine that depend on the type of its device. [`BackendRuntime`] implements them for every backend; the trait
 /// hides the backend's type, so that [`Engine`](super::Engine) has none.
 pub(super) trait Runtime: Send + Sync {
     fn backend(&self) -> &dyn Backend;

@@ -4,7 +4,7 @@
 //! If checks are off, they cost one branch per operation. If they are on, the host waits for every operation and decoding steps are not
 //! captured as CUDA graphs, but results have the same bits.
 
-use super::{Holds, Memory, Place, RowSubset, Stage};
+use super::{Holds, Memory, Place, Stage, Subset};
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::segments::Chunk;
@@ -69,8 +69,8 @@ impl<'a, X: Memory> Checked<'a, X> {
         CheckedResult { rows, names }
     }
 
-    pub(super) fn rows_of(&self, rows: RowSubset) -> usize {
-        if rows == RowSubset::All { self.place.rows } else { self.place.needed }
+    pub(super) fn rows_of(&self, rows: Subset) -> usize {
+        if rows == Subset::All { self.place.rows } else { self.place.needed }
     }
 
     /// Stores an error if a value of `x` is not finite.

@@ -9,7 +9,7 @@ use std::ops::Range;
 use super::checks::Checked;
 use super::{
     Attention, AttentionInputs, DecodeChanges, Gate, Head, HeadInputs, HeadPass, HeadRows, Heads, LowRank,
-    Memory, Mixer, Norm, Rotation, RowSubset, StepAttention, Strip,
+    Memory, Mixer, Norm, Rotation, StepAttention, Strip, Subset,
 };
 use crate::error::Error;
 use crate::families::Activation;
@@ -75,7 +75,7 @@ operations! {
         fn embed_backward(self, gradient: &mut Self::Gradient, table: Span, width: usize, lists: &Self::Lists, dx: &Self::Buffer);
 
         /// Applies the rotary embedding in place, at the positions of `rows`.
-        fn rotate(self, rotation: Rotation, heads: HeadRows, lists: &Self::Lists, rows: RowSubset, x: &mut Self::Buffer)
+        fn rotate(self, rotation: Rotation, heads: HeadRows, lists: &Self::Lists, rows: Subset, x: &mut Self::Buffer)
             => x: self.named(heads.rows, &[("self_attn (rotary embedding)", heads.stride)]);
 
         /// `y[..len] *= factor`.

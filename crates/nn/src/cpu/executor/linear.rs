@@ -115,10 +115,10 @@ impl LinearOps for CpuExecutor {
             }
             if weight.is_separate() {
                 let x_rows = View::rows(0, inputs);
-                self.tiles(weights, linear, |e, part, tile| {
+                self.tiles(weights, linear, |executor, part, tile| {
                     let w = x_rows.transposed().of(tile);
                     let to = View::rows(first + part, stride).to(write, y);
-                    e.packing_product([rows, tile.len() / inputs, inputs], x_rows.of(x), w, to);
+                    executor.packing_product([rows, tile.len() / inputs, inputs], x_rows.of(x), w, to);
                 });
             } else {
                 let to = View::rows(first, stride).to(write, y);
@@ -141,9 +141,9 @@ impl LinearOps for CpuExecutor {
         let to = View::rows(0, inputs);
         if linear.weight.is_separate() {
             let mut write = write;
-            return self.tiles(weights, linear, |e, first, tile| {
+            return self.tiles(weights, linear, |executor, first, tile| {
                 let (dy, w) = (View::rows(first, outputs).of(dy), View::rows(0, inputs).of(tile));
-                e.product([rows, inputs, tile.len() / inputs], dy, w, to.to(write, dx));
+                executor.product([rows, inputs, tile.len() / inputs], dy, w, to.to(write, dx));
                 write = Write::Add;
             });
         }

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use super::{Buffer, CpuExecutor, Lists, Weights, part, part_mut, simd};
-use crate::executor::{HeadRows, Rotation, RowOps, RowSubset, Strip};
+use crate::executor::{HeadRows, Rotation, RowOps, Strip, Subset};
 use crate::families::Activation;
 use crate::layout::Span;
 
@@ -73,14 +73,7 @@ impl RowOps for CpuExecutor {
         });
     }
 
-    fn rotate(
-        &mut self,
-        rotation: Rotation,
-        heads: HeadRows,
-        lists: &Lists,
-        rows: RowSubset,
-        x: &mut Buffer,
-    ) {
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Subset, x: &mut Buffer) {
         let Rotation { theta, sign } = rotation;
         let positions = lists.positions(rows);
         self.rows(heads.rows, heads.count * heads.size, [(x, heads.stride)], |range, [x]| {

@@ -60,15 +60,15 @@ impl LinearOps for CudaExecutor {
         for group in linears.chunk_by(adjacent) {
             let (Linear { weight, bias, inputs, .. }, begin) = (group[0], first);
             // Computes the outputs from `at` on.
-            let compute = |e: &Self, at: usize, outputs: usize, w: Matrix| {
+            let compute = |executor: &Self, at: usize, outputs: usize, w: Matrix| {
                 let (x, to) = (x.rows(0, inputs), y.rows(at, stride));
                 let product = Product {
                     onto: onto.map(|onto| onto.at(at).address()),
                     bias: bias.map(|bias| weights.at(bias.offset + at - begin).address()),
-                    exact: e.exact,
-                    ..Product::new([rows, outputs, inputs], x, w.transposed(), to, e.numbers())
+                    exact: executor.exact,
+                    ..Product::new([rows, outputs, inputs], x, w.transposed(), to, executor.numbers())
                 };
-                e.add_product(product, Write::Replace);
+                executor.add_product(product, Write::Replace);
             };
             if weight.is_separate() {
                 let stored = &weights.quantized;

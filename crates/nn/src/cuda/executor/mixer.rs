@@ -6,7 +6,7 @@ use super::{
     kernels, warp_shape,
 };
 use crate::config::GatedDeltaNet;
-use crate::executor::{Gate, HeadRows, Mixer, MixerOps, RowSubset};
+use crate::executor::{Gate, HeadRows, Mixer, MixerOps, Subset};
 use crate::layout::Span;
 use crate::segments::STRETCH;
 
@@ -86,8 +86,8 @@ fn delta_rule(
 }
 
 /// Indices of the predicting rows, or null if all rows predict.
-fn predicting(lists: &Lists, rows: RowSubset) -> Pointer<u32> {
-    if rows == RowSubset::All { Pointer::NULL } else { lists.words.at(lists.paths.predicting, 0) }
+fn predicting(lists: &Lists, rows: Subset) -> Pointer<u32> {
+    if rows == Subset::All { Pointer::NULL } else { lists.words.at(lists.paths.predicting, 0) }
 }
 
 /// Launch shape with one block per run, head, and group of value columns.

@@ -6,7 +6,7 @@ use super::{
     Buffer, CudaExecutor, FULL, Lists, MOVED, Precision, Purpose, Shape, THREADS, Weights, kernels,
     row_threads,
 };
-use crate::executor::{HeadRows, Rotation, RowOps, RowSubset, Strip};
+use crate::executor::{HeadRows, Rotation, RowOps, Strip, Subset};
 use crate::families::Activation;
 use crate::layout::Span;
 
@@ -16,7 +16,7 @@ fn is_gelu(kind: Activation) -> usize {
 
 impl RowOps for CudaExecutor {
     fn gather(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
-        let rows = lists.plan(RowSubset::Predicting).rows;
+        let rows = lists.plan(Subset::Predicting).rows;
         let (x, y) = (x.at(0), y.at(0));
         self.rows(width, lists, rows, |rows| kernels::Gather { x, rows, y, width });
     }
@@ -26,7 +26,7 @@ impl RowOps for CudaExecutor {
     }
 
     fn scatter_add(&mut self, width: usize, lists: &Lists, x: &Buffer, y: &mut Buffer) {
-        let rows = lists.plan(RowSubset::Predicting).rows;
+        let rows = lists.plan(Subset::Predicting).rows;
         let (x, y) = (x.at(0), y.at(0));
         self.rows(width, lists, rows, |rows| kernels::ScatterAdd { x, rows, y, width });
     }
@@ -80,14 +80,7 @@ impl RowOps for CudaExecutor {
         self.stream.launch(shape, kernels::EmbedBackward { dx, tokens, starts, order, gradient, width });
     }
 
-    fn rotate(
-        &mut self,
-        rotation: Rotation,
-        heads: HeadRows,
-        lists: &Lists,
-        rows: RowSubset,
-        x: &mut Buffer,
-    ) {
+    fn rotate(&mut self, rotation: Rotation, heads: HeadRows, lists: &Lists, rows: Subset, x: &mut Buffer) {
         let HeadRows { rows: row_count, first, stride, count: heads, size } = heads;
         let positions = lists.words.at(lists.plan(rows).positions, 0);
         let (rotary, sign, table) = (self.rotary, rotation.sign, self.table(Some(rotation.theta)).full(0));

@@ -229,11 +229,17 @@ pub fn choose_ks(user_ks: &[u64], fewest: u64) -> anyhow::Result<Vec<u64>> {
     Ok(ks)
 }
 
-/// Computes maj@k by k. Returns `None` if a wrong sample lacks the answer field.
+/// Computes maj@k by k. Returns `None` if a wrong sample lacks the answer field, or if the verifier reads answers that
+/// don't vote, such as the last number of a text: more than 1 % of the correct samples have a null answer.
 fn majority(problems: &[ProblemCounts], ks: &[u64], key: Key) -> Option<BTreeMap<u64, f64>> {
     let votes: Vec<Votes> = problems.iter().map(ProblemCounts::votes).collect::<Option<_>>()?;
     // If no sample has an extracted answer, a majority isn't defined.
     votes.iter().find(|v| v.samples() > v.silent)?;
+    let correct: u64 = problems.iter().map(|p| p.correct).sum();
+    let voting: u64 = votes.iter().map(|v| v.correct as u64).sum();
+    if (correct - voting) * 100 > correct {
+        return None;
+    }
     let sizes: Vec<usize> = ks.iter().map(|&k| k as usize).collect();
     let majority = |(i, v): (usize, &_)| majority_at_k(v, &sizes, ORDERINGS, key.with(i as u64));
     let by_problem: Vec<Vec<f64>> = votes.par_iter().enumerate().map(majority).collect();

@@ -61,21 +61,17 @@ pub struct Episode {
 
 impl Episode {
     /// Returns the sequences of the episode with `hint` added to the last user message before the first turn. The
-    /// prompt of each part is rendered again; the tokens after it stay as they are.
+    /// prompt of each part is rendered again; the tokens after it stay as they are. As in [`Part::sequence`], tokens
+    /// after the last sampled one are left out.
     ///
     /// # Errors
-    /// Bad input: the first prompt lacks a user message, or the template can't render it.
+    /// Bad input: the first prompt lacks a user message with text, or the template can't render it.
     pub fn hinted(&self, rules: &Rules<'_>, hint: &str) -> anyhow::Result<Vec<Sequence>> {
         // An episode that couldn't begin has no parts.
         let Some(first) = self.parts.first().map(|part| part.messages) else { return Ok(Vec::new()) };
-        let Some(asked) = self.messages[..first].iter().rposition(|message| message["role"] == "user") else {
-            bad_input!(
-                "teacher.hint: the prompt of an episode has no user message, to which the hint is added"
-            );
-        };
+        let (index, text) = asked(&self.messages[..first])?;
         let mut messages = self.messages.clone();
-        let content = messages[asked]["content"].as_str().unwrap_or_default();
-        messages[asked]["content"] = format!("{content}{hint}").into();
+        messages[index]["content"] = format!("{text}{hint}").into();
         let mut sequences = Vec::new();
         for part in self.parts.iter().filter(|part| !part.sampled.is_empty()) {
             let text = rules.render(&messages[..part.messages], &self.offered)?;
@@ -170,18 +166,38 @@ pub fn first_prompt(language: &Language, set: &ProblemSet, problem: &Problem) ->
     Ok(begin(language, set, problem)?.parts.into_iter().flat_map(|part| part.tokens).collect())
 }
 
-/// Fails if a problem's environment gives no feedback on an episode.
+/// Fails if a teacher's hint can't be added to a problem's first prompt, or if its environment gives no feedback but
+/// `needs_feedback` is true.
 ///
 /// # Errors
-/// Bad input that names the method; otherwise as [`first_prompt`].
-pub fn check_feedback(language: &Language, set: &ProblemSet, problem: &Problem) -> anyhow::Result<()> {
-    if !begin(language, set, problem)?.gives_feedback {
+/// Bad input that names the method or the missing message; otherwise as [`first_prompt`].
+pub fn check_hint(
+    language: &Language,
+    set: &ProblemSet,
+    problem: &Problem,
+    needs_feedback: bool,
+) -> anyhow::Result<()> {
+    let game = begin(language, set, problem)?;
+    asked(&game.messages)?;
+    if needs_feedback && !game.gives_feedback {
         bad_input!(
             "teacher.hint: {{feedback}} requires an environment with a method feedback(self), but the environment of row {} has none; add the method, which returns a string, to the class in task.environment",
             problem.row
         );
     }
     Ok(())
+}
+
+/// Returns the index and the text of the message to which a hint is added: the last one of the user.
+fn asked(messages: &[Value]) -> anyhow::Result<(usize, &str)> {
+    let user = messages.iter().rposition(|message| message["role"] == "user");
+    let Some((index, text)) = user.and_then(|index| Some((index, messages[index]["content"].as_str()?)))
+    else {
+        bad_input!(
+            "teacher.hint: the prompt of an episode has no user message with text, to which the hint is added"
+        )
+    };
+    Ok((index, text))
 }
 
 /// Begins an episode of a problem.

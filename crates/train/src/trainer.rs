@@ -178,7 +178,9 @@ impl Trainer<'_> {
             let lr = config.update.lr_at(step, config.steps);
             let exact = self.series.iter().any(|s| s.eval.exact && self.evaluation_due(step, &s.eval));
             let before = exact.then(|| BeforeUpdate::new(&mut self.policy, &credited)).transpose()?;
-            let sums = timed(&mut seconds.update, || self.update(&mut credited, lr))?;
+            let scored = timed(&mut seconds.update, || self.score(&mut credited));
+            self.saved_on_error(scored)?;
+            let sums = timed(&mut seconds.update, || self.update(&credited, lr))?;
             self.state.step = step;
 
             let mut m = Metrics::of_step(step, lr, &credited, &sums, &seconds);
@@ -264,10 +266,15 @@ impl Trainer<'_> {
         result
     }
 
-    fn update(&mut self, credited: &mut [Credited], lr: f64) -> anyhow::Result<Sums> {
-        let drop_inactive = self.config.algorithm.drop_inactive_groups;
-        let learned = credited.iter_mut().filter(|group| group.has_mixed_rewards() || !drop_inactive);
-        let mut groups: Vec<&mut Credited> = learned.collect();
+    /// Whether a group takes part in the update.
+    fn is_learned(&self, group: &Credited) -> bool {
+        group.has_mixed_rewards() || !self.config.algorithm.drop_inactive_groups
+    }
+
+    /// Stores the log-probabilities of the reference and the teacher, if there are any.
+    fn score(&mut self, credited: &mut [Credited]) -> anyhow::Result<()> {
+        let mut groups: Vec<&mut Credited> =
+            credited.iter_mut().filter(|group| self.is_learned(group)).collect();
         let temperature = self.method.loss.temperature;
         if let Some(reference) = &mut self.reference {
             let scored = reference.logp(&mut self.policy, scorer::plain(&groups), temperature)?;
@@ -278,14 +285,18 @@ impl Trainer<'_> {
             let (sequences, shortened) = scorer::hinted(self.config, self.task, &groups, positions)?;
             if shortened > 0 && !std::mem::replace(&mut self.warned_shortened, true) {
                 self.events.say(&format!(
-                    "warning: step {}: {shortened} episodes leave too few of the teacher's {positions} positions for their hints, so the end of the feedback is cut off, or else the hint is left out; this warning is given once",
+                    "warning: step {}: {shortened} episodes leave too few of the teacher's {positions} positions for their hints, so the end of the feedback is cut off, or else the hint is left out; this warning is given once after a start",
                     self.state.step + 1
                 ));
             }
             let scored = teacher.logp(&mut self.policy, sequences, temperature)?;
             groups.iter_mut().zip(scored).for_each(|(group, logp)| group.rollouts.teacher_logp = Some(logp));
         }
-        let groups: Vec<&Credited> = groups.into_iter().map(|group| &*group).collect();
+        Ok(())
+    }
+
+    fn update(&mut self, credited: &[Credited], lr: f64) -> anyhow::Result<Sums> {
+        let groups: Vec<&Credited> = credited.iter().filter(|group| self.is_learned(group)).collect();
         update(&mut self.policy, &groups, &self.method.loss, &self.config.update, lr, &mut self.state.update)
     }
 

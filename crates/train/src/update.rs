@@ -173,7 +173,9 @@ fn advantages(group: &Credited, completion: usize, teacher_coef: f64) -> Vec<f64
         return vec![advantage; group.length(completion)];
     };
     let coef = teacher_coef * group.assigned.focal_weight;
-    let logp = teacher[completion].iter().zip(&group.rollouts.completions[completion].logp);
+    let (teacher, sampled) = (&teacher[completion], &group.rollouts.completions[completion].logp);
+    assert_eq!(teacher.len(), sampled.len(), "the teacher scored other tokens than the policy sampled");
+    let logp = teacher.iter().zip(sampled);
     logp.map(|(&teacher, &logp)| advantage + coef * (f64::from(teacher) - f64::from(logp))).collect()
 }
 

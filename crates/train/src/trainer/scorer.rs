@@ -37,9 +37,9 @@ pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
         _ => policy.clone(),
     };
     let prompts = || (0..task.len(Split::Train)).map(|id| task.prompt(Split::Train, id));
-    let new = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens()) * task.max_turns();
+    let new = config.rollout.max_new_tokens.unwrap_or(task.max_new_tokens());
     let plays = config.task.has_environment();
-    // The hint of an episode is shortened to the positions that are left.
+    // An episode that doesn't fit is scored with less feedback, or without the hint.
     let without_hint =
         if plays { task.longest_prompt() } else { policy.context().min(task.longest_prompt() + new) };
     // A token has at least one byte, so most hints needn't be encoded.
@@ -60,22 +60,35 @@ pub fn check_teacher(config: &Config, task: &Task) -> anyhow::Result<()> {
             }
         }
     }
-    let needed = (without_hint + hint).max(if plays { policy.context() } else { 0 });
     let words = task.language.vocab_size();
-    if model.context() < needed || model.vocab_size < words {
+    if model.vocab_size < words {
         bad_input!(
-            "teacher: it has {} positions and {} tokens, but scoring needs {needed} positions ({hint} of them for the hint) and {words} tokens; shorten rollout.max_new_tokens or the hint, or use another teacher",
-            model.context(),
+            "teacher: it has {} tokens, but the task has {words}; use another teacher",
             model.vocab_size
         );
     }
+    let needed = (without_hint + hint).max(if plays { policy.context() } else { 0 });
+    if model.context() < needed {
+        bad_input!(
+            "teacher: it has {} positions, but a prompt, its hint and a completion need up to {needed}; shorten rollout.max_new_tokens or the hint, or use another teacher",
+            model.context()
+        );
+    }
+    if teacher.hint.is_none() {
+        return Ok(());
+    }
     // One problem of each class of environments.
     let mut classes = BTreeSet::new();
-    for prompt in prompts().take_while(|_| teacher.needs_feedback()) {
+    for prompt in prompts() {
         if let Truth::Environment(truth) = &prompt.problem.truth
             && classes.insert(truth.columns.get("environment").map(ToString::to_string))
         {
-            episode::check_feedback(&task.language, task.set(&prompt), &prompt.problem)?;
+            episode::check_hint(
+                &task.language,
+                task.set(&prompt),
+                &prompt.problem,
+                teacher.needs_feedback(),
+            )?;
         }
     }
     Ok(())
@@ -156,7 +169,7 @@ fn of_episode(
     if let Some(sequences) = hinted(feedback.len())? {
         return Ok(Some((sequences, true)));
     }
-    // Bisects for a length that fits while a longer one doesn't.
+    // Finds a length that fits although one more character doesn't; the number of tokens doesn't always grow with it.
     let ends: Vec<usize> = feedback.char_indices().map(|(at, _)| at).collect();
     let (mut fits, mut low, mut high) = (None, 0, ends.len());
     while low < high {

@@ -435,7 +435,9 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
     let whole = ["task.data", "task.held_out"];
     let [data, held_out] = ["problems", "held-out"].map(|name| at(&format!("calculator/{name}.jsonl")));
     let files = [format!("{}={data:?}", whole[0]), format!("{}={held_out:?}", whole[1])];
+    let fixed = format!(" {{feedback}}{}", "y".repeat(80));
     let cases = [
+        ("hinted-hardly", game.narrow("fixed-hints"), &short, fixed.as_str()),
         ("hinted", game.policy.clone(), &short, " (It said: {feedback}.)"),
         ("hinted-parts", game.forgetful("forgets-hints"), &short, " (It said: {feedback}.)"),
         ("hinted-long", game.narrow("narrow-hints"), &long, " (It said: {feedback}) So?"),
@@ -448,7 +450,7 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
         let (out, said, code) = game.train(name, &[&set[..], &more[..]].concat());
         assert_eq!(code, 0, "{name}: {said}");
         assert_eq!(
-            name == "hinted-long",
+            matches!(name, "hinted-long" | "hinted-hardly"),
             said.contains("the end of the feedback is cut off"),
             "{name}: {said}"
         );
@@ -471,7 +473,7 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
         let language = std::sync::Arc::clone(&task.language);
         let rules = Rules::new(&language, None).unwrap();
         let end = language.encode("<|end|>").unwrap()[0];
-        let (mut gaps, mut parts) = (Vec::new(), 0);
+        let (mut gaps, mut parts, mut left_out) = (Vec::new(), 0, 0);
         for (line, episode) in lines.iter().zip(&episodes) {
             let feedback = episode.graded.feedback.clone().unwrap();
             assert_eq!(line["feedback"], *feedback);
@@ -484,16 +486,24 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
                 parts.map(|part| hinted_by_hand(part, tokens, end).0.len()).max().unwrap()
             };
             let over = longest(&tokens_of(&feedback)).saturating_sub(policy.positions());
-            assert_eq!(over > 0, name == "hinted-long");
-            let feedback = &feedback[..feedback.len() - over];
+            assert!(name == "hinted-hardly" || (over > 0) == (name == "hinted-long"));
             let mut logp = Vec::new();
-            let hinted = episode.hinted(&rules, &hint_of(feedback)).unwrap();
-            let unhinted = episode.hinted(&rules, "").unwrap();
-            for ((part, hinted), unhinted) in episode.parts.iter().zip(&hinted).zip(&unhinted) {
-                let (tokens, sampled) = hinted_by_hand(part, &tokens_of(feedback), end);
-                assert_eq!(hinted.tokens, tokens, "{}", language.text(&hinted.tokens));
-                assert_eq!(*unhinted, part.sequence().unwrap());
-                logp.extend(logp_by_hand(&mut policy, &tokens, &sampled));
+            if let Some(rest) = feedback.len().checked_sub(over) {
+                let feedback = &feedback[..rest];
+                let hinted = episode.hinted(&rules, &hint_of(feedback)).unwrap();
+                let unhinted = episode.hinted(&rules, "").unwrap();
+                for ((part, hinted), unhinted) in episode.parts.iter().zip(&hinted).zip(&unhinted) {
+                    let (tokens, sampled) = hinted_by_hand(part, &tokens_of(feedback), end);
+                    assert_eq!(hinted.tokens, tokens, "{}", language.text(&hinted.tokens));
+                    assert_eq!(*unhinted, part.sequence().unwrap());
+                    logp.extend(logp_by_hand(&mut policy, &tokens, &sampled));
+                }
+            } else {
+                // The hint is too long even without feedback, so it is left out.
+                left_out += 1;
+                for part in episode.parts.iter().filter(|part| !part.sampled.is_empty()) {
+                    logp.extend(logp_by_hand(&mut policy, &part.sequence().unwrap().tokens, &part.sampled));
+                }
             }
             parts += episode.parts.len() - 1;
             assert_eq!(logp.len(), episode.completion.logp.len());
@@ -501,6 +511,7 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
             gaps.extend(sampled.zip(logp).map(|(sampled, teacher)| sampled - teacher));
         }
         assert_eq!(parts > 0, name == "hinted-parts", "{name}");
+        assert!(left_out < episodes.len() && (left_out > 0) == (name == "hinted-hardly"), "{name}: {left_out}");
         let step = &crate::support::lines(&out.join("metrics.jsonl"))[0];
         let kl = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let disagreement =

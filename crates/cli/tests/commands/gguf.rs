@@ -248,6 +248,12 @@ fn a_tokenizer_of_gemma_4_gives_the_tokens_of_llama_cpp() {
     for model in [&path, &back, &again] {
         let language = Language::read(model, &[]).unwrap();
         assert!(language.stop_tokens().contains(&end));
+        // A message that spells a special token doesn't become one.
+        let call = language.encode("<|tool_call>").unwrap();
+        assert_eq!(
+            (call.len(), call == language.encode_parts(&language.broken("<|tool_call>")).unwrap()),
+            (1, false)
+        );
         for pair in golden["strings"].as_array().unwrap() {
             let (string, ids): (String, Vec<u32>) = serde_json::from_value(pair.clone()).unwrap();
             assert_eq!(language.encode(&string).unwrap(), ids, "{}: {string:?}", model.display());

@@ -211,10 +211,13 @@ impl<'a> Tokens<'a> {
         };
         let kinds = per_token("token_type", list("token_type")?)?;
         let model = gguf.text(&key("model"))?;
+        let gemma_4 = model.as_deref() == Some(GEMMA_4);
         let kind = |(text, kind): (&String, &Value)| match kind.as_u64().unwrap_or(0) {
             _ if END_TOKENS.contains(&&**text) => CONTROL,
             // llama.cpp takes a run of newlines as one token, although no merge makes it.
-            NORMAL if model.as_deref() == Some(GEMMA_4) && text.bytes().all(|b| b == b'\n') => USER_DEFINED,
+            NORMAL if gemma_4 && text.bytes().all(|b| b == b'\n') => USER_DEFINED,
+            // llama.cpp's converter changes the type of the special tokens of thoughts and tools, so that llama.cpp shows them.
+            USER_DEFINED if gemma_4 => CONTROL,
             kind => kind,
         };
         let kinds = texts.iter().zip(&kinds).map(kind).collect();

@@ -1,4 +1,4 @@
-//! Chat templates compared with the output of transformers (golden/chat.json, made by golden/make_chat.py).
+//! Chat templates compared with the output of transformers (chat.json, made by make_chat.py).
 
 use fgrpo_eval::dataset::Message;
 use fgrpo_train::language::Language;
@@ -31,7 +31,7 @@ struct Options {
 
 #[test]
 fn templates_render_byte_for_byte_as_transformers_renders_them() {
-    let golden: Golden = serde_json::from_str(include_str!("../golden/chat.json")).unwrap();
+    let golden: Golden = serde_json::from_str(include_str!("chat.json")).unwrap();
     assert!(golden.cases.len() >= 80);
     for (i, case) in golden.cases.iter().enumerate() {
         let template = ChatTemplate::new(&golden.templates[&case.template], "<bos>", "<eos>");
@@ -258,7 +258,7 @@ fn what_a_template_may_not_use_is_refused_when_it_is_read() {
         let read = with_template(folder.path(), template).unwrap();
         read.render(&[Message::new("user", "x")], &ChatOptions::default()).unwrap();
     }
-    let golden: Golden = serde_json::from_str(include_str!("../golden/chat.json")).unwrap();
+    let golden: Golden = serde_json::from_str(include_str!("chat.json")).unwrap();
     for (name, template) in &golden.templates {
         let read = with_template(folder.path(), template);
         assert!(read.is_ok(), "{name}: {:#}", read.unwrap_err());

@@ -1,0 +1,4 @@
+//! Comparisons with golden files, which transformers and PyTorch made.
+
+mod chat;
+mod rl;

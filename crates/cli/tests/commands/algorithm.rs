@@ -4,40 +4,24 @@ use crate::support::{self, fgrpo, lines};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-const CONFIG: &str = r#"
-steps = 4
-[task]
-kind = "maze"
-size = 7
-train = 50
-held_out = 6
-[model.init]
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 2
-num_attention_heads = 2
-num_key_value_heads = 1
-[sft]
-steps = 150
-batch_size = 8
-lr = 5e-3
-[rollout]
-prompts = 6
-group_size = 4
-max_new_tokens = 8
-[update]
-lr = 1e-3
-[eval]
-every = 0
-[compute]
-threads = 2
-[log]
-rollout_share = 1.0
-"#;
+fn config() -> String {
+    support::small_run(&[
+        "task.size=7",
+        "task.train=50",
+        "task.held_out=6",
+        "model.init.num_hidden_layers=2",
+        "sft={ steps = 150, batch_size = 8, lr = 5e-3 }",
+        "rollout={ prompts = 6, group_size = 4, max_new_tokens = 8 }",
+        "eval={ every = 0 }",
+        "save={}",
+        "compute.threads=2",
+        "log.rollout_share=1.0",
+    ])
+}
 
 /// Returns the folder of a run with these settings.
 fn train(folder: &Path, name: &str, set: &[&str]) -> PathBuf {
-    of_config(folder, CONFIG, name, set)
+    of_config(folder, &config(), name, set)
 }
 
 /// The same with [`support::digits`].
@@ -144,7 +128,7 @@ fn overlong_punishment_is_dapos_formula_and_leaves_verdicts_alone() {
 fn other_trainers_names_and_impossible_values_are_answered() {
     let folder = tempfile::tempdir().unwrap();
     let config = folder.path().join("small.toml");
-    std::fs::write(&config, CONFIG).unwrap();
+    std::fs::write(&config, self::config()).unwrap();
     for (set, said) in [
         ("mask_truncated_completions=true", "did you mean `algorithm.truncated`?"),
         ("soft_punish_cache=4", "did you mean `algorithm.overlong.cache`?"),

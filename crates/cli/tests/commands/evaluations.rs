@@ -1,6 +1,6 @@
 //! The evaluation folders of a run: every command can read them, and kills and resumes leave them correct.
 
-use crate::support::{done, ended, ends_with, file, lines, signal, small_run, spawned, wait_until};
+use crate::support::{ended, ends_with, file, json, lines, signal, small_run, spawned, wait_until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 
@@ -34,10 +34,6 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
     let out = folder.join(name);
     ends_with(0, &[&["train", text(&config), "--out", text(&out)][..], more].concat());
     out
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(args)).unwrap()
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `fgrpo theory` and `fgrpo simulate`, through the command line.
 
-use crate::support::{self, done, ended, refused, signal, spawned, wait_until};
+use crate::support::{self, done, ended, json, refused, signal, spawned, wait_until};
 use assert_cmd::Command;
 use fgrpo_paper::simulate::Config;
 use serde_json::Value;
@@ -10,10 +10,6 @@ fn fgrpo(args: &[&str]) -> Command {
     let mut command = support::fgrpo();
     command.args(args);
     command
-}
-
-fn json(args: &[&str]) -> Value {
-    serde_json::from_str(&done(args)).unwrap()
 }
 
 #[test]

@@ -1,28 +1,9 @@
 //! `pass-at-k`, `compare` and `plan`, through the command line.
 
-use assert_cmd::Command;
+use crate::support::{done, ends_with, json, refused};
 use serde_json::{Value, json as value};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-
-fn fgrpo(args: &[&str]) -> assert_cmd::assert::Assert {
-    Command::cargo_bin("fgrpo").unwrap().args(args).assert()
-}
-
-fn json(args: &[&str]) -> Value {
-    let output = fgrpo(args).success().get_output().stdout.clone();
-    serde_json::from_slice(&output).unwrap()
-}
-
-fn stdout(args: &[&str]) -> String {
-    String::from_utf8(fgrpo(args).success().get_output().stdout.clone()).unwrap()
-}
-
-fn refusal(args: &[&str]) -> String {
-    let output = fgrpo(args).code(2).get_output().clone();
-    assert!(output.stdout.is_empty(), "{}", String::from_utf8_lossy(&output.stdout));
-    String::from_utf8(output.stderr).unwrap()
-}
 
 struct Folder(tempfile::TempDir);
 
@@ -134,11 +115,11 @@ fn the_page_of_the_paired_test_says_what_its_commands_print() {
     let both = json(&["pass-at-k", paths[0], paths[1], "-k", "1", "--cluster", "template", "--json"]);
     let wanted = json(&["pass-at-k", a, b, "-k", "1", "--json"]);
     assert!((end(&both) - end(&wanted)).abs() < 1e-12, "{} {}", end(&both), end(&wanted));
-    let said = refusal(&["compare", a, b, "-k", "1", "--cluster", "template"]);
+    let said = refused(&["compare", a, b, "-k", "1", "--cluster", "template"]);
     assert!(said.contains("cluster template: problem p0"), "{said}");
     let odd = "{\"problem\":1,\"sample\":0,\"correct\":true,\"t\":1}\n{\"problem\":1,\"sample\":1,\"correct\":true,\"t\":2}\n";
     let odd = folder.text("odd.jsonl", odd);
-    let said = refusal(&["pass-at-k", odd.to_str().unwrap(), "--cluster", "t"]);
+    let said = refused(&["pass-at-k", odd.to_str().unwrap(), "--cluster", "t"]);
     assert!(said.contains("line 2: t: problem 1 is in two clusters"), "{said}");
 }
 
@@ -151,15 +132,15 @@ fn pass_hat_k_and_the_size_of_a_comparison_are_printed_where_asked_for() {
     // C(2, 2) / C(4, 2) for the second problem.
     let hat = found["pass_hat_k"]["2"].as_f64().unwrap();
     assert!((hat - (1.0 + 1.0 / 6.0) / 3.0).abs() < 1e-12, "{found}");
-    assert!(stdout(&["pass-at-k", path, "-k", "1,2", "--hat"]).contains("s, pass^k"));
+    assert!(done(&["pass-at-k", path, "-k", "1,2", "--hat"]).contains("s, pass^k"));
     assert!(json(&["pass-at-k", path, "-k", "1", "--json"]).get("pass_hat_k").is_none());
     // Success rates are 1, 1/2 and 0.
     let found = json(&["pass-at-k", path, "-k", "1", "--cover", "50,51,100", "--json"]);
     assert_eq!(found["cover"], serde_json::json!({"50": 2.0 / 3.0, "51": 1.0 / 3.0, "100": 1.0 / 3.0}));
     assert_eq!(found["cover_interval"]["50"], serde_json::json!([0.0, 1.0]));
-    let text = stdout(&["pass-at-k", path, "-k", "1", "--cover", "50"]);
+    let text = done(&["pass-at-k", path, "-k", "1", "--cover", "50"]);
     assert!(text.contains("cover@50%") && text.contains("66.7 [0.0, 100.0]"), "{text}");
-    let csv = stdout(&["pass-at-k", path, "-k", "1", "--cover", "51", "--format", "csv"]);
+    let csv = done(&["pass-at-k", path, "-k", "1", "--cover", "51", "--format", "csv"]);
     assert!(csv.contains("s,3,cover,51,0.333"), "{csv}");
     // p (1 - p) is 2 * 2 / (4 * 3), only for the second problem, so the mean is 1/9.
     let power = &json(&["plan", path, "--detect", "5", "--json"])["power"];
@@ -168,8 +149,8 @@ fn pass_hat_k_and_the_size_of_a_comparison_are_printed_where_asked_for() {
     let needs = power["needs"].as_array().unwrap();
     let of_16 = needs.iter().find(|need| need["samples"] == 16).unwrap();
     assert_eq!(of_16["problems"].as_f64().unwrap(), wanted.ceil());
-    assert!(stdout(&["plan", path, "--detect", "5"]).contains("problems for 5.0 points"));
-    assert!(refusal(&["plan", path, "--detect", "0"]).contains("detect: expected"));
+    assert!(done(&["plan", path, "--detect", "5"]).contains("problems for 5.0 points"));
+    assert!(refused(&["plan", path, "--detect", "0"]).contains("detect: expected"));
 }
 
 #[test]
@@ -202,7 +183,7 @@ fn several_files_are_benchmarks_with_the_papers_averages() {
     // An average without all of its benchmarks is left out, with a note.
     std::fs::remove_file(all.join("minerva.jsonl")).unwrap();
     assert_eq!(json(&args)["averages"], serde_json::json!({}));
-    let said = String::from_utf8(fgrpo(&args).success().get_output().stderr.clone()).unwrap();
+    let said = ends_with(0, &args);
     assert!(said.contains("no average Math: minerva missing"), "{said}");
 }
 
@@ -216,7 +197,7 @@ fn the_average_out_of_domain_leaves_out_what_was_trained_on() {
     let of = format!("m={}", dir.path().join("m").display());
     let table = |more: &[&str]| {
         let args = [&["table", &of, "-k", "1", "--format", "csv"], more].concat();
-        String::from_utf8(fgrpo(&args).success().get_output().stdout.clone()).unwrap()
+        done(&args)
     };
     // SynLogic's average: 0, 2, 4, 6, 8 and 10 of 16. SynLogic's own 12 doesn't count in it.
     let trained = table(&["--trained-on", "synlogic"]);
@@ -289,7 +270,7 @@ fn every_format_prints_the_same_value() {
         ("json", "\"pass_at_k\":{\"1\":0.5}"),
     ] {
         let args = ["pass-at-k", file.to_str().unwrap(), "-k", "1", "--format", format];
-        let out = String::from_utf8(fgrpo(&args).success().get_output().stdout.clone()).unwrap();
+        let out = done(&args);
         assert!(out.contains(wanted), "{format}: {out}");
     }
 }
@@ -378,16 +359,16 @@ fn bad_samples_end_with_two_and_say_where() {
         let file = dir.text(name, text);
         let mut all = vec!["pass-at-k", file.to_str().unwrap()];
         all.extend(args);
-        let message = refusal(&all);
+        let message = refused(&all);
         assert!(message.contains(wanted) && message.contains(name) | (name == "z.jsonl"), "{message}");
     }
-    let missing = refusal(&["pass-at-k", "no-such-file.jsonl"]);
+    let missing = refused(&["pass-at-k", "no-such-file.jsonl"]);
     assert!(missing.contains("no-such-file.jsonl"), "{missing}");
     for (args, wanted) in [
         (vec!["compare", good, good, "--m", "5"], "1 <= m <= 4"),
         (vec!["compare", good, good, "--m", "2", "-k", "3"], "k <= m"),
     ] {
-        let message = refusal(&args);
+        let message = refused(&args);
         assert!(message.contains(wanted), "{message}");
     }
 }
@@ -420,7 +401,7 @@ fn problems_without_a_scored_sample_are_named_by_every_command_that_needs_one() 
             &["pass-at-k", file],
             &["table", &method],
         ] {
-            let said = refusal(command);
+            let said = refused(command);
             assert!(
                 said.contains(&format!("{share} problems have no scored sample"))
                     && said.contains("all 2 are unscorable")
@@ -436,7 +417,7 @@ fn compare_names_the_problems_that_only_one_side_has() {
     let dir = Folder::new();
     let a = dir.counts("a.jsonl", &problems(8, &[1, 2, 3]));
     let b = dir.counts("b.jsonl", &problems(8, &[1, 2]));
-    let message = refusal(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
+    let message = refused(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
     assert!(message.contains("1 only in") && message.contains("a.jsonl: p2"), "{message}");
 }
 
@@ -446,7 +427,7 @@ fn a_table_refuses_methods_over_different_problems() {
     let a = dir.counts("a/aime24.jsonl", &problems(8, &[1, 2, 3]));
     let b = dir.counts("b/aime24.jsonl", &problems(8, &[1, 2]));
     let (a, b) = (format!("a={}", a.display()), format!("b={}", b.display()));
-    let message = refusal(&["table", &a, &b, "-k", "1"]);
+    let message = refused(&["table", &a, &b, "-k", "1"]);
     assert!(message.contains("1 only in") && message.contains("a/aime24.jsonl: p2"), "{message}");
 }
 
@@ -461,8 +442,7 @@ fn compare_says_where_two_evaluations_were_sampled_otherwise() {
         dir.text(&format!("{side}/evaluation.json"), &identity);
     }
     let (a, b) = (dir.path().join("a"), dir.path().join("b"));
-    let said = fgrpo(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
-    let said = String::from_utf8(said.success().get_output().stderr.clone()).unwrap();
+    let said = ends_with(0, &["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
     assert!(
         said.contains("A and B were sampled differently, A -> B: sampling.temperature: 1.0 -> 0.6"),
         "{said}"
@@ -476,7 +456,7 @@ fn compare_refuses_two_benchmarks_that_are_not_the_same() {
         dir.counts("aime24.jsonl", &problems(8, &[1, 2])),
         dir.counts("aime25.jsonl", &problems(8, &[2, 2])),
     );
-    let message = refusal(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
+    let message = refused(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
     assert!(message.contains("aime24") && message.contains("aime25"), "{message}");
 }
 
@@ -534,10 +514,10 @@ fn compare_tests_cover_by_the_same_subsamples_as_pass_at_k() {
     assert!(cover["verdict"].as_str().unwrap().starts_with("cover@75%: b +33.3 points"), "{cover}");
     let simulated = json(&[&arguments[..], &["--method", "monte-carlo", "--json"]].concat());
     assert!((simulated[1]["p_value"].as_f64().unwrap() - 1.0 / 3.0).abs() < 0.02, "{simulated}");
-    assert!(stdout(&arguments).contains("cover@75%"));
-    let csv = stdout(&[&arguments[..], &["--format", "csv"]].concat());
+    assert!(done(&arguments).contains("cover@75%"));
+    let csv = done(&[&arguments[..], &["--format", "csv"]].concat());
     assert!(csv.contains(",pass,2,") && csv.contains(",cover,75,"), "{csv}");
-    assert!(refusal(&["compare", &a, &b, "--cover", "0"]).contains("--cover"));
+    assert!(refused(&["compare", &a, &b, "--cover", "0"]).contains("--cover"));
 }
 
 #[test]
@@ -572,7 +552,7 @@ fn compare_of_folders_corrects_over_benchmarks_and_averages() {
     assert!((list[4]["difference"].as_f64().unwrap() - 12.0 / 256.0).abs() < 1e-12);
     assert!(list[4]["p_value"].as_f64().unwrap() < 0.01, "{}", list[4]);
     std::fs::remove_file(b.join("gpqa.jsonl")).unwrap();
-    let message = refusal(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
+    let message = refused(&["compare", a.to_str().unwrap(), b.to_str().unwrap(), "-k", "1"]);
     assert!(message.contains("benchmark gpqa is in A but not in B"), "{message}");
 }
 
@@ -587,10 +567,10 @@ fn p_values_are_corrected_where_there_are_several_benchmarks_on_the_page_too() {
     }
     let [a, b, page] = ["a", "b", "page.html"].map(|name| dir.path().join(name));
     let [a, b, page] = [&a, &b, &page].map(|path| path.to_str().unwrap());
-    assert!(stdout(&["compare", a, b, "-k", "1", "--html", page]).contains("p (Holm)"));
+    assert!(done(&["compare", a, b, "-k", "1", "--html", page]).contains("p (Holm)"));
     assert_eq!(std::fs::read_to_string(page).unwrap().matches("p (Holm)").count(), 2);
     let x = |side: &str| format!("{side}/x.jsonl");
-    assert!(!stdout(&["compare", &x(a), &x(b), "-k", "1"]).contains("p (Holm)"));
+    assert!(!done(&["compare", &x(a), &x(b), "-k", "1"]).contains("p (Holm)"));
 }
 
 #[test]
@@ -610,14 +590,14 @@ fn samples_of_two_graders_are_not_compared() {
         graded("c.jsonl", "\"python/2\""),
     );
     let [a, b, other] = [&a, &b, &other].map(|p| p.to_str().unwrap());
-    assert!(stdout(&["compare", a, b, "-k", "1"]).contains("no difference"));
-    let message = refusal(&["compare", a, other, "-k", "1"]);
+    assert!(done(&["compare", a, b, "-k", "1"]).contains("no difference"));
+    let message = refused(&["compare", a, other, "-k", "1"]);
     assert!(message.contains("graded by python/1 and") && message.contains("by python/2"), "{message}");
-    let message = refusal(&["table", &format!("A={a}"), &format!("B={other}"), "-k", "1"]);
+    let message = refused(&["table", &format!("A={a}"), &format!("B={other}"), "-k", "1"]);
     assert!(message.contains("python/2"), "{message}");
     // In files of other programs the field has another meaning.
     let theirs = graded("d.jsonl", "{}");
-    assert!(stdout(&["compare", a, theirs.to_str().unwrap(), "-k", "1"]).contains("no difference"));
+    assert!(done(&["compare", a, theirs.to_str().unwrap(), "-k", "1"]).contains("no difference"));
 }
 
 #[test]
@@ -698,7 +678,7 @@ fn subsamples_of_every_sample_are_no_test_and_change_no_other_test() {
     assert!((found[0]["p_value"].as_f64().unwrap() - 0.000_852).abs() < 1e-6, "{found}");
     let (a, b) = (format!("A={a}"), format!("B={b}"));
     for format in ["text", "latex"] {
-        let printed = stdout(&["table", &a, &b, "--pair", "A,B", "--format", format]);
+        let printed = done(&["table", &a, &b, "--pair", "A,B", "--format", format]);
         assert!(!printed.contains('_') && !printed.contains("underline"), "{printed}");
     }
 }
@@ -714,9 +694,9 @@ fn files_of_one_benchmark_under_other_names_share_a_column() {
     let table = json(&["table", &b, &g, "-k", "1", "--format", "json"]);
     assert_eq!(table.as_array().unwrap().len(), 2, "{table}");
     assert_eq!(table[0].as_object().unwrap().len(), 2, "{table}");
-    let marked = stdout(&["table", &b, &g, "--pair", "b,g", "-k", "1"]);
+    let marked = done(&["table", &b, &g, "--pair", "b,g", "-k", "1"]);
     assert!(marked.contains("_*78.1*_"), "{marked}");
-    let message = refusal(&["table", &b, &other, "-k", "1"]);
+    let message = refused(&["table", &b, &other, "-k", "1"]);
     assert!(message.contains("have different problems") && message.contains("only in"), "{message}");
 }
 
@@ -741,7 +721,7 @@ fn plan_suggests_a_group_size_from_samples() {
     assert_eq!((few[5].1, few[6].1), (false, true), "{few:?}");
     assert_eq!((&found["never_solved"], &found["always_solved"]), (&1.into(), &1.into()));
     assert!(found["suggested"]["group_size"].is_number(), "{found}");
-    refusal(&["plan", file.to_str().unwrap(), "--tail", "0"]);
+    refused(&["plan", file.to_str().unwrap(), "--tail", "0"]);
 }
 
 #[test]
@@ -759,8 +739,7 @@ fn table_marks_the_better_of_a_pair_and_underlines_what_is_significant() {
     let (base, focal) = (of("base"), of("focal"));
     let args = ["table", &base, &focal, "--pair", "base,focal", "-k", "1", "--m", "64"];
     let args = [&args[..], &["--average", "Two=aime24,amc23"]].concat();
-    let latex = fgrpo(&[&args[..], &["--format", "latex"]].concat()).success().get_output().stdout.clone();
-    let latex = String::from_utf8(latex).unwrap();
+    let latex = done(&[&args[..], &["--format", "latex"]].concat());
     assert!(
         latex.contains(
             "\\textbf{Avg. Math} & \\textbf{aime24} & \\textbf{amc23} & \\textbf{Avg. Two} & \\textbf{ifeval}"
@@ -769,16 +748,10 @@ fn table_marks_the_better_of_a_pair_and_underlines_what_is_significant() {
     );
     // pass@1 on aime24: 645/2560 and 945/2560; on amc23 2 of 2560 more; ifeval equal.
     assert!(latex.contains("focal & -- & \\underline{\\textbf{36.9}} & \\textbf{25.3} & \\underline{\\textbf{31.1}} & 25.2 \\\\"), "{latex}");
-    let best = fgrpo(&["table", &base, &focal, "-k", "1", "--format", "markdown"])
-        .success()
-        .get_output()
-        .stdout
-        .clone();
-    let best = String::from_utf8(best).unwrap();
+    let best = done(&["table", &base, &focal, "-k", "1", "--format", "markdown"]);
     assert!(best.contains("| focal | -- | **36.9** | **25.3** | **25.2** |"), "{best}");
-    let said = fgrpo(&args).success().get_output().stdout.clone();
-    let said = String::from_utf8(said).unwrap();
+    let said = done(&args);
     assert!(said.contains("pass@1 in percent; *1.0*: better of its pair; _1.0_: p < 0.05"), "{said}");
-    let message = refusal(&["table", &base, "--pair", "base,nobody"]);
+    let message = refused(&["table", &base, "--pair", "base,nobody"]);
     assert!(message.contains("unknown method nobody"), "{message}");
 }

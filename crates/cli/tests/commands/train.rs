@@ -6,43 +6,22 @@ use crate::support::{
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
 
-const CONFIG: &str = r#"
-steps = 6
-[task]
-kind = "maze"
-size = 7
-train = 50
-held_out = 6
-[model.init]
-hidden_size = 16
-intermediate_size = 32
-num_hidden_layers = 2
-num_attention_heads = 2
-num_key_value_heads = 1
-[sft]
-steps = 20
-batch_size = 8
-lr = 5e-3
-[rollout]
-prompts = 6
-group_size = 4
-max_new_tokens = 8
-[algorithm]
-focal_gamma = 0.5
-[update]
-lr = 1e-3
-mini_batch = 3
-[eval]
-every = 3
-samples = 4
-k = [1, 4]
-[save]
-every = 2
-[compute]
-threads = 2
-[log]
-rollout_share = 0.5
-"#;
+fn config() -> String {
+    support::small_run(&[
+        "steps=6",
+        "task.size=7",
+        "task.train=50",
+        "task.held_out=6",
+        "model.init.num_hidden_layers=2",
+        "sft={ steps = 20, batch_size = 8, lr = 5e-3 }",
+        "rollout={ prompts = 6, group_size = 4, max_new_tokens = 8 }",
+        "algorithm.focal_gamma=0.5",
+        "update.mini_batch=3",
+        "eval={ every = 3, samples = 4, k = [1, 4] }",
+        "compute.threads=2",
+        "log.rollout_share=0.5",
+    ])
+}
 
 fn start(config: &Path, more: &[&str], out: &Path) -> std::process::Child {
     spawned(&["train"]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap()
@@ -63,7 +42,7 @@ fn assert_same_run(a: &Path, b: &Path) {
 #[test]
 fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     let out = folder.path().join("run");
     fgrpo()
         .arg("train")
@@ -119,7 +98,7 @@ fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
 #[test]
 fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     // Each in a separate folder, so that the killed run trains its supervised stage itself.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
     fgrpo().arg("train").arg(&config).arg("--out").arg(&whole).assert().success();
@@ -141,7 +120,7 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
 
 /// Two runs with these settings: an uninterrupted one, and one that is resumed in the middle. They must be equal.
 fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> PathBuf {
-    let config = file(folder, "small.toml", CONFIG);
+    let config = file(folder, "small.toml", &self::config());
     let (whole, resumed) = (folder.join("whole"), folder.join("resumed"));
     let run = |out: &Path, more: &[&str]| {
         fgrpo().arg("train").arg(&config).args(settings).args(more).arg("--out").arg(out).assert().success();
@@ -204,7 +183,7 @@ fn a_run_with_a_running_success_rate_resumed_from_its_middle_equals_the_whole_ru
 #[test]
 fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     let controls = [
         "--set=algorithm.focal_gamma=2",
         "--set=algorithm.advantage={ kind = \"pkpo\", k = 1 }",
@@ -238,7 +217,7 @@ fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
 #[test]
 fn interrupted_run_saves_and_says_how_to_go_on() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     let out = folder.path().join("run");
     let set = ["--set", "steps=100000", "--set", "save.every=0", "--set", "eval.every=0"];
     let child = start(&config, &set, &out);
@@ -254,7 +233,7 @@ fn interrupted_run_saves_and_says_how_to_go_on() {
 #[test]
 fn two_processes_on_one_run_folder_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     let out = folder.path().join("run");
     let mut child = start(&config, &["--set", "steps=100000"], &out);
     wait_until("the run's configuration", || out.join("config.toml").exists());
@@ -270,7 +249,7 @@ fn two_processes_on_one_run_folder_are_refused() {
 #[test]
 fn the_flags_of_the_engine_change_the_configuration() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     for command in ["train", "sft"] {
         let flags = ["--dry-run", "--threads", "3", "--products", "bf16x3", "--set", "sft.steps=1"];
         let output = fgrpo().arg(command).arg(&config).args(flags).assert().success();
@@ -282,7 +261,7 @@ fn the_flags_of_the_engine_change_the_configuration() {
 #[test]
 fn dry_run_prints_a_configuration_that_reads_back() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     let output =
         fgrpo().arg("train").arg(&config).args(["--dry-run", "--set", "update.lr=2e-4"]).assert().success();
     let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
@@ -308,7 +287,7 @@ fn bytes(said: &str, name: &str) -> f64 {
 #[test]
 fn a_run_takes_the_memory_that_its_dry_run_said() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     // A model of 14 million parameters with hardly any training, whose completions differ and are long.
     let set = [
         "--set=model.init.hidden_size=384",
@@ -337,7 +316,7 @@ fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
     std::fs::write(&blocked, "x").unwrap();
     tells(
         1,
-        command!("train", file(folder.path(), "small.toml", CONFIG), "--out", blocked.join("run")),
+        command!("train", file(folder.path(), "small.toml", &self::config()), "--out", blocked.join("run")),
         "file/run",
     );
 }
@@ -345,7 +324,7 @@ fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
 #[test]
 fn a_truncated_checkpoint_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     let out = folder.path().join("run");
     fgrpo().arg("train").arg(&config).args(["--set", "steps=2", "--out"]).arg(&out).assert().success();
     let weights = out.join("checkpoints/step-000002/model.safetensors");
@@ -383,7 +362,7 @@ fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
 #[test]
 fn a_sweep_resumes_and_ends_with_its_table() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", CONFIG);
+    let config = file(folder.path(), "small.toml", &self::config());
     let sweep = || {
         let mut command = fgrpo();
         command

@@ -44,6 +44,12 @@ pub(crate) fn done(args: &[&str]) -> String {
     out
 }
 
+/// Returns the stdout of a program that must exit with 0, as JSON.
+#[track_caller]
+pub(crate) fn json(args: &[&str]) -> serde_json::Value {
+    serde_json::from_str(&done(args)).unwrap()
+}
+
 /// A command of the program: a literal is split at spaces, `..` adds each element of a list, and anything else is one argument.
 macro_rules! command {
     (@ $command:ident) => {};

@@ -80,8 +80,8 @@ impl Averages {
     }
 }
 
-/// Returns an error if two benchmarks of one model have the same name in different spellings, since they can't be told
-/// from each other.
+/// Returns an error if two benchmarks of one model have the same name in different spellings, since they can't be
+/// distinguished.
 pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     for (i, b) in benchmarks.iter().enumerate() {
         if let Some(other) = benchmarks[..i].iter().find(|o| canonical(&o.name) == canonical(&b.name)) {

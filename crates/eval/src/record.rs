@@ -320,7 +320,7 @@ impl Evaluation {
         }
     }
 
-    /// Computes pass@1 of each problem, grouped by the sets over which `pass_at_k` is a mean.
+    /// Computes pass@1 of each problem: one list for each part if `pass_at_k` is a mean over parts, otherwise one list.
     fn rates(&self) -> Vec<Vec<Option<f64>>> {
         let sets: Vec<&Counted> =
             if self.is_mean_over_parts() { self.parts.values().collect() } else { vec![&self.all] };

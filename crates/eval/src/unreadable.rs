@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 /// Fraction of samples without a readable answer above which [`Unreadable::message`] returns a message.
 const MOST: f64 = 0.2;
 
-/// Settings that change how many answers can be read, as the user writes them.
+/// Settings, as the user writes them, with which more answers may be readable.
 pub struct Remedies {
     /// Setting of the length limit.
     pub limit: &'static str,

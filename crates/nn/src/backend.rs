@@ -178,7 +178,7 @@ pub(crate) trait Backend: Send + Sync {
     fn adamw(&mut self, runs: &[(usize, usize, bool)], step: &AdamWStep);
 }
 
-/// A device with the type of its executors.
+/// A backend that runs tasks on executors.
 pub(crate) trait ExecutorBackend: Backend {
     type Executor: Executor;
 

@@ -305,7 +305,7 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Arranges `families` of `batch`. Replaces the content but reuses the allocations.
+    /// Fills the chunk with the tokens and plans of `families` of `batch`. Reuses the allocations.
     pub(crate) fn lay_out<'a>(&mut self, batch: &Batch, families: impl Iterator<Item = &'a Family>) {
         self.tokens.clear();
         self.positions.clear();

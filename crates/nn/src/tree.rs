@@ -150,7 +150,7 @@ impl Tree {
         node.entropy.push(entropy);
     }
 
-    /// Whether a node belongs to a prompt; samples only extend other nodes.
+    /// Whether a node belongs to a prompt. Samples extend only the other nodes.
     pub(crate) fn is_prompt(&self, node: usize) -> bool {
         self.nodes[node].logp.is_empty()
     }

@@ -40,7 +40,7 @@ pub(super) struct Rows {
     /// The results of each setting.
     results: Vec<Vec<Found>>,
     averages: Vec<Average>,
-    /// The replacement, if the results are on tasks of this project.
+    /// The task of this project that replaces the paper's, if the results are on one.
     pub(super) replacement: Option<Replacement>,
     /// Results that weren't used, each with the reason.
     pub(super) notes: Vec<String>,

@@ -153,7 +153,7 @@ pub(super) const PARTIAL: &str = "partial_rotary_factor";
 fn neutral() -> Value {
     json!({
         "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "use_bidirectional_attention": false,
-        // Gemma's and Qwen3.5's; Granite's; MiniCPM's.
+        // Settings of Gemma and Qwen3.5, of Granite, and of MiniCPM.
         "attn_logit_softcapping": null, "final_logit_softcapping": null, "query_pre_attn_scalar": null, "attn_output_gate": false,
         "attention_multiplier": null, "embedding_multiplier": 1, "logits_scaling": 1, "residual_multiplier": 1,
         "scale_emb": 1, "scale_depth": null, "dim_model_base": null,

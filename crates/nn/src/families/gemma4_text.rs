@@ -207,7 +207,7 @@ const GGUF: GgufForm = GgufForm {
         if config.sliding_window.is_none() {
             return Err(("sliding_window", "null".into(), "a number".into()));
         }
-        // llama.cpp doesn't look for the last layer of each type.
+        // llama.cpp assumes that the layers with their own keys end with a sliding layer and a full layer.
         let own = &config.layer_types[..config.num_hidden_layers - gemma4.num_kv_shared_layers];
         let ends = own.ends_with(&[LayerType::SlidingAttention, LayerType::FullAttention]);
         if gemma4.num_kv_shared_layers > 0 && !ends {

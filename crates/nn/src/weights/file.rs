@@ -21,7 +21,7 @@ pub struct TensorFile {
     metadata: Metadata,
     /// Names in file order.
     names: Vec<String>,
-    /// Names in the file of the tensors that have another name here.
+    /// For tensors that have another name in the program: the name in the file, by the name in the program.
     stored: HashMap<String, String>,
 }
 

@@ -29,7 +29,7 @@ pub(super) fn parts_variant(precision: Precision, heads: Heads, items: usize) ->
     let Heads { keys, size, .. } = heads;
     let (variant, words) = if precision == Precision::Bf16 && decodes_on_tensor_cores(heads) {
         let variant = if size == 64 { Variant::Mma64 } else { Variant::Mma128 };
-        // Slots; weights of eight (row, head) pairs in bf16; maxima and sums of four warps; queries and a key.
+        // Words of shared memory: slots; weights of eight (row, head) pairs in bf16; maxima and sums of four warps; queries and a key.
         (variant, ITEM_KEYS + 8 * (ITEM_KEYS + 8) / 2 + 2 * 4 * 8 + 9 * (size + 4))
     } else {
         // A key is spread over eight lanes with 8, 16 or 32 values each, loaded 16 bytes at a time. Other sizes are loaded value by value.

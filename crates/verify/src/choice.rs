@@ -238,6 +238,14 @@ impl Verifier {
                 break;
             }
             let mut reading = self.read(said);
+            if !statement.formal
+                && statement.mark.is_none()
+                && reading
+                    .option()
+                    .is_some_and(|option| self.is_qualified(option, said.lines().next().unwrap_or_default()))
+            {
+                reading = Reading::Other;
+            }
             if statement.formal && reading == Reading::Other {
                 let said = truncated(said, LONGEST_FORMAL);
                 let inner = statements_in_words(said).pop().or_else(|| self.last_line(said));
@@ -299,8 +307,62 @@ impl Verifier {
                 let states = self.alone(found.as_str()).is_some() && finder::states(response, value.clone());
                 return states.then_some(Statement { value, formal: false, mark: None });
             }
+            if let Some(value) = self.stated_in(response, place(line)) {
+                return Some(Statement { value: value.clone(), formal: false, mark: Some(value) });
+            }
         }
         None
+    }
+
+    /// Returns the position of the last letter or words of an option that a line states, as in `I get B.`
+    fn stated_in(&self, response: &str, line: Range<usize>) -> Option<Range<usize>> {
+        let said = response[line.clone()].to_ascii_lowercase();
+        let words = self.options.iter().filter(|words| words.len() > 1);
+        // `Is it B? No.` doesn't choose the option `No`.
+        let asked = |at: usize| said[..at].trim_end().ends_with('?');
+        let words = words
+            .flat_map(|words| said.match_indices(&**words).map(|(at, words)| at..at + words.len()))
+            .filter(|at| !asked(at.start));
+        let letters = NAMED.captures_iter(&response[line.clone()]).filter_map(|named| {
+            let letter = named.get(1)?;
+            let named = letter.as_str().chars().next().filter(|letter| self.place(*letter).is_some())?;
+            // The words of the option can follow its letter.
+            let rest = &response[line.start + letter.end()..line.end];
+            let behind = self.behind_words(named, rest).unwrap_or(rest);
+            Some(letter.start()..line.len() - behind.len())
+        });
+        let mut places: Vec<Range<usize>> =
+            words.chain(letters).map(|at| line.start + at.start..line.start + at.end).collect();
+        places.sort_by_key(|at| at.end);
+        let touches = |at: &Range<usize>| {
+            response[..at.start].ends_with(|c: char| c.is_alphanumeric() || "[{-−±".contains(c))
+                || response[at.end..].starts_with(char::is_alphanumeric)
+        };
+        places
+            .into_iter()
+            .rev()
+            .take(MOST_NAMED)
+            .find(|at| !touches(at) && finder::states(response, at.clone()))
+    }
+
+    /// Whether the rest of the sentence after an announced option corrects it, as in `B, but negated` and `B (pending)`.
+    fn is_qualified(&self, option: char, said: &str) -> bool {
+        let lower = said.to_ascii_lowercase();
+        let own =
+            self.place(option).and_then(|place| self.options.get(place)).filter(|words| words.len() > 1);
+        let words = own.and_then(|words| Some(lower.find(&**words)? + words.len()));
+        let letter = || {
+            let found =
+                SINGLE.find_iter(said).find(|found| found.as_str().eq_ignore_ascii_case(&option.to_string()));
+            found.map(|found| found.end())
+        };
+        let Some(rest) = words.or_else(letter).map(|end| &said[end..]).filter(|rest| rest.is_ascii()) else {
+            return false;
+        };
+        let clause = REASONED.find(rest).map_or(rest, |end| &rest[..end.start()]);
+        let remark = QUALIFIED.captures(clause).map(|remark| remark[1].trim().to_lowercase());
+        statement::is_redirected(&statement::Pieces::new().read(clause, false))
+            || remark.is_some_and(|remark| !remark.starts_with("not ") && statement::is_correction(&remark))
     }
 
     /// Returns the option of a line that contains nothing else: its letter, its words, or both ("Paris is option B").
@@ -552,6 +614,8 @@ const LONGEST_VALUE: usize = 300;
 const LONGEST_FORMAL: usize = 4096;
 /// Maximum number of lines at the end of a response in which a line that is only a choice is searched.
 const LINES_BEHIND: usize = 4;
+/// Maximum number of options in a line that are read, starting from the last one.
+const MOST_NAMED: usize = 8;
 /// Maximum number of statements that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
@@ -604,6 +668,11 @@ patterns! {
     FILLERS = r"^(?:(?:so|it|hence|the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
     LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
     REFUSED = r"^[\s.)\]$*]*(?:\?|(?:,? ?(?:which|that|but it|though it|and it)\s+)?(?:is|was|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
+    // A capital letter that isn't an article or a part of a name.
+    NAMED = r#"(?-i)(?:^|[\s(*"`])([A-Z])(?:[.,;!?)*"`:]|$|\s*$|\s+(?i:is|it is|because|since|as|for|which|and nothing|[(–—-]))"#;
+    // Text behind an option that gives a reason or ends the sentence.
+    REASONED = r"[.;!?]|\b(?:since|because|as|so|where|while|whereas)\b";
+    QUALIFIED = r"^[\s)\]*.:$]*[(\[,–—-]\s*(.*?)[\s)\]*]*$";
     // Text that joins two boxes into one statement.
     BESIDE = r"^[\s$,;/&.\\()*]*(?:(?:and|or|also)\b[\s$,;/&\\()*]*)*$";
     CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no|or|maybe|perhaps|alternatively|edit|update|hmm+|on (?:second thought|reflection)|it could)\b";
@@ -652,8 +721,9 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
         &text[start.map_or(before, |at| before + at)..to]
     };
     let states = |from: usize, to: usize| {
-        let sentence = text[..from].rfind(SENTENCE_ENDS).map_or(0, |at| at + 1);
-        let supposed = text[from..to].contains("would") && SUPPOSED.is_match(&text[sentence..from]);
+        let near = &text[floor(text, from.saturating_sub(statement::FAR))..from];
+        let sentence = near.rfind(SENTENCE_ENDS).map_or(near, |at| &near[at + 1..]);
+        let supposed = text[from..to].contains("would") && SUPPOSED.is_match(sentence);
         !supposed && !DOUBT.is_match(clause(from, to)) && !statement::is_denied_before(&text[..to])
     };
     let elsewhere =

@@ -1,4 +1,18 @@
 //! Decides whether a response states a value as its answer, for every kind of problem.
+//!
+//! A candidate is a value at a position: the content of a box or tag, what follows an announcement (`the answer is`), or a
+//! value in one of the last lines. Each kind lists its candidates, because only a kind can read its values. This module
+//! accepts or rejects a candidate by the text around it, with the same rules for all kinds:
+//!
+//! 1. Before the value: it is alone, or the word in front of it states it (`is`, `gives`, `I'd answer`), or a label with a
+//!    colon names an answer, a quantity or a symbol. Any other label, such as `Formatting practice:`, rejects the candidate.
+//! 2. In the rest of the sentence in front of it, nothing denies the value, supposes it, gives it a probability or attributes
+//!    it to somebody else. A subordinate clause without a condition doesn't count (`Though I doubted it, the answer is`).
+//! 3. Behind the value: a counted noun, a reason, a remark that agrees, or the end of the sentence.
+//! 4. The next sentences don't take the value back, order another step or put the answer off. A short sentence right behind
+//!    the value must be known: one or two words behind a letter or grid, up to six behind a number or formula.
+//!
+//! A box or tag gets no exception: the sentence around it must state its content.
 
 use std::ops::Range;
 

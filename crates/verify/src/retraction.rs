@@ -40,7 +40,9 @@ pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
     // `statement` reads the rest of the answer's sentence.
     let rest =
         behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
-    let own = usize::from(rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase()));
+    let joined = behind[..behind.len() - rest.len()].contains([',', '—', '–']);
+    let lower = rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase());
+    let own = usize::from(lower || joined && rest.starts_with('I'));
     let ends = regex!(r"[.!?](?:[^0-9A-Za-z]|$)|\n").find_iter(behind).map(|found| found.start() + 1);
     let mut from = 0;
     let sentences = ends.chain([behind.len()]).map(|end| {
@@ -49,7 +51,9 @@ pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
         plain(sentence)
     });
     // The rest of the value's sentence may be a clause about the value.
-    let clause = regex!(r"^(?:it|this|that)\b").is_match(rest) && value.text.is_empty();
+    let clause = regex!(r"^(?:it|this|that)\b").is_match(rest)
+        && !regex!(r"^it is\W*(?:\n|$)").is_match(rest)
+        && value.text.is_empty();
     let sentences = sentences
         .skip(if clause { 0 } else { own })
         .filter(|sentence| sentence.contains(|c: char| c.is_alphanumeric()));
@@ -64,7 +68,7 @@ pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
 
 /// Whether a sentence confirms the answer, denies another one or ends the response.
 fn agrees(sentence: &str, value: Written<'_>) -> bool {
-    const CLOSES: &str = r"^(?:(?:(?:i )?hope|(?:but |however,? )?note)\b|wait (?:for|until) [\pL ]+$)";
+    const CLOSES: &str = r"^(?:(?:(?:i )?hope|(?:but |however,? )?note)\b|wait (?:for|until) [\pL ]+$|\W*(?:that's|that is|this is|it's|it is) (?:my|the|our) (?:final )?(?:answer|choice|pick|result)$)";
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     regex!(CLOSES).is_match(words)
         || confirms(sentence)
@@ -77,7 +81,7 @@ fn agrees(sentence: &str, value: Written<'_>) -> bool {
 fn plain(sentence: &str) -> String {
     const MARKS: &str = concat!(
         r##"\\(?:boxed|text|mathbf|textbf|displaystyle|(?:begin|end)\{[a-z]+\*?\}|blacksquare|square|qed|checkmark|q?quad|[()\[\],;:!])|"##,
-        r##"<\|[^|]*\|>(?:user|assistant)?|[$*_{}`"“”#]"##
+        r##"<\|[^|]*\|>(?:user|assistant)?|</?[[:alpha:]]+>|[$*_{}`"“”#]"##
     );
     let bare = regex!(MARKS).replace_all(sentence, " ");
     let words: Vec<&str> = bare.split_whitespace().collect();
@@ -112,10 +116,10 @@ fn states_another(words: &str, value: &str) -> bool {
 /// Whether a sentence disputes the answer, or is short without closing a solution, beginning an explanation or having a
 /// different subject than the answer.
 fn is_unclear(sentence: &str, value: &str) -> bool {
-    /// Minimum number of words of a sentence that counts as an explanation.
-    const LONG: usize = 7;
+    // Minimum number of words of a sentence that counts as an explanation. Behind a letter or grid a shorter one can explain too.
+    let long = if value.is_empty() { 3 } else { 7 };
     const OPENS: &str = concat!(
-        r"^(?:(?:but|however),? )?(?:done|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
+        r"^(?:(?:but|however),? )?(?:done|makes sense|quite (?:neat|nice|simple|easy)|you're welcome|ask|nothing else|took|happy|glad|i'm (?:sure|certain|confident)|does (?:that|this)|easy|simple|checked|all good|perfect|enjoy|have a|want me|shall i|yes|end|good luck|that was|option|choice|correct|right|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
         r"let me know|feel free|if you|would you|do you|note|here|(?:we|you|one) can|check(?:ed)?|verif(?:y|ied|ication)|explanation|proof|reason|reasoning|",
         r"solution|details?|steps?|first|second|there (?:are|is) no|we are done|we have (?:shown|proved|verified)|see|recall|since|because|by|using|",
         r"let \S+ be|finally|remember|interestingly|geometrically|algebraically|substituting|plugging|another way|both methods|students|many people|",
@@ -123,15 +127,17 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
         r"as (?:wanted|desired|required|requested|claimed|needed|expected|above|before|shown)|which|where|with|when|units?)\b"
     );
     let restates = !value.is_empty() && sentence.contains(&*plain(value));
-    let is_short = sentence.split_whitespace().count() < LONG;
+    let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
+    let orders = regex!(r"^\pL+(?: \pL+)? (?:that|this|it|the above|everything)$").is_match(words);
+    let is_short = sentence.split_whitespace().count() < long || orders;
     let opens = restates || sentence.ends_with(':') || regex!(OPENS).is_match(sentence) || is_aside(sentence);
-    disputes(sentence, value) || !value.is_empty() && is_short && !opens
+    disputes(sentence, value) || is_short && !opens
 }
 
 /// Whether a sentence confirms the solution or refutes every other answer.
 fn confirms(sentence: &str) -> bool {
     const CONFIRMS: &str = concat!(
-        r"^(?:(?:i|we)(?:'ve| have| also| then| just)* (?:verified|checked|confirmed|used|applied|computed|rounded|simplified|factored)|",
+        r"^(?:(?:i|we)(?:'ve| have| also| then| just)* (?:verified|(?:double[ -]?)?checked|confirmed|used|applied|computed|rounded|simplified|factored)|",
         r"(?:i|we)(?: am| are|'m|'re) (?:confident|certain|happy|glad)|(?:\pL+ ){1,3}(?:confirms?|agrees?|verif(?:y|ies))) [^0-9]*$|",
         r"^(?:all|every|both|each)\b[^0-9]* (?:holds?|pass|passes|satisfied|met|fulfilled|correct|true|valid)\W*$|^no other\b[^0-9]*$|",
         r"^(?:the|all|all the|every|each|any) other(?:s| \pL+) (?:are|fails?|leads?|contradicts?|violates?|breaks?)\b[^0-9]*$"
@@ -217,7 +223,7 @@ fn takes_back(sentence: &str, value: Written<'_>) -> bool {
         r"multiple|divisor|square|cube|fraction|well|standard|classic|direct|consequence|number|maximum|minimum|unique|reasonable|",
         r"simple))(?:\W|$)|",
         // A comment.
-        r"(?:is|are)? ?(?:(?:very|quite|really|pretty|rather|so) )?(?:fast|slow|a lot|a big|many|few|long|short|high|low|cheap|expensive|heavy|great|nice|neat|impressive)\b)",
+        r"(?:can|may) (?:also )?be (?:verified|checked|seen|confirmed|shown|simplified|written)\b|was (?:fun|easy|tricky|hard|interesting)\b|(?:is|are)? ?(?:(?:very|quite|really|pretty|rather|so) )?(?:fast|slow|a lot|a big|many|few|long|short|high|low|cheap|expensive|heavy|great|nice|neat|impressive)\b)",
     );
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     const DOUBTS: &str = r"^(?:(?:or|is|isn't|was|really|who|why|are you|am i|could|should|what)\b.*|\S+)\?$";

@@ -39,6 +39,10 @@ impl Roles {
     const JOINS: Self = Self(1 << 8);
     /// Changes the value before it, or shows that this value isn't an answer: `8 etc`.
     const CHANGES: Self = Self(1 << 9);
+    /// Chooses a value if `I` or `we` precedes the word: `I'd answer 8`, `we go with 8`.
+    const CHOOSES: Self = Self(1 << 10);
+    /// Can occur in a label before a colon: `Here's the completed grid: ..`.
+    const LABELS: Self = Self(1 << 11);
 
     const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -60,7 +64,7 @@ impl Roles {
             roles
         });
         let word = word.to_lowercase().replace('’', "'");
-        match ROLES.get(&*word) {
+        match ROLES.get(&*word).or_else(|| ROLES.get(uncontracted(&word))) {
             Some(roles) => *roles,
             None if word.ends_with("n't") => Self::DENIES,
             None if word.chars().count() == 1 => Self::FILLS,
@@ -69,10 +73,16 @@ impl Roles {
     }
 }
 
+/// Returns the first word of a contraction, as in `I'd`, and other words unchanged.
+fn uncontracted(word: &str) -> &str {
+    let ends = ["'d", "'ll", "'m", "'re", "'s", "'ve"];
+    ends.iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word)
+}
+
 /// Words with their roles. A word can be in several rows.
 const WORDS: &[(&str, Roles)] = &[
     (
-        "is are was were be been being it's that's clearly indeed obviously equals equal equaling equalling gives give giving gave yields yield \
+        "is are was were be been being it's that's here's there's thats definitely surely certainly clearly indeed obviously equals equal equaling equalling gives give giving gave yields yield \
          yielding get gets getting got gotten have has had having obtain obtains obtaining obtained find finds found finding \
          makes make making made receives received reaches reached becomes become became contains contain produces shows see \
          worth exactly only just simply precisely approximately about roughly there here namely that which then now so thus hence \
@@ -91,12 +101,12 @@ const WORDS: &[(&str, Roles)] = &[
         Roles::STATES,
     ),
     (
-        "the a an final correct right my our this that these those it he she they we i you and of to also indeed clearly must \
-         should will can does do did would one its his her their new exact numerical sum sums in true case",
+        "the a an final correct right my our your this that these those it he she they we i you us me let and of to also indeed clearly \
+         must should will can does do did would one its his her their new exact numerical sum sums in true case going up out am definitely surely certainly",
         Roles::FILLS,
     ),
     (
-        "not no never nobody none forget ignore disregard avoid skip discard cannot neither nor hardly if unless suppose supposes supposing supposed assume assumes \
+        "not no never nobody nothing none forget ignore disregard avoid skip discard cannot neither nor hardly if unless suppose supposes supposing supposed assume assumes \
          assuming assumed whether wrong incorrect false mistake mistaken fallacy trap tempted previous old former earlier naive \
          tempting guess guessed could might may or either except discard discards reject rejects exclude excludes eliminate \
          rule try doubt doubts deny denies pretend imagine fails fail refuses refuse stops far twice thrice half double until nicht pas less more most least than",
@@ -114,7 +124,7 @@ const WORDS: &[(&str, Roles)] = &[
         Roles::LEADS,
     ),
     (
-        "since because as which so where when by with for on at in per each that who from during after before among while hence regardless irrespective rounded computed calculated found \
+        "that's since because as which so where when by with for on at in per each that who from during after before among while hence regardless irrespective rounded computed calculated found \
          thus therefore see total altogether the this it its we these they given giving meaning using there here let you \
          note being namely respectively such only now also achieved attained obtained",
         Roles::GOES_ON,
@@ -142,6 +152,25 @@ const WORDS: &[(&str, Roles)] = &[
         Roles::CHANGES,
     ),
     ("e x", Roles::CHANGES.with(Roles::FILLS)),
+    (
+        "answer say go going pick choose chose select vote submit report settle settled opt stick end ended ends lock propose suggest land \
+         landed take call put write enter give",
+        Roles::CHOOSES,
+    ),
+    (
+        "answer answers ans final result solution question problem task puzzle exercise part option choice letter value form format \
+         required requested correct right below above thing process elimination state stating verdict numbers crunching now know seen up combining as in by at for on to all everything nothing together putting put combining adding box boxed \
+         tags asked with without further ado more left remaining needed sold spent earned long story short bottom line tl dr there here go have \
+         goes easy simple simpler simplified step last no doubt about only possibility possible elimination process done overall summary \
+         conclusion drum roll please voilà voila yes yep okay ok alright sure well hmm great good grid matrix board table list lists \
+         sequence path order arrangement expression equation formula words word letters coordinates cells positions mines tents stars \
+         numbers number brackets completed filled solved sorted output response completion missing mapping message text name names \
+         steps hard not be this one is it's that's and explanation working therefore amount count money",
+        Roles::LABELS,
+    ),
+    ("leaving", Roles::STATES),
+    ("implies shows why", Roles::OWNS),
+    ("ergo told yes yep okay ok alright sure well hmm voilà voila et done definitely surely", Roles::LEADS),
 ];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -200,13 +229,14 @@ impl<'a> Pieces<'a> {
             r"^\\(?:(text(?:bf|it|rm|sf|tt|normal|up)?|[mh]box)|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|bold|emph|underline|",
             r"ensuremath|boxed|fbox|(?:textcolor|colorbox)\{[^{}]*\})\s*\{"
         );
-        const PIECE: &str = r"^(?:\\[A-Za-z]+|\\.|[0-9]+|\pL+(?:['’-]\pL+)*|!=|<=|>=|=>|->|\.\.+|.)";
+        const PIECE: &str = r"^(?:\\[A-Za-z]+|\\.|[0-9]+|\pL+(?:['’-]\pL+)*|!=|<=|>=|=+>|-+>|\.\.+|.)";
         // Open braces: whether each is a part of a formula and no dress, and whether a formula goes on behind it.
         let mut open: Vec<(bool, bool)> = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
             let formula_here = formula;
             if c.is_whitespace()
+                || c == '\u{fe0f}'
                 || matches!(c, '*' | '_' | '`' | '"' | '“' | '”' | '#' | '&' | '~')
                     && self.is_dress(c, rest, formula)
             {
@@ -299,7 +329,7 @@ pub(crate) fn low_end(text: &str) -> usize {
 
 /// Returns the last sentence or line of a string.
 pub(crate) fn sentence(text: &str) -> &str {
-    let ends = regex!(r"(?i)(\b(?:e\.g|i\.e|vs|resp|mrs?|dr|no|eq))?(?:[.!?]\s|\n)").captures_iter(text);
+    let ends = regex!(r"(?i)(\b(?:e\.g|i\.e|cf|vs|resp|mrs?|dr|no|eq))?(?:[.!?]\s|\n)").captures_iter(text);
     let end = ends.filter(|end| end.get(1).is_none() || end[0].ends_with('\n')).last();
     &text[end.and_then(|end| end.get(0)).map_or(0, |end| end.end())..]
 }
@@ -323,8 +353,14 @@ pub(crate) fn is_denied_before(before: &str) -> bool {
     // `It is not:`, and on the next line `The answer is`.
     let announced = regex!(r"(?i)(^|[:：]|\n)\W*(?:(?:the|my|final) )*answer(?: is)?\W*$").captures(bare);
     let above = announced.and_then(|announced| announced.get(1)).map(|mark| &bare[..mark.end()]);
+    // `No doubt about it: the answer is` isn't a denial.
+    const IDIOM: &str = r"(?i)\b(?:no doubt|no (?:\w+ )?(?:option|choice|question|need)|nothing (?:more|else)|without (?:an? |any )?(?:doubt|question|further))\b";
+    let above = above.filter(|above| !regex!(IDIOM).is_match(sentence(above)));
     let texts = [Some(bare), above];
+    let above = bare.trim_end().trim_end_matches(['.', '!', ' ']);
+    let same_line = sentence(bare).contains(char::is_alphanumeric);
     is_struck(before)
+        || !same_line && is_deferral(&sentence(above).to_lowercase())
         || texts.into_iter().flatten().any(|text| {
             let pieces = Pieces::new().read(introduction(text), false);
             denies(&pieces.all) || is_disowned(&pieces.all)
@@ -353,6 +389,9 @@ pub(crate) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
     if depth > 0 || is_disowned(&before.all) { None } else { sign(&before.all, before.gap, value) }
 }
 
+/// Words of a clause that attributes the rest of its sentence to somebody else.
+const DISOWNED_SOURCES: &str = r"(?i)\b(?:wrote|reports|argues|insists|believes|heard|told|read|wikipedia|google|internet|textbook|book|website|chatgpt|forum)\b";
+
 /// Joins the words of a sentence by spaces, with `#` in place of each formula.
 fn phrase(pieces: &[Piece<'_>]) -> String {
     let mut phrase = String::new();
@@ -374,8 +413,23 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"yesterday|distractor|decoy|trap|red herring|(?:used|rumou?red|claimed|supposed|said|alleged|reported|believed|thought) to be)\b|",
         r"\b(?:impossible that|no (?:way|chance)|absurd (?:that|to)|typo|misprint|misread\w*|mistakenly|erroneously|wrongly)\b|",
         r"\b(?:another|(?:an?|the) (?:different|other|similar|easier|harder)) (?:problem|puzzle|question|exercise|task|exam|test|version)\b|",
+        r"\b(?:parallel|alternate|fictional|imaginary) (?:world|universe|reality|version)s?\b|\bsake of argument\b|\bread (?:somewhere|that)\b|",
+        r"\b(?:flawed|fallacious|dubious|naive|careless|sloppy|unverified|tentative|provisional|preliminary)\b|",
+        r"\b(?:intermediate|partial) (?:value|result)s?\b|\b(?:dummy|wrong|incorrect|false|empty|example|sample) (?:box|template|tag)\b|",
+        r"\b(?:would|could|might|\w+'d) have (?:been|got|gotten|had|found|\w+ed)\b|\b(?:love|like|wish|want|was going|were going|about|almost|refuse) to\b|\bwant it\b|",
+        r"\b(?:chances?|odds|likelihood)\b(?: \S+){0,3}? (?:of|it's|it is|that it is)$|\bat random ?[:,]?$|",
+        r"^(?:an? |the )?(?:examples?|sample|dummy|empty|random|template|trial) \w+ ?:$|",
+        r"^(?:as|for|in|by|at|just|only)\b[^,]*\b(?:joke|example|testing|test|fun|fiction|theory|illustration|placeholder|stage|show|demo|demonstration|practice|dream|luck|guess)\b(?: \w+)? ?,|",
+        r"(?:\bnot|\bnever|n't) (?:\w+ ){1,2}(?:that )?(?:it's|it is|the answer is)$|\b(?:less likely|unlikely) to\b|\btoo (?:early|soon|hard|late) to\b|",
+        r"\b(?:bogus|spurious|absurd|tempting)\b|\b(?:coin|dice|horoscope) (?:flip|toss|roll|gave|says?)\b|\bfirst (?:instinct|impression|thought)\b|\bonce (?:i|we|got|thought|believed)\b|",
+        r"^if (?:i|we|you) (?:\w+ ){0,2}?(?:flip|skip|ignore|forget|drop|omit|double|negate|swap|reverse|change|misread|guess)\b|\bmade (?:(?:this|that|it) )?up\b|^no answer\b|\bexpect\w* (?:me|us|you) to\b|",
+        r"^let's (?:say|pretend)\b|^in (?:the|an?) (?:other|another|different|easier|simpler) (?:case|version)\b|\b(?:i|we) (?:used to|initially|first|originally|almost|nearly)\b|",
+        r"^step (?:[0-9]+ )?(?:gives|yields)\b|\b(?:runner-up|counterexample|second[ -]best|worst|excluded|discarded|rejected|odd one out|bait)\b(?: \S+){0,2} is$|",
+        r"\b(?:practi[cs]\w*|formatting|testing)\b[^,]*:$|\blatex (?:for|of|code)\b|",
+        r"^before \S+ , we\b|^before the (?:last|final) step\b|^up to (?:now|here)\b|^so far\b|\bbox (?:looks|is written)\b|",
+        r"^(?:ignoring|without) (?:the|this|that|an?) (?:\w+ )?(?:step|rule|condition|constraint|clue|sign)s?\b|",
         // A label that names no answer, and a scale of all values.
-        r"\b(?:examples?|drafts?|hypothes[ie]s|conjectures?|templates?|formats?|placeholders?|samples?|illustrations?|sketch|attempts?|tries|try|guess(?:es)?)(?: (?:output|answer|solution|response|[0-9]+))?(?: (?:is|would be|looks like))? ?:?$|",
+        r"\b(?:examples?|drafts?|hypothes[ie]s|conjectures?|templates?|placeholders?|samples?|illustrations?|sketch|attempts?|tries|try|guess(?:es)?)(?: (?:output|answer|solution|response|[0-9]+))?(?: (?:is|would be|looks like))? ?:?$|^(?:(?:the|an?|this) )?(?:\w+ )?formats?(?: (?:is|would be))? ?:?$|",
         r"\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|",
         r"\b(?:wrote|says|said|claims|claimed|thinks|believes|reports|argues|insists|i read)(?: that\b| ?[:,])|",
         r"\b(?:false|wrong|incorrect|naive|mistaken|tempting|previous|earlier) (?:assumption|premise|interpretation|reading|statement|result|approach|count|step|try|calculation|",
@@ -386,7 +440,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"^(?:the |my |an? )?(?:wikipedia|google|internet|calculator|textbook|book|website|chatgpt|computer|teacher|forum) (?:gives?|has|gets?|shows?|finds?)\b|",
         r"^(?:(?:so|and|thus|but) )?(?:it|this|that) (?:contains?|rounds?|includes?|exceeds?)\b|^(?:(?:so|thus|hence|therefore) ,? ?)?(?:(?:the|an?|its) )?(?:upper|lower) bound\b|",
         r"^(?:the |an? |my )?(?:\w+ )?estimate (?:is|gives|was)\b|^initially\b|",
-        r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*\b(?:answer|would|were)\b|\b(?:without|ignoring)\b.*\bwould\b|",
+        r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*(?:\b(?:answer|would|were)\b|'d\b)|\b(?:without|ignoring)\b.*\bwould\b|",
         // The problem's own text, and an example of a form.
         r"\b(?:problem|question|prompt|puzzle|task) (?:says?|said|shows?|gives?|states?|reads?|mentions?|contains?)\b|\bteacher wrote\b|",
         r"\bexamples? (?:of the (?:form|format|output)|(?:in|from) the (?:problem|prompt|puzzle|question|task))\b|\b(?:e \. ?g|for example|for instance|such as)\b ?[.,:]?$|",
@@ -394,7 +448,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"\b(?:another|second|third|alternative|other) (?:possib\w+|candidates?|options?|solutions?|alternatives?)\b|\b(?:option|candidate|possibility|attempt|try|guess) [0-9]\b|",
         // A comparison, an exception, and a label that rejects.
         r"\b(?:far from|opposite of|instead of|rather than|other than|over|beats?)(?: \S+){0,1}$|",
-        r"\b(?:rul(?:e|es|ed|ing) out|eliminat\w+|exclud\w+|discard\w*|reject\w*|(?:avoid\w*|refus\w+)(?: to)? \w+)(?: (?:the|option|choice|answer|that))* ?:?$|",
+        r"\b(?:rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud\w+|discard\w*|reject\w*|(?:avoid\w*|refus\w+)(?: to)? \w+)(?: (?:the|option|choice|answer|that))* ?:?$|",
         r"\bprefer\b.* to$|^(?:\S+ ){0,2}(?:reject\w*|discarded|excluded|eliminated|invalid|refuted|counterexamples?|fools?|errors?|mistakes?|tests?|testing|fails|falsch)(?: \S+){0,2} :$",
     );
     if before.is_empty() {
@@ -407,6 +461,21 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     let turn = regex!(TURNS).captures_iter(&said).last().and_then(|turn| turn.get(1));
     let excepted = regex!(EXCEPT).is_match(&said);
     let said = turn.map_or(&*said, |turn| said[turn.start()..].trim_start());
+    // The clause before the main one, as in `though I doubted it, the answer is`, unless it is a condition or a source.
+    const MAIN: &str = r"(?i)^(.*?) , ((?:(?:so|then|and|now|thus) )?(?:(?:the|my|our) (?:\S+ ){0,2}?(?:answer|result|solution|value)|it|it's|this|that|that's|we|i [a-z]|i'd|i'll|you|one)\b.*)$";
+    const CONDITION: &str = concat!(
+        r"(?i)^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppos\w+|provided|without|ignoring|before|under|in|by|for|until|as an?|at|only|just|initially|",
+        r"hypothetically|once|when|yesterday|according|to)\b|\b(?:if|unless|without|ignoring|sake|says?|said|claims?|thinks?)\b"
+    );
+    const POLITE: &str = r"(?i)^(?:\w+ ,? ?)?(?:if (?:i'm|i am|we're|we are|you|my|our|everything|all|i remember|i had to|i did|we did|we do)\b|unless (?:i|we)\b|having said)";
+    let main =
+        regex!(MAIN).captures(said).and_then(|main| Some((main.get(1)?.as_str(), main.get(2)?.as_str())));
+    let dismissed = |clause: &str| {
+        regex!(POLITE).is_match(clause)
+            && !regex!(r"(?i)\b(?:were|had been|lied|wrong about)\b").is_match(clause)
+            || !regex!(CONDITION).is_match(clause) && !regex!(DISOWNED_SOURCES).is_match(clause)
+    };
+    let said = main.filter(|(clause, _)| dismissed(clause)).map_or(said, |(_, main)| main);
     // `I am confident the answer is` has the answer as its own.
     const SURE: &str = r"(?i)^(?:.* )?(?:i am|i'm|we are|we're) (?:(?:now|very|quite|fairly|absolutely|completely) )?(?:confident|certain|sure|positive|convinced)(?: that)?\b";
     let said = regex!(SURE).find(said).map_or(said, |sure| said[sure.end()..].trim_start());
@@ -424,12 +493,13 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         .filter(|word| !word.is_empty())
         .find(|word| !article(word))
         .unwrap_or_default();
-    let leads = regex!(r"(?i)\b(?:leads?|led|comes?|gets?) (?:us |me )?to\b").is_match(&answer[1]);
+    let leads =
+        regex!(r"(?i)\b(?:leads?|led|comes?|gets?|going|have|had) (?:us |me )?to\b").is_match(&answer[1]);
     if owner == "to" && !leads
-        || matches!(owner, "of" | "about")
+        || matches!(owner, "of" | "about" | "on" | "for" | "by" | "in" | "at" | "as" | "with" | "without")
         || owner.starts_with(char::is_alphabetic)
             && !is_neutral(owner)
-            && !Roles::of(owner).has(Roles::THINKS)
+            && !Roles::of(owner).has(Roles::THINKS.with(Roles::LABELS).with(Roles::CHOOSES).with(Roles::OWNS))
     {
         return true;
     }
@@ -444,12 +514,20 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     if value.is_some_and(|found| Roles::of(&found[1]).has(Roles::JOINS.with(Roles::PRAISES))) {
         return false;
     }
-    !tail.split(' ').all(is_about_answer)
+    // `the answer that we want is`, `the answer, as we saw, is`
+    const ASIDE: &str = concat!(
+        r"(?i)^ (?:(?:is|becomes)(?: now)? clear :|(?:that|which) (?:fits?|works?|satisf\w+|remains?|solves?|meets?|is left)\b|",
+        r"(?:that |which )?(?:we|you|i)(?:'ve|'re|'m)?(?: are| were| have| been| all)* (?:want|need|seek|get|got|find|found|obtain|obtained|look|looking|",
+        r"saw|see|have|wanted|needed|sought|asked|after)\b|\( (?:after|as)\b[^)]*\)|, (?:as|after|then|of|therefore|thus|in)\b[^,]*,)"
+    );
+    let denied = |text: &str| text.split(' ').any(|word| Roles::of(word).has(Roles::DENIES));
+    let aside = regex!(ASIDE).is_match(tail) && !denied(tail) && !regex!(DISOWNED_SOURCES).is_match(tail);
+    !aside && !tail.split(' ').all(is_about_answer)
 }
 
 /// Whether a word can occur between `answer` and its verb, as in `The answer to the given problem is`.
 fn is_about_answer(word: &str) -> bool {
-    const ABOUT: &str = "question thing problem exercise task puzzle original given whole entire part simplest lowest reduced form terms notation \
+    const ABOUT: &str = "out up ends ended end being turns after checking requested required tags box question thing problem exercise task puzzle original given whole entire part simplest lowest reduced form format terms notation \
         interval scientific decimal decimals place places fraction rounded nearest integer number tenth hundredth cent unit units for as by \
         at comes works evaluates simplifies mixed percent percentage expressed written both all value values set following below above boxed \
         option choice letter am certain sure confident shown";
@@ -475,6 +553,13 @@ fn cites(said: &str) -> bool {
     })
 }
 
+/// Whether all words of a string lack content, as in `the final`.
+pub(crate) fn is_introduction(said: &str) -> bool {
+    let words = |c: char| c.is_alphabetic() || c.is_whitespace() || "*:".contains(c);
+    said.chars().all(words)
+        && said.split(|c: char| !c.is_alphabetic()).all(|word| word.is_empty() || is_neutral(word))
+}
+
 /// Whether a word lacks content, so that a sentence of such words and a number states the number.
 pub(crate) fn is_neutral(word: &str) -> bool {
     Roles::of(word).has(Roles::FILLS.with(Roles::LEADS))
@@ -488,7 +573,7 @@ pub(crate) fn praises(predicate: &str) -> bool {
         r"least|lowest|highest|total|exact|such|valid|positive|real|integer|numerical|simplified|reduced|wanted|sought|best|optimal)\b ?)*",
         r"(?:(?:answers?|solutions?|results?|ones?)(?: (?:to|of|for) (?:the|this|our|your)(?: (?:given|original|whole|entire|above))*",
         r" (?:problem|question|exercise|task|puzzle|equation|system|inequality)s?)?(?: (?:we|you) (?:want|need|seek|get|wanted|needed)| that (?:is|are|satisfies|satisfy|works?|fits?|has|have|we)\b.*)?",
-        r"(?: ?$| ?[.,;!)]| (?:since|because|as|so|and|in simplest)\b)|",
+        r"(?: ?$| ?[.,;!)]| (?:since|because|as|so|and|in simplest)\b)|what (?:we|i|you) (?:get|got|have|find|found|want|wanted|need|end up with)\b|",
         r"(?:numbers?|values?|sum|total|minimum|maximum|product|difference|roots?|integers?|primes?|choices?|options?|",
         r"possibilit(?:y|ies)|area|length|cost|price|amount|sets?|pairs?|probability)\b|(?: ?$| ?[.,;!)]| (?:since|because|as|so)\b))"
     );
@@ -506,8 +591,8 @@ pub(crate) fn praises(predicate: &str) -> bool {
 pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let after = &*phrase(&after.all);
     const REDIRECTED: &str = concat!(
-        r"(?i)\b(?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
-        r"version|case|group|student|book)s?\b|\b(?:by|in) (?:mistake|error)\b|\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
+        r"(?i)\b(?:in|for|of|to|from|by) (?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
+        r"version|case|group|student|book)s?\b|\b(?:in|for|at) (?:some|certain|many|most|other) (?:cases|times|days|versions)\b|\bhalf (?:of )?the time\b|\bsometimes\b|\bunless (?:it|n)\b|\bfor now\b|\b(?:by (?:accident|luck)|typo|grain of salt|first (?:sight|glance)|give or take|or (?:higher|lower|more|less|so|thereabouts))\b|\b(?:earlier|first|rough) draft\b|\bwith (?:an? )?(?:\S+ ){0,2}?(?:probability|chance|confidence|odds)\b|\bwhich (?:i|we) (?:made|guessed|invented)\b|\b(?:worlds?|universes?|coin toss|guess|jest|pending|tentative(?:ly)?|unverified|unconfirmed|provisional(?:ly)?)\W*$|\bto be (?:checked|confirmed|verified|corrected|continued|determined|decided|doubled|halved|negated|squared|flipped|inverted|fixed)\b|\bpending \w+|\bfor (?:lack|want) of\b|\bsubject to\b|\b(?:by|in) (?:mistake|error)\b|\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
         r"^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
         r"at (?:most|least|best|worst)|off|short|too (?:many|few|much))\b|",
         r"\b(?:on top of|in addition to|along with|together with|apart from|as well as|besides?) (?:another )?[0-9]|",
@@ -550,12 +635,19 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             let join = head.last().filter(|word| word.is_word(Roles::JOINS));
             match &*word.to_lowercase() {
                 "us" | "him" | "her" | "them" | "me" | "you" => stated(),
-                "with" if matches!(before_last(1), "left" | "up") => unless_denied(head),
-                "to" if before_last(1) == "out"
-                    || before_last(1) == "up" && before_last(2).starts_with("add") =>
-                {
-                    Some("")
+                "it" if matches!(before_last(1), "make" | "makes" | "making") => unless_denied(head),
+                "with" if matches!(before_last(1), "left" | "up" | "us") => unless_denied(head),
+                "with" | "for" | "on" | "in" | "at" | "as" | "to" if chooses(head) => unless_denied(head),
+                _ if chooses(before) => unless_denied(before),
+                "like" if matches!(before_last(1), "looks" | "Looks" | "seems" | "Seems") => {
+                    unless_denied(&head[..head.len() - 1])
                 }
+                "to" | "as" | "at"
+                    if matches!(before_last(1), "out" | "us" | "down" | "points" | "lead" | "it") =>
+                {
+                    unless_denied(head)
+                }
+                "to" if before_last(1) == "up" && before_last(2).starts_with("add") => Some(""),
                 // A verb after an auxiliary verb: `must score 8`.
                 _ if matches!(before_last(1), "will" | "can" | "must" | "should" | "to")
                     && !matches!(word, "exceed" | "avoid") =>
@@ -580,14 +672,25 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             "\\Rightarrow" | "\\implies" | "\\Longrightarrow" | "\\iff" | "\\approx" | "\\therefore"
             | "\\equiv",
         ) => unless_denied(head),
-        (_, "=" | "≈" | "→" | "⇒" | "⟹" | "=>" | "->" | "≡") => unless_denied(head),
+        (_, "=" | "≈" | "→" | "⇒" | "⟹" | "∴" | "≡") => unless_denied(head),
+        (Kind::Sign, arrow) if arrow.len() > 1 && arrow.bytes().all(|byte| b"=->".contains(&byte)) => {
+            unless_denied(head)
+        }
         (_, ":") => {
             let ratio = head.last().is_some_and(|piece| piece.kind == Kind::Number) && (last.formula || !gap);
-            if ratio { None } else { unless_denied(head) }
+            if ratio || !is_label(head) { None } else { unless_denied(head) }
         }
         (_, "," | ";") if last.formula => None,
         (_, "," | ";") => {
-            head.last().is_none_or(|word| word.is_word(Roles::LEADS) || word.is(".")).then_some("")
+            let clause =
+                head.rsplit(|piece| matches!(piece.text, "," | ";" | ".")).next().unwrap_or_default();
+            let idiom = |piece: &Piece<'_>| {
+                piece.is_word(Roles::FILLS.with(Roles::LEADS).with(Roles::LABELS))
+                    && !piece.is_word(Roles::DENIES)
+            };
+            (head.last().is_none_or(|word| word.is_word(Roles::LEADS) || word.is("."))
+                || clause.iter().all(idiom))
+            .then_some("")
         }
         // The value repeats the number in words before it: `nine (9)`.
         (_, "(" | "[") => {
@@ -637,10 +740,52 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
     }
 }
 
+/// Whether the words end with a verb by which the writer chooses a value: `I'd answer`, `let's go`.
+fn chooses(words: &[Piece<'_>]) -> bool {
+    let Some((verb, head)) = words.split_last() else { return false };
+    let neutral = |piece: &&Piece<'_>| piece.is_word(Roles::FILLS.with(Roles::LEADS).with(Roles::CHOOSES));
+    verb.is_word(Roles::CHOOSES) && head.iter().rev().take_while(neutral).any(|piece| is_writer(piece.text))
+}
+
+/// Whether a word names the writer of the response.
+fn is_writer(word: &str) -> bool {
+    matches!(uncontracted(&word.to_lowercase().replace('’', "'")), "i" | "we" | "let" | "you" | "one")
+}
+
+/// Whether the words before a colon name an answer. Known words do, a clause of the writer (`now we add them`), a quantity
+/// (`number of coins`) and a symbol. Any other label, such as `a common error`, doesn't.
+fn is_label(head: &[Piece<'_>]) -> bool {
+    let label = head.rsplit(|piece| matches!(piece.text, ":" | ";" | ".")).next().unwrap_or_default();
+    let words = || label.iter().filter(|piece| piece.kind == Kind::Word && !piece.formula);
+    const KNOWN: Roles = Roles(
+        Roles::STATES.0
+            | Roles::FILLS.0
+            | Roles::OWNS.0
+            | Roles::LEADS.0
+            | Roles::PRAISES.0
+            | Roles::JOINS.0
+            | Roles::LABELS.0,
+    );
+    const VERBS: [&str; 14] = [
+        "is", "are", "was", "be", "get", "gets", "have", "has", "give", "gives", "find", "obtain", "becomes",
+        "equals",
+    ];
+    let is_verb = |piece: &Piece<'_>| VERBS.contains(&piece.text);
+    words().all(|piece| piece.is_word(KNOWN) || units::is_unit(piece.text))
+        || words().any(|piece| {
+            let quantity = regex!(r"(?i)^(?:left|remaining|needed|required|sold|spent|earned|many|matrix|grid|set|interval|vector|points?|roots?|function|polynomial)$").is_match(piece.text);
+            quantity
+                || piece.is_word(Roles::JOINS) && !piece.text.eq_ignore_ascii_case("given")
+                || is_writer(piece.text)
+        })
+        || words().last().is_some_and(is_verb)
+}
+
 /// Whether the words before a value deny it, suppose it or attribute it to somebody else. Neutral words are skipped.
 pub(crate) fn denies(words: &[Piece<'_>]) -> bool {
-    let mut next = Roles::default();
     let mut next_text = "";
+    // Whether the subject of a verb of thinking is looked for.
+    let mut thinks = false;
     // `No: 8`
     if let [.., no, mark] = words
         && no.text.eq_ignore_ascii_case("no")
@@ -649,7 +794,7 @@ pub(crate) fn denies(words: &[Piece<'_>]) -> bool {
     {
         return false;
     }
-    for piece in words.iter().rev() {
+    for (at, piece) in words.iter().enumerate().rev() {
         if piece.is(".")
             || piece.kind == Kind::Sign && matches!(piece.text, "," | ";" | ":") && !next_text.is_empty()
         {
@@ -666,19 +811,36 @@ pub(crate) fn denies(words: &[Piece<'_>]) -> bool {
         let lower = next_text.to_lowercase();
         let answer = matches!(&*lower, "answer" | "answers");
         let own = roles.has(Roles::OWNS);
+        let earlier = words[..at].last().map_or("", |piece| piece.text);
+        // `Without a doubt, it is 8.`
+        if piece.text == "doubt" && matches!(&*earlier.to_lowercase(), "no" | "a" | "without" | "any") {
+            return false;
+        }
         if roles.has(Roles::DENIES)
             || answer && !own
-            || next.has(Roles::THINKS) && !matches!(piece.text, "I" | "we" | "We" | "i")
+            || thinks
+                && !is_writer(piece.text)
+                && !roles.has(Roles::LEADS.with(Roles::THINKS))
+                && !is_auxiliary(piece.text)
         {
             return true;
         }
+        thinks = roles.has(Roles::THINKS) || thinks && !is_writer(piece.text);
         if !roles.has(Roles::FILLS.with(Roles::OWNS)) {
             return false;
         }
-        (next, next_text) = (roles, piece.text);
+        next_text = piece.text;
     }
     // `Say it is 8.`
-    next.has(Roles::THINKS)
+    thinks
+}
+
+/// Whether a word can be between the writer and a verb: `I would say`.
+fn is_auxiliary(word: &str) -> bool {
+    matches!(
+        word,
+        "would" | "will" | "can" | "do" | "must" | "should" | "have" | "to" | "also" | "going" | "still"
+    )
 }
 
 /// Whether the text between two boxes lists both: it doesn't deny either box, compute with them or compare them.
@@ -725,7 +887,18 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
             Kind::Word => {
                 let number = next
                     .is_some_and(|next| next.kind != Kind::Word && !next.is(".") || spelled(next).is_some());
+                // `So 8 it is.`
+                let closes = lower == "it"
+                    && next.is_some_and(|next| next.text == "is")
+                    && rest.get(1).is_none_or(|end| end.kind == Kind::Sign);
                 match &*lower {
+                    _ if closes => return true,
+                    // `8 must be the answer.`
+                    "must" | "has" | "would" | "should" | "will" if words == 0 => {
+                        let said = phrase(rest);
+                        let named = regex!(r"(?i)^(?:to )?be (.*)$").captures(&said);
+                        return named.is_some_and(|named| praises(&named[1])) && !offers(rest);
+                    }
                     "and" if next.is_some_and(|next| next.text == "not") => {
                         return rest.get(1).is_some_and(|other| other.kind == Kind::Number);
                     }
@@ -795,7 +968,12 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                         Some(next) if next.kind == Kind::Word && !next.formula => {
                             let and = next.text == "and" && continues(rest.get(1), rest.get(2));
                             let on = next.is_word(Roles::GOES_ON) || matches!(next.text, "not" | "none");
+                            // `I believe`, `no question`, `final answer`
+                            let sure = regex!(
+                                r"(?i)^(?:and )?(?:(?:i|we)(?:'m| am| are|'re|'ve| have)? (?:believe|think|(?:absolutely |quite |very |pretty |fairly )?(?:sure|certain|confident)|(?:double[ -]?)?checked)|if (?:i'm|i am|we)\b|as far as (?:i|we)|no (?:more|less|question|doubt)|(?:my )?final answer)\b|^(?:of course|clearly|obviously|certainly|definitely|thanks?(?: you)?) ?(?:[.!].*)?$"
+                            );
                             (and || on) && !taken_back(&rest[1..])
+                                || sure.is_match(&phrase(rest)) && !offers(rest)
                         }
                         // The mark that closes the formula or the quotation may follow the comma.
                         Some(next) => {
@@ -816,7 +994,12 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                     let remark = said.to_lowercase();
                     let same = said == value
                         || number_in_words(&said).is_some_and(|number| number.to_string() == value);
-                    if !same && (piece.formula || !ends(inside, 1, value, true) || is_correction(&remark)) {
+                    if !same
+                        && (piece.formula
+                            || !inside.first().is_some_and(|word| is_writer(word.text))
+                                && !ends(inside, 1, value, true)
+                            || is_correction(&remark))
+                    {
                         return false;
                     }
                     at += length;
@@ -840,7 +1023,7 @@ pub(crate) fn is_correction(words: &str) -> bool {
     const CORRECTS: &str = concat!(
         r"^(?:(?:or|and|oh|well|so|ok|okay) )*(?:(?:actually|wait|hmm+|oops|sorry|correction|errat(?:um|a)|edit|update|scratch that|psych|",
         r"nope|kidding|joking|just (?:kidding|joking)|wrong|false|incorrect|not|maybe|perhaps|possibly|probably|otherwise|else|unless|",
-        r"only if|as if|if only|alternatively|rather|instead|my (?:bad|mistake|apologies)|i mean|make that|on second thought|hold on|",
+        r"only if|as if|if only|alternatively|rather|instead|my (?:bad|mistake|apologies)|i mean|make that|on second thought|on reflection|citation|which (?:is|was) (?:wrong|false|incorrect|not)|hold on|",
         r"in your dreams|who knows|says|sadly|unfortunately|times|plus|minus|squared|cubed|divided by|right)\b|",
         r"no(?:$|[^a-z0-9 ]| (?:it|that|this|wait|i|the answer|but)\b| \d)|",
         r"if [^,]*$|(?:or|and|also|but|however)(?: also| maybe| is it| perhaps| even)* (?:\d|not\b|is it\b|so\b))|",
@@ -853,9 +1036,31 @@ pub(crate) fn is_correction(words: &str) -> bool {
         r"must still|off by|(?:need|want|asked for) (?:the )?(?:double|twice|half|negative|opposite))\b|",
         r"^we need \S+ not\b|^the (?:problem|question|task) (?:asks|wants|needs|was)\b|\bonly$|\b(?:last|final|next|more) step\b|^what remains\b|\bremains? (?:is )?to\b|^to (?:finish|get)\b|^(?:adding|doubling|subtracting|counting|including)\b|\bin the other case\b|^the (?:opposite|negative|reverse)\b|^none of (?:this|that|it|the above)\b|",
         r"^there (?:is|are|may be|might be) (?:an?|some) (?:error|mistake|flaw|problem)s?\b|^(?:an? |my )?\pL+'s (?:answer|solution|guess|idea)\b|",
-        r"^\S+ (?:says|thinks|claims|said) so$|^for \S+ n\b",
+        r"^\S+ (?:says|thinks|claims|said) so$|^for \S+ n\b|",
+        r"^(?:allegedly|supposedly|reportedly|whatever|i was told|i heard|they say|though i (?:doubt|may|might|could)|unless i erred|give or take)\b|\b(?:demo|demonstration|syntax)$|",
+        // A removal: `Please ignore this.`
+        r"^(?:(?:please|so|now|just|also|you|the|graders?|should|must|can|may) )*(?:skip|ignore|disregard|delete|cancel|strike|scratch|forget|undo|drop|discard|revise|void) (?:this|that|it|these|the (?:above|box|answer|line))\b|",
+        r"\b(?:i|we)(?:'ve| have)? (?:copied|invented|cheated|stole)\b|\bhave(?:n't| not) (?:checked|verified|tested)\b|\b(?:check|test|verification|proof) fails?\b|\bwait for (?:the|my|an?)\b|^or (?:the|its|an?) (?:opposite|other)\b|",
+        r"^but see\b|^(?:but|then|and) (?:negated|doubled|halved|flipped|reversed|squared|inverted)\b|^or (?:the one|something|some other|maybe|perhaps)\b|^said (?:nobody|no one)|^more or less\b|",
+        // What is only tried, and what comes later.
+        r"^(?:pending|tentative|unverified|unconfirmed|unchecked|provisional|preliminary|draft|guess|placeholder|example|sample|template|trial|to be \w+|to ?do\b.*|tbd|tbc|not)$|",
+        r"^(?:(?:just|only|merely|this (?:is|was)|that (?:is|was)) )+(?:an? )?(?:test(?:ing)?|try(?:ing)?|practi[cs]e|practi[cs]ing|trial|joke|example|placeholder|draft|guess)\b|",
+        r"\b(?:let(?:'s| me| us)|i|we|i'll|we'll|must|needs?|have|has|should)\b(?: \w+){0,3} (?:re-?(?:do|check|compute|consider|calculate|think|examine|try|run|start)|checking|verification)\b",
     );
-    regex!(CORRECTS).is_match(words)
+    regex!(CORRECTS).is_match(words) || is_deferral(words)
+}
+
+/// Whether a sentence in lower case announces the answer for later.
+fn is_deferral(words: &str) -> bool {
+    const DEFERS: &str = concat!(
+        r"\b(?:real|actual|true|proper|official|final|full|right|correct) (?:answer|solution|result|truth|value|one)\b.*\b(?:later|tomorrow|soon|next|follows?(?: in| later| below| soon| shortly|$)|separately|elsewhere|pending|coming|will (?:be|follow|come|arrive))|",
+        r"\b(?:follows?|comes?|arrives?|sent|given|appears?) (?:in|with|on) (?:the|my|a) (?:next|following|later|another|separate)\b|",
+        r"\b(?:i|we|i'll|we'll)\b.*\b(?:fix|correct|tell|give|send|reveal|post)\b.*\b(?:later|tomorrow|soon|next (?:time|message|part))\b|",
+        r"^(?:the )?(?:real|actual|true|correct) (?:answer|one|value)\b.*\b(?:above|below|elsewhere|differs?)\b|",
+        r"^(?:i|we) have no (?:idea|clue)\b|^(?:i'm|i am) (?:lost|stuck|confused)\b|",
+        r"^see you\b.*\banswer\b|\bto be continued\b|\bpending$",
+    );
+    regex!(DEFERS).is_match(words)
 }
 
 /// Whether a sign is a check mark or a picture that doesn't mark an error or a doubt.
@@ -868,7 +1073,9 @@ pub(crate) fn is_decoration(sign: char) -> bool {
 /// Whether the words after an "and" continue the statement about the value and don't offer another value.
 fn continues(word: Option<&Piece<'_>>, next: Option<&Piece<'_>>) -> bool {
     let on = next.is_some_and(|next| next.text == "on");
-    word.is_some_and(|word| (word.is_word(Roles::GOES_ON) || word.text == "indeed") && !on)
+    word.is_some_and(|word| {
+        (word.is_word(Roles::GOES_ON) || matches!(word.text, "indeed" | "nothing")) && !on
+    })
 }
 
 /// Whether a clause offers another value, which is a number after a comma or a connective, outside of a formula.

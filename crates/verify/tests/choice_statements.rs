@@ -477,7 +477,7 @@ fn letter_or_content_also_reads_words() {
         ("A", r"\boxed{A cat}", Wrong),
         ("B", "**The answer is: (B).**", Correct),
         ("B", "Final Answer: Paris", Correct),
-        ("B", "I would say B", Unparsed),
+        ("B", "I would say B", Correct),
         // All letters together aren't a choice.
         ("A", r"\boxed{A, B, C, D}", Wrong),
         ("A", r"\boxed{A,B}", Wrong),

@@ -103,7 +103,10 @@ fn without_box(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     }
     let trimmed = text.trim_end();
     let line = &trimmed[trimmed.rfind('\n').map_or(0, |at| at + 1)..];
-    let line = line.trim_start_matches(|c: char| "•◦‣▪·→✅✔✓👉➡➜ ".contains(c));
+    let line = line.trim_start_matches(|c: char| "•◦‣▪·→⇒∴⟹✅✔✓👉➡➜\u{fe0f} ".contains(c));
+    let line = regex!(r"^(?:[=-]+>\s*|(?:[A-Z]|[A-Za-z;]{2,6}):\s+)")
+        .find(line)
+        .map_or(line, |arrow| &line[arrow.end()..]);
     if latex && is_mathematics(line) {
         let start = trimmed.len() - line.len();
         return Stated { hedged: lead(text, start, start, line).is_none(), ..Stated::of(line) };
@@ -351,7 +354,9 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
             return Some((next, next + open.len() + length + close.len()));
         }
     }
-    Some(line_at(text, next))
+    // The mark of an item: `- 8`.
+    let item = regex!(r"^[-*•]\s+").find(&text[next..]).map_or(0, |mark| mark.end());
+    Some(line_at(text, next + item))
 }
 
 /// Finds the answer in the part of the text that an "answer" announces.
@@ -395,7 +400,10 @@ fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bo
             let said = without_reason(said);
             let number = regex!(r"^-?[0-9][0-9.,]*").find(said).map_or(said.len(), |number| number.end());
             let hedged = !is_stated(text, place, place + said.len())
-                || statement::is_redirected(&Pieces::new().read(&said[number..], false));
+                || statement::is_redirected(&Pieces::new().read(&said[number..], false))
+                || regex!(r"^\s*\(([^()]*)\)$")
+                    .captures(&said[number..])
+                    .is_some_and(|remark| statement::is_correction(&remark[1].to_lowercase()));
             return Some(Stated { hedged, ..Stated::of(said) });
         }
     }

@@ -183,7 +183,7 @@ const LONGEST: usize = 2_048;
 
 /// Returns the longest end of a line that is a value, from a word on and without the marks around it.
 fn end(line: &str, is_value: impl Fn(&str) -> bool) -> Option<&str> {
-    let bare = line.trim_end_matches(|c: char| is_space(c) || ".。*`\"'$".contains(c) || is_decoration(c));
+    let bare = line.trim_end_matches(|c: char| is_space(c) || ".。!*`\"'$".contains(c) || is_decoration(c));
     let spaces = bare.bytes().enumerate().skip(bare.len().saturating_sub(LONGEST));
     let ends = spaces.filter(|(_, byte)| *byte == b' ').map(|(at, _)| &bare[at + 1..]);
     let mut ends =
@@ -209,6 +209,15 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
     let lines = text.lines().rev().map(strip).filter(|line| !line.is_empty());
     let lines: Vec<&str> = lines.take(LINES).collect();
     let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, self::end(line, &is_value)?)));
+    // `10 is what I get.`
+    let inner = || {
+        let tokens =
+            lines.first()?.split(' ').map(|word| word.trim_matches(|c: char| ".,!*`\"'$".contains(c)));
+        let place = |token: &str| token.as_ptr() as usize - text.as_ptr() as usize;
+        let mut values = tokens.filter(|token| is_value(token));
+        values.rfind(|token| finder::states(text, place(token)..place(token) + token.len()))
+    };
+    let found = found.or_else(|| Some((0, inner()?)));
     let Some((at, end)) = found.or_else(|| Some((0, *lines.first()?))) else { return Ok("") };
     let offers = regex!(r"(?i)^(?:or|another|an? (?:second|alternative))\b[^.]*$");
     let last = lines[at];
@@ -228,7 +237,8 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
     };
     // An earlier statement on the same line ends before the words that announce the last one.
     let another = statements.windows(2).any(|two| {
-        !last[two[0].end()..two[1].start()].trim_start().starts_with(answer.trim_end_matches(['.', '。']))
+        let between = last[two[0].end()..two[1].start()].trim_start();
+        !between.starts_with(answer.trim_end_matches(['.', '。'])) && !statement::is_introduction(between)
     });
     if another {
         return Err(wrong("several_answers"));

@@ -1,0 +1,48 @@
+//! Sentences that state an answer and sentences that don't, for every kind of problem that reads its answer from sentences.
+
+use fgrpo_verify::choice::{Match, Verifier as Choice};
+use fgrpo_verify::math::{Mode, Options, Verifier as Math};
+use fgrpo_verify::synlogic;
+
+/// Forms of a response: `+` states the value `@`, `-` doesn't. `⏎` is a new line.
+const FORMS: &str = include_str!("fixtures/statements.txt");
+
+/// Returns the kinds of problems with a value each, and a check of a response with this value.
+fn kinds() -> Vec<(&'static str, &'static str, Box<dyn Fn(&str) -> bool>)> {
+    let strict = Options { mode: Mode::Strict, ..Options::default() };
+    let number = Math::new("42", &strict);
+    let formula = Math::new(r"\frac{3}{4}", &strict);
+    let options = ["Lyon", "Paris", "Nice", "Lille"].map(str::to_owned);
+    let choice = || Choice::new("B", &options, Match::LetterOrContent).unwrap();
+    let (letter, words) = (choice(), choice());
+    let game = r#"{"question": "", "answer": 42, "difficulty": 1, "metadata": {}}"#;
+    let rules = synlogic::Options { mode: Mode::Strict, format_gate: false };
+    let counts =
+        move |text: &str| synlogic::check("object_counting", game, text, &rules).unwrap().is_correct();
+    vec![
+        ("math, number", "42", Box::new(move |text| number.check(text).is_correct())),
+        ("math, formula", r"$\frac{3}{4}$", Box::new(move |text| formula.check(text).is_correct())),
+        ("choice, letter", "(B)", Box::new(move |text| letter.check(text).is_correct())),
+        ("choice, words", "Paris", Box::new(move |text| words.check(text).is_correct())),
+        ("synlogic", r"\boxed{42}", Box::new(counts)),
+    ]
+}
+
+#[test]
+fn sentences_state_or_deny_an_answer_of_any_kind() {
+    let mut off = Vec::new();
+    for (kind, value, is_correct) in kinds() {
+        for line in FORMS.lines() {
+            let Some((sign @ ("+" | "-"), form)) = line.split_once(' ') else { continue };
+            let boxed = form.contains(r"\boxed{@}");
+            let bare = value.trim_matches('$').trim_start_matches(r"\boxed{").trim_end_matches('}');
+            let bare =
+                if boxed && value.contains("frac") { r"\frac{3}{4}" } else { bare.trim_matches(['(', ')']) };
+            let response = form.replace('@', if boxed { bare } else { value }).replace('⏎', "\n");
+            if is_correct(&response) != (sign == "+") {
+                off.push(format!("{kind}: {line}"));
+            }
+        }
+    }
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}

@@ -317,6 +317,10 @@ impl Verifier {
     /// Returns the position of the last letter or words of an option that a line states, as in `I get B.`
     fn stated_in(&self, response: &str, line: Range<usize>) -> Option<Range<usize>> {
         let said = response[line.clone()].to_ascii_lowercase();
+        // A supposition or denial in another language.
+        if ELSEWHERE.is_match(&said) && DOUBT_ELSEWHERE.is_match(&said) {
+            return None;
+        }
         let words = self.options.iter().filter(|words| words.len() > 1);
         // `Is it B? No.` doesn't choose the option `No`.
         let asked = |at: usize| said[..at].trim_end().ends_with('?');
@@ -616,6 +620,8 @@ const LONGEST_FORMAL: usize = 4096;
 const LINES_BEHIND: usize = 4;
 /// Maximum number of options in a line that are read, starting from the last one.
 const MOST_NAMED: usize = 8;
+/// Maximum number of announcements whose sentences are read, starting from the last one.
+const MOST_ANNOUNCED: usize = 256;
 /// Maximum number of statements that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
@@ -728,7 +734,9 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
     };
     let elsewhere =
         ELSEWHERE.find_iter(text).filter(|m| !DOUBT_ELSEWHERE.is_match(clause(m.start(), m.end())));
-    let announced = ANNOUNCEMENT.find_iter(text).filter(|m| states(m.start(), m.end())).chain(elsewhere);
+    let mut announced: Vec<_> = ANNOUNCEMENT.find_iter(text).collect();
+    let earlier = announced.len().saturating_sub(MOST_ANNOUNCED);
+    let announced = announced.drain(earlier..).filter(|m| states(m.start(), m.end())).chain(elsewhere);
     let line = |from: usize| {
         let window = truncated(&text[from..], LONGEST_VALUE);
         from..from + window.find('\n').unwrap_or(window.len())

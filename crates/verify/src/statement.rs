@@ -778,7 +778,7 @@ fn is_label(head: &[Piece<'_>]) -> bool {
                 || piece.is_word(Roles::JOINS) && !piece.text.eq_ignore_ascii_case("given")
                 || is_writer(piece.text)
         })
-        || words().last().is_some_and(is_verb)
+        || words().next_back().is_some_and(is_verb)
 }
 
 /// Whether the words before a value deny it, suppose it or attribute it to somebody else. Neutral words are skipped.

@@ -7,8 +7,11 @@ use fgrpo_verify::synlogic;
 /// Forms of a response: `+` states the value `@`, `-` doesn't. `⏎` is a new line.
 const FORMS: &str = include_str!("fixtures/statements.txt");
 
+/// Whether a response is correct.
+type Check = Box<dyn Fn(&str) -> bool>;
+
 /// Returns the kinds of problems with a value each, and a check of a response with this value.
-fn kinds() -> Vec<(&'static str, &'static str, Box<dyn Fn(&str) -> bool>)> {
+fn kinds() -> Vec<(&'static str, &'static str, Check)> {
     let strict = Options { mode: Mode::Strict, ..Options::default() };
     let number = Math::new("42", &strict);
     let formula = Math::new(r"\frac{3}{4}", &strict);

@@ -31,7 +31,7 @@ pub(crate) fn is_stated(text: &str, place: Range<usize>) -> bool {
     let start = regex!(r"```[a-z]*\s*$").find(before).map_or(place.start, |fence| fence.start());
     let behind = &text[place.end..];
     let end = place.end + regex!(r"^\s*```").find(behind).map_or(0, |fence| fence.end());
-    // The rest of the sentence may follow the value's own full stop.
+    // The full stop may belong to the value, with the rest of the sentence after it.
     let rest = text[end..].trim_start_matches(|c: char| "`\"*$)]}. ".contains(c));
     let goes_on = rest.starts_with(char::is_lowercase) && text[..text.len() - rest.len()].ends_with(". ");
     let end = if goes_on { text.len() - rest.len() - 1 } else { end };

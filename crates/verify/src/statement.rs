@@ -230,7 +230,8 @@ impl<'a> Pieces<'a> {
             r"ensuremath|boxed|fbox|(?:textcolor|colorbox)\{[^{}]*\})\s*\{"
         );
         const PIECE: &str = r"^(?:\\[A-Za-z]+|\\.|[0-9]+|\pL+(?:['’-]\pL+)*|!=|<=|>=|=+>|-+>|\.\.+|.)";
-        // Open braces: whether each is a part of a formula and no dress, and whether a formula goes on behind it.
+        // Open braces: whether each belongs to a formula and isn't only formatting, and whether the formula
+        // continues after it.
         let mut open: Vec<(bool, bool)> = Vec::new();
         let mut rest = text;
         while let Some(c) = rest.chars().next() {

@@ -72,7 +72,7 @@ pub(super) fn contents(text: &str, which: Which) -> Vec<&str> {
 
 /// Whether the text between two boxes connects them.
 fn joins(between: &str, different: bool) -> bool {
-    // Of a character at most four bytes.
+    // 70 characters: a character has at most four bytes.
     if between.len() > 280 {
         return false;
     }
@@ -83,7 +83,7 @@ fn joins(between: &str, different: bool) -> bool {
     different && characters < 70 && regex!(r"[,;]|\b(?:and|or)\b").is_match(between)
 }
 
-/// The positions of boxes that can be tried.
+/// Appends the boxes of `text` that can be tried to `group`.
 pub(super) fn places<'a>(text: &'a str, group: &mut Vec<Candidate<'a>>) {
     let Some(first) = text.find(OPENING) else { return };
     let Some(last) = text.rfind('}').filter(|last| *last > first + OPENING.len()) else { return };
@@ -100,7 +100,7 @@ pub(super) fn places<'a>(text: &'a str, group: &mut Vec<Candidate<'a>>) {
 fn delimited<'a>(text: &'a str, first: usize) -> VecDeque<Candidate<'a>> {
     let mut places = VecDeque::new();
     let mut ahead = Ahead::default();
-    // Nothing before this place can open what holds the next box.
+    // An environment that contains the next box can't begin before this position.
     let mut floor = 0;
     let mut next = Some(first);
     while let Some(boxed) = next {

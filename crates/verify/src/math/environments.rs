@@ -53,7 +53,7 @@ pub(super) fn first<'a>(text: &'a str, from: usize, to: usize, ahead: &mut Ahead
     Some(Candidate { found: Found::Latex(contents), start, end })
 }
 
-/// Delimiters that were searched for ahead and not found, so that they are searched for once.
+/// Delimiters that don't occur in the rest of the text, so that they aren't searched for again.
 #[derive(Default)]
 pub(super) struct Ahead {
     bracket: bool,
@@ -80,7 +80,7 @@ pub(super) fn environment<'a>(
     let before = text[..at].chars().next_back().unwrap_or_default();
     let within = |pattern: &Regex| pattern.captures(rest);
     let mut start = at;
-    // What closes an environment stands behind at least one character and not behind a backslash.
+    // A closing delimiter follows at least one character and doesn't follow a backslash.
     let found = if rest.starts_with("\\frac{") {
         // A fraction of numbers needs no delimiters.
         start -= usize::from(at > floor && before == '-');

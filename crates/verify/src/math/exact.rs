@@ -99,7 +99,7 @@ fn value(expr: &Expr, bindings: &mut Bindings, fuel: &mut Fuel) -> Result<RBig, 
     }
 }
 
-/// The integer a rational is, if it is one.
+/// Returns the numerator of a rational that is an integer.
 fn integer(value: &RBig) -> Option<&IBig> {
     value.is_int().then(|| value.numerator())
 }
@@ -188,7 +188,7 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<RBig, No
                 }
                 Some(total)
             }
-            // The other side of the triangle is the shorter.
+            // C(n, k) = C(n, n - k), and n - k is small.
             Some(count) => match natural(upper) {
                 Some(total) if total >= count && total - count <= 600 => {
                     return call(function, &[upper.clone(), RBig::from(total - count)], fuel);

@@ -90,7 +90,7 @@ impl<'a> Search<'a> {
         self
     }
 
-    /// Returns the next priority.
+    /// Returns the priority of the candidates that [`Self::next_group`] returns next, or `None` after the last.
     pub(super) fn priority(&self) -> Option<i32> {
         self.stages.get(self.stage).map(|(priority, _)| *priority)
     }

@@ -196,7 +196,7 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     let token = |command: &'static str| match command {
         "pi" | "Pi" => Token::Pi,
         "Gamma" => Token::Greek("Gamma"),
-        // A capital letter has the name of the small one, which stands before it.
+        // A capital letter has the name of the small letter, which comes first in the list.
         _ => Token::Greek(
             letters.iter().find(|(_, small)| small.eq_ignore_ascii_case(command)).map_or(command, |l| l.1),
         ),

@@ -224,7 +224,7 @@ impl Verifier {
         let (Some(gold), Some(subject)) = (self.gold.subject(), reading.subject()) else {
             return self.judge(&reading);
         };
-        // The comparison depends on the two values alone; that equal texts are equal is found without it.
+        // The comparison depends only on the two values. Equal texts are equal without a comparison.
         let cheap = gold.expr.is_number() && subject.expr.is_number();
         let alone = match (&self.gold, &reading) {
             (Read::Strict(gold), Read::Strict(answer)) => gold.decides_alone(answer),
@@ -416,7 +416,7 @@ fn read_candidate(found: &Found<'_>) -> (Result<Subject, ParseError>, String) {
                         }
                     }
                     Err(ParseError::Budget) => return (Err(ParseError::Budget), String::new()),
-                    // Where one cannot be read, the first is the answer.
+                    // If one part can't be read, the first part is the answer.
                     Err(ParseError::Syntax) => {
                         let (first, percent) = parts[0];
                         return read_latex(first, percent);

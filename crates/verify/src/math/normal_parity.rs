@@ -41,7 +41,7 @@ pub(super) fn normalize(raw: &str) -> String {
         return text.to_owned();
     }
     let text = latex_spelling(text);
-    // Texts without letters, currencies and quotes are dropped.
+    // Empty `\text{}`, dollar signs and quotes are removed.
     let text = replaced!(text, r#"\\text\s*\{\s*\}|\\\$|[$"']"#, "");
     // A comma in braces separates thousands.
     let text = replaced!(text, r"\s*\{\s*,\s*\}", ",");

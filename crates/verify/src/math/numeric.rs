@@ -295,7 +295,7 @@ fn power(
     fuel.spend(40)?;
     let ln = base.ln(precision).ok_or(NoValue::Undefined)?;
     let product = ln.multiply(&exponent, precision);
-    // Towers of powers end here.
+    // A tower of powers is too large to compute, but not undefined.
     let endless = product.re.log2_bound() > 30.0;
     product.exp(precision).ok_or(if endless { NoValue::Exhausted } else { NoValue::Undefined })
 }
@@ -397,7 +397,7 @@ fn elementary(function: Function, values: &[Complex], precision: &Precision) -> 
         Function::Floor | Function::Ceiling => {
             let size = x.re.to_f64();
             let rounded = if function == Function::Floor { size.floor() } else { size.ceil() };
-            // No integer is within reach of the error, nor of the double's.
+            // No integer is within the error of the value or of its double.
             let error = x.re.error_bound() + 1e-9_f64.max(size.abs() * 1e-15);
             let far = (size - size.round()).abs() > error;
             (x.is_real() && far && rounded.abs() < 1e14).then(|| Complex::integer(rounded as i64))

@@ -32,7 +32,7 @@ pub enum Target {
     },
     /// Numbers and arithmetic without LaTeX; whether they count without "answer" before them.
     Plain(bool),
-    /// One of some words, such as the letters of options.
+    /// The words of a list, such as the letters of options.
     Words(Words),
 }
 

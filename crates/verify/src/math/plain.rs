@@ -126,7 +126,7 @@ impl<'a> Plain<'a> {
                 }
                 (Some(operator @ (b'/' | b'%')), doubled) if self.python => {
                     self.at += if operator == b'/' { 1 + usize::from(doubled) } else { 1 };
-                    // Each is a level of the tree.
+                    // Each operator adds a level to the tree.
                     self.depth += 1;
                     let (value, divisor) = (joined(factors), self.unary()?);
                     factors = vec![match operator {

@@ -35,7 +35,8 @@ const TEXTS: &[&str] = &[
     "mathit", "mbox", "hbox",
 ];
 
-/// Commands with another spelling, or with a meaning that the parser knows under another name, each before that.
+/// Commands, each followed by its replacement: a simpler spelling, or the name by which the parser knows its
+/// meaning.
 static SPELLINGS: Spellings = LazyLock::new(|| {
     pairs(
         r"
@@ -107,7 +108,7 @@ const STATEMENTS: &[&str] = &[
 
 const CURRENCIES: &[(char, &str)] = &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee")];
 
-/// Spellings by what they replace.
+/// The replacement of each command or character.
 type Spellings = LazyLock<HashMap<&'static str, &'static str>>;
 
 /// Reads a table of words, each before its spelling.
@@ -341,7 +342,7 @@ struct Reader {
     matrices: usize,
     /// Whether commas are between thousands.
     thousands: bool,
-    /// Whether it is a congruence, in which `mod 5` is the modulus.
+    /// Whether the answer is a congruence, in which `mod 5` is the modulus.
     congruent: bool,
     currency: Option<&'static str>,
     has_unit: bool,
@@ -1150,7 +1151,7 @@ impl Reader {
         after
     }
 
-    /// A decimal with a period, as a fraction.
+    /// Reads a decimal with a repeating block (`period`) as a fraction.
     fn periodic(&mut self, whole: &str, fraction: &str, period: &str) {
         let head = format!("{whole}{fraction}");
         let head = head.trim_start_matches('0');

@@ -109,7 +109,7 @@ fn end(expr: &Expr, fuel: &mut Fuel) -> Result<Option<End>, Exhausted> {
     }
     let mut point = Point::new(Field::None, 0, false);
     let value = numeric::evaluate(expr, &mut point, Precision::level(1), fuel)?;
-    // An end that is not known to many digits is none.
+    // An end that isn't known to many digits can't be compared.
     let known = |value: &Complex| value.is_real() && value.re.error_bound() < 1e-20;
     Ok(value.filter(known).map(|value| {
         let rough = value.re.to_f64();
@@ -313,7 +313,7 @@ pub(super) fn same_solutions(
             continue;
         }
         let Expr::Relation(_, pair) = link.relation else { return Ok(None) };
-        // Of other relations it can't be told that they hold everywhere, or nowhere.
+        // Another relation without finite ends isn't decided: it may hold everywhere or nowhere.
         let bounded = ends.iter().any(|end| end.value().is_finite());
         if !bounded && pair.iter().all(|side| infinite(side).is_none()) {
             return Ok(None);

@@ -110,7 +110,7 @@ pub(super) struct Answer {
     pub(super) over_budget: bool,
     /// Whether several answers are offered.
     hedged: bool,
-    /// Whether it is a list in braces, so that its order doesn't count.
+    /// Whether the answer is a list in braces, so that its order doesn't count.
     braced: bool,
     /// The letter of the option before the value, as in `\textbf{(D)}\ 45`.
     letter: Option<char>,
@@ -237,7 +237,7 @@ impl Answer {
         words
     }
 
-    /// Whether it says only that something is itself, as `5=5`.
+    /// Whether the answer is an equation of two identical sides, such as `5=5`.
     fn is_empty_equation(&self) -> bool {
         let equal = self.tokens.iter().position(|token| *token == Token::Relation(Relation::Equal));
         equal.is_some_and(|at| self.tokens[..at] == self.tokens[at + 1..])
@@ -251,7 +251,7 @@ impl Answer {
         if answer.hedged {
             return Outcome::new(Verdict::Wrong, "several");
         }
-        // The letter of an option says what its value says.
+        // The letter of an option stands for its value.
         if let Some(letter) = self.letter {
             let bare = |token: &&Token| !matches!(token, Token::OpenParen | Token::CloseParen);
             let same = answer.tokens.iter().filter(bare).eq([&Token::Letter(letter)]);

@@ -511,7 +511,10 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
             gaps.extend(sampled.zip(logp).map(|(sampled, teacher)| sampled - teacher));
         }
         assert_eq!(parts > 0, name == "hinted-parts", "{name}");
-        assert!(left_out < episodes.len() && (left_out > 0) == (name == "hinted-hardly"), "{name}: {left_out}");
+        assert!(
+            left_out < episodes.len() && (left_out > 0) == (name == "hinted-hardly"),
+            "{name}: {left_out}"
+        );
         let step = &crate::support::lines(&out.join("metrics.jsonl"))[0];
         let kl = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let disagreement =

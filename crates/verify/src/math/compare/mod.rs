@@ -49,9 +49,9 @@ type Compared = Result<Answer, Exhausted>;
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Subject {
     pub(super) expr: Expr,
-    /// Whether the letter `i` occurs alone in it, so that its symbols are complex.
+    /// Whether the letter `i` occurs alone in the answer, so that its symbols are complex.
     pub(super) complex: bool,
-    /// Whether it is marked as rounded, by `\approx`. Only strict mode reads this.
+    /// Whether the answer is marked as rounded, by `\approx`. Only strict mode reads this.
     pub(super) rounded: bool,
     /// Operations that the parser has carried out.
     pub(super) open: Open,
@@ -305,11 +305,7 @@ impl Comparer<'_> {
         }
         match (gold.is_relation(), answer.is_relation()) {
             (true, true) => return self.relations(gold, answer),
-            (true, false) => {
-                // A single value may be written as a set of one value.
-                return Ok(EXACTLY_DIFFERENT);
-            }
-            (false, true) => return Ok(EXACTLY_DIFFERENT),
+            (true, false) | (false, true) => return Ok(EXACTLY_DIFFERENT),
             _ => {}
         }
         if is_collection(gold) || is_collection(answer) {

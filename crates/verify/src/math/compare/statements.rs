@@ -293,7 +293,8 @@ fn with_names(expr: &Expr, from: &[Domain], to: &[Domain], other: &Expr) -> Expr
     })
 }
 
-/// Renames the only integer parameter of an expression without stated domains to the name on the other side.
+/// Renames the only parameter (k, l, m or n) of an expression that doesn't state a domain to the parameter of
+/// the other side.
 fn with_parameter(expr: &Expr, other: &Expr, domains: &[Domain]) -> Expr {
     let symbols = expr.symbols();
     let mut letters = symbols.iter().filter(|name| matches!(**name, "k" | "l" | "m" | "n"));
@@ -331,7 +332,8 @@ fn listed(expr: &Expr) -> Option<Vec<Expr>> {
     if let Expr::Set(values) = expr { Some(named(expr).unwrap_or_else(|| values.clone())) } else { None }
 }
 
-/// Returns the values of assignments to different names. Coordinates are sorted, and other names remain in their order.
+/// Returns the values of a list of two or more assignments to different names, such as `x=1, y=2`, or `None`
+/// for another expression. Values of x, y, z and w are sorted by name, and others stay in their order.
 pub(in crate::math) fn named(expr: &Expr) -> Option<Vec<Expr>> {
     let Expr::Set(values) = expr else { return None };
     let mut pairs = Vec::with_capacity(values.len());
@@ -416,7 +418,8 @@ fn sides_of(equation: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Whether an expression can name a value: symbols, functions at any place, and sums and products of them.
+/// Whether an expression can name a value: `I`, or symbols, applied functions such as `f(2)`, and their sums
+/// and products.
 fn is_name(side: &Expr) -> bool {
     let renamed = side.replaced(&mut |node| match node {
         Expr::Apply(name, _) if !name.starts_with("base ") => Some(Expr::symbol(name)),

@@ -63,7 +63,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether names are compared without their case: strictly, only a word with its letters, `\text{AB}` and `AB`.
+    /// Whether names are compared without case. In strict mode, this is so only for a word and a product of its
+    /// letters: `\text{AB}` and `AB`.
     fn folds_case(&self, first: &Expr, second: &Expr) -> bool {
         self.parity()
             || matches!((first, second), (Expr::Symbol(_), Expr::Mul(_)) | (Expr::Mul(_), Expr::Symbol(_)))
@@ -115,7 +116,7 @@ impl Comparer<'_> {
         // A value that equals a finite decimal is compared exactly, to the digits that a double prints.
         let Some(place) = self.last_place(gold, answer, endless) else { return false };
         let size = |value: RBig| if value.sign() == Sign::Negative { -value } else { value };
-        // At most half a unit of the last digit.
+        // The difference is at most half a unit of the last digit.
         let unit = scaled(IBig::ONE, place);
         size(first - second) * RBig::from(2) <= unit
             || endless
@@ -515,7 +516,7 @@ impl Comparer<'_> {
         let field = self.field(&[gold, answer]);
         let stepped = |node: &Expr| matches!(node, Expr::Call(function, _) if is_stepped(*function));
         if !self.parity() && (gold.any(&stepped) || answer.any(&stepped)) {
-            // Roundings of a number that counts.
+            // Only floors and ceilings, of one variable whose name suggests a whole number.
             let rounds = |node: &Expr| match node {
                 Expr::Call(function, _) if is_stepped(*function) => {
                     matches!(function, Function::Floor | Function::Ceiling)

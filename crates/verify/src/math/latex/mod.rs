@@ -124,7 +124,7 @@ struct Parser<'a> {
     /// Whether to parse as the reference does.
     parity: bool,
     mode: Mode,
-    /// Whether degrees are an angle: in the argument of a trigonometric function, strictly.
+    /// Whether degrees are an angle: in strict mode, in the argument of a trigonometric function.
     angle: bool,
     tokens: Vec<Spanned>,
     /// Number of bars from a position on.

@@ -76,7 +76,8 @@ pub(crate) fn arrow_maze(difficulty: usize, source: &mut Source<'_>) -> Option<D
 
 pub(crate) fn numbrix(difficulty: usize, source: &mut Source<'_>) -> Option<Draft> {
     let n = 4 + difficulty.div_ceil(3);
-    // A snake, shuffled by turning round one end at a neighbour of it.
+    // A path that snakes through the grid, shuffled: the part before a random neighbour of its first cell is
+    // reversed.
     let mut path: Vec<(usize, usize)> =
         (0..n * n).map(|i| (i / n, if (i / n).is_multiple_of(2) { i % n } else { n - 1 - i % n })).collect();
     for _ in 0..20 * n * n {

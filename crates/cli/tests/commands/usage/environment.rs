@@ -435,7 +435,7 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
     let whole = ["task.data", "task.held_out"];
     let [data, held_out] = ["problems", "held-out"].map(|name| at(&format!("calculator/{name}.jsonl")));
     let files = [format!("{}={data:?}", whole[0]), format!("{}={held_out:?}", whole[1])];
-    let fixed = format!(" {{feedback}}{}", "y".repeat(80));
+    let fixed = format!(" {{feedback}}{}", "y".repeat(100));
     let cases = [
         ("hinted-hardly", game.narrow("fixed-hints"), &short, fixed.as_str()),
         ("hinted", game.policy.clone(), &short, " (It said: {feedback}.)"),

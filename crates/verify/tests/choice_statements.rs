@@ -464,7 +464,7 @@ fn a_boxed_letter_is_compared_strictly() {
 
 #[test]
 fn letter_or_content_also_reads_words() {
-    use Verdict::{Correct, Unparsed, Wrong};
+    use Verdict::{Correct, Wrong};
     for (gold, response, expected) in [
         ("B", r"\boxed{b}", Correct),
         ("B", r"\boxed{\text{Paris}}", Correct),

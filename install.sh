@@ -19,7 +19,7 @@ case "$(uname -s) $(uname -m)" in
     "Linux aarch64") target=aarch64-unknown-linux-gnu ;;
     "Darwin arm64") target=aarch64-apple-darwin ;;
     "Darwin x86_64") target=x86_64-apple-darwin ;;
-    *) fail "there is no program for $(uname -s) on $(uname -m); with Rust: cargo install --path crates/cli" ;;
+    *) fail "there is no program for $(uname -s) on $(uname -m); with Rust: cargo install --locked --path crates/cli" ;;
 esac
 if [ -z "${VERSION:-}" ]; then
     # The newest release is where this address leads to: .../tag/v0.1.0

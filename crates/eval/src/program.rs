@@ -115,8 +115,11 @@ impl Program {
             let columns: Vec<&str> =
                 problem.as_object().into_iter().flatten().map(|(name, _)| &**name).collect();
             let others = match &columns[..] {
-                [] => String::new(),
-                columns => format!(". Its other arguments can be columns: {}", columns.join(", ")),
+                // Python says `missing 1 required positional argument: 'gold'`.
+                columns @ [_, ..] if last.contains("argument") => {
+                    format!(". Its other arguments can be columns: {}", columns.join(", "))
+                }
+                _ => String::new(),
             };
             format!(
                 "It must return a number, a bool or None; with an argument `completions`, a list of one of these{others}"

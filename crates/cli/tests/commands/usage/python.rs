@@ -222,7 +222,7 @@ fn a_grader_that_cannot_work_is_refused_before_any_work() {
         let (_, said, _) = run(&mut train);
         assert_eq!(
             said.contains("other arguments can be columns: prompt, answer"),
-            wanted.contains("gold"),
+            wanted.contains("positional"),
             "{said}"
         );
         assert!(!out.exists(), "a run folder without a grader");

@@ -8,6 +8,15 @@ fn device(order: u32) -> Arc<dyn Driver> {
     Arc::new(Emulated::new(order))
 }
 
+/// A launch of `gather_f32` over `blocks` blocks.
+fn gather(blocks: usize, arguments: [Argument; 4]) -> Node {
+    Node::Launch(Launch {
+        kernel: "gather_f32",
+        shape: Shape::of(blocks, 32, 0),
+        arguments: arguments.to_vec(),
+    })
+}
+
 fn run(
     driver: &Arc<dyn Driver>,
     kernel: &'static str,
@@ -59,13 +68,7 @@ fn a_queue_that_does_not_wait_for_another_is_found() {
                 driver.wait(Queue::Compute, 0).unwrap();
             }
             let arguments = [(&from).into(), (&row).into(), (&to).into(), 32u32.into()];
-            driver
-                .submit(&Node::Launch(Launch {
-                    kernel: "gather_f32",
-                    shape: Shape::of(1, 32, 0),
-                    arguments: arguments.to_vec(),
-                }))
-                .unwrap();
+            driver.submit(&gather(1, arguments)).unwrap();
             driver.record(Queue::Compute, 1).unwrap();
             if missing != Some(Queue::Download) {
                 driver.wait(Queue::Download, 1).unwrap();
@@ -92,13 +95,7 @@ fn a_message_waits_for_the_work_before_it_and_not_for_the_work_after_it() {
             // The second copy must not overwrite the first before it has left.
             there.send(&[number(step); 32], from.address()).unwrap();
             let arguments = [(&from).into(), (&row).into(), (&to).into(), 32u32.into()];
-            driver
-                .submit(&Node::Launch(Launch {
-                    kernel: "gather_f32",
-                    shape: Shape::of(1, 32, 0),
-                    arguments: arguments.to_vec(),
-                }))
-                .unwrap();
+            driver.submit(&gather(1, arguments)).unwrap();
             back.receive(to.address(), 32).unwrap();
         }
         assert_eq!(back[0].read().unwrap(), [number(0); 32]);
@@ -115,11 +112,7 @@ fn memory_of_another_device_is_no_argument_of_a_kernel() {
     let row = Memory::from(&devices[0], &[0u32]).unwrap();
     let launch = |from: &Memory<f32>| {
         let arguments = [from.into(), (&row).into(), (&own).into(), 32u32.into()];
-        devices[0].submit(&Node::Launch(Launch {
-            kernel: "gather_f32",
-            shape: Shape::of(1, 32, 0),
-            arguments: arguments.to_vec(),
-        }))
+        devices[0].submit(&gather(1, arguments))
     };
     launch(&own).unwrap();
     let message = launch(&other).unwrap_err().to_string();
@@ -134,13 +127,7 @@ fn a_lost_device_fails_from_the_launch_after_the_last_one_on() {
     let to = Memory::from(&device, &[0.0f32; 32]).unwrap();
     for turn in 0..3 {
         let arguments = [(&memory).into(), (&row).into(), (&to).into(), 32u32.into()];
-        device
-            .submit(&Node::Launch(Launch {
-                kernel: "gather_f32",
-                shape: Shape::of(1, 32, 0),
-                arguments: arguments.to_vec(),
-            }))
-            .unwrap();
+        device.submit(&gather(1, arguments)).unwrap();
         assert_eq!(to.read().is_err(), turn > 0);
     }
 }
@@ -170,13 +157,7 @@ fn launches_wait_until_somebody_reads() {
     driver.write(memory, &[0; 256]).unwrap();
     driver.write(width, &0u32.to_ne_bytes()).unwrap();
     let arguments = [memory.into(), width.into(), rows.into(), 64u32.into()];
-    driver
-        .submit(&Node::Launch(Launch {
-            kernel: "gather_f32",
-            shape: Shape::of(1, 32, 0),
-            arguments: arguments.to_vec(),
-        }))
-        .unwrap();
+    driver.submit(&gather(1, arguments)).unwrap();
     assert_eq!(driver.launched(), 0);
     let mut bytes = [1; 256];
     driver.read(rows, &mut bytes).unwrap();
@@ -189,10 +170,7 @@ fn a_graph_runs_when_it_is_replayed_on_what_memory_holds_then() {
     let (x, rows) =
         (Memory::from(&driver, &[1.0f32; 64]).unwrap(), Memory::from(&driver, &[0u32, 1]).unwrap());
     let y = Memory::from(&driver, &[0.0f32; 64]).unwrap();
-    let gather = |to: &Memory<f32>| {
-        let arguments = vec![(&x).into(), (&rows).into(), to.into(), 32u32.into()];
-        Node::Launch(Launch { kernel: "gather_f32", shape: Shape::of(2, 32, 0), arguments })
-    };
+    let gather = |to: &Memory<f32>| gather(2, [(&x).into(), (&rows).into(), to.into(), 32u32.into()]);
     let nodes = [
         gather(&y),
         Node::Copy { from: x.address(), to: y.address(), bytes: 4 },

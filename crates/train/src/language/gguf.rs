@@ -79,6 +79,7 @@ struct Splitting {
 
 /// Name of Gemma 4's tokenizer, both as a model and as a pre-tokenizer.
 const GEMMA_4: &str = "gemma4";
+
 /// Step of a normalizer that writes spaces as SentencePiece does.
 fn escaped_spaces() -> Value {
     json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"})
@@ -222,10 +223,10 @@ impl<'a> Tokens<'a> {
         };
         let kinds = texts.iter().zip(&kinds).map(kind).collect();
         let (model, begins) = match model.as_deref() {
-            Some(model @ ("gpt2" | GEMMA_4)) => {
+            Some("gpt2" | GEMMA_4) => {
                 // As in llama.cpp, the model determines the pre-tokenizer of Gemma 4.
-                let pre = if model == GEMMA_4 { Some(model.to_owned()) } else { gguf.text(&key("pre"))? };
-                let name = pre.unwrap_or_default();
+                let name =
+                    if gemma_4 { GEMMA_4.to_owned() } else { gguf.text(&key("pre"))?.unwrap_or_default() };
                 let alias = ALIASES.iter().find(|(alias, _)| *alias == name).map(|(_, name)| *name);
                 let names = splittings().map(|s| s.name).join(", ");
                 let Some(splitting) = splittings().into_iter().find(|s| s.name == alias.unwrap_or(&name))
@@ -248,8 +249,7 @@ impl<'a> Tokens<'a> {
             }
         };
         // llama.cpp ignores this setting of Gemma 4.
-        let always = matches!(&model, Model::Bpe { splitting, .. } if splitting.name == GEMMA_4);
-        let adds = [always || flag("add_bos_token", begins)?, flag("add_eos_token", false)?];
+        let adds = [gemma_4 || flag("add_bos_token", begins)?, flag("add_eos_token", false)?];
         Ok(Self { gguf, texts, kinds, adds, model })
     }
 
@@ -287,7 +287,10 @@ impl<'a> Tokens<'a> {
             json!({"type": "ByteFallback"}),
             json!({"type": "Fuse"}),
         ];
-        let byte_tokens = !matches!(&self.model, Model::Bpe { splitting, .. } if !splitting.byte_tokens);
+        let byte_tokens = match &self.model {
+            Model::Bpe { splitting, .. } => splitting.byte_tokens,
+            Model::SentencePiece { .. } => true,
+        };
         if byte_tokens {
             bpe["unk_token"] = json!(self.special("unknown").map(|(text, _)| text));
             bpe["fuse_unk"] = json!(true);
@@ -297,11 +300,10 @@ impl<'a> Tokens<'a> {
             Model::Bpe { splitting, merges } => {
                 bpe["merges"] = json!(merges);
                 bpe["ignore_merges"] = json!(splitting.ignore_merges);
-                let decoder = match byte_tokens {
-                    true => sequence("decoders", decoders),
-                    false => {
-                        json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})
-                    }
+                let decoder = if byte_tokens {
+                    sequence("decoders", decoders)
+                } else {
+                    json!({"type": "ByteLevel", "add_prefix_space": true, "trim_offsets": true, "use_regex": true})
                 };
                 (splitting.normalizer.clone(), splitting.pre_tokenizer.clone(), decoder)
             }

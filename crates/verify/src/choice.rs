@@ -734,9 +734,10 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
     };
     let elsewhere =
         ELSEWHERE.find_iter(text).filter(|m| !DOUBT_ELSEWHERE.is_match(clause(m.start(), m.end())));
-    let mut announced: Vec<_> = ANNOUNCEMENT.find_iter(text).collect();
+    let announced: Vec<_> = ANNOUNCEMENT.find_iter(text).collect();
     let earlier = announced.len().saturating_sub(MOST_ANNOUNCED);
-    let announced = announced.drain(earlier..).filter(|m| states(m.start(), m.end())).chain(elsewhere);
+    let announced =
+        announced.into_iter().skip(earlier).filter(|m| states(m.start(), m.end())).chain(elsewhere);
     let line = |from: usize| {
         let window = truncated(&text[from..], LONGEST_VALUE);
         from..from + window.find('\n').unwrap_or(window.len())

@@ -758,15 +758,13 @@ fn is_writer(word: &str) -> bool {
 fn is_label(head: &[Piece<'_>]) -> bool {
     let label = head.rsplit(|piece| matches!(piece.text, ":" | ";" | ".")).next().unwrap_or_default();
     let words = || label.iter().filter(|piece| piece.kind == Kind::Word && !piece.formula);
-    const KNOWN: Roles = Roles(
-        Roles::STATES.0
-            | Roles::FILLS.0
-            | Roles::OWNS.0
-            | Roles::LEADS.0
-            | Roles::PRAISES.0
-            | Roles::JOINS.0
-            | Roles::LABELS.0,
-    );
+    const KNOWN: Roles = Roles::STATES
+        .with(Roles::FILLS)
+        .with(Roles::OWNS)
+        .with(Roles::LEADS)
+        .with(Roles::PRAISES)
+        .with(Roles::JOINS)
+        .with(Roles::LABELS);
     const VERBS: [&str; 14] = [
         "is", "are", "was", "be", "get", "gets", "have", "has", "give", "gives", "find", "obtain", "becomes",
         "equals",

@@ -1,4 +1,4 @@
-//! Formats numbers of bytes and seconds for people.
+//! Formats numbers of bytes, seconds and things for people.
 
 /// Formats a number of bytes with a unit: `8.4 MB`.
 pub fn bytes(n: u64) -> String {
@@ -7,6 +7,11 @@ pub fn bytes(n: u64) -> String {
         n if n >= 1e6 => format!("{:.1} MB", n / 1e6),
         n => format!("{:.1} kB", n / 1e3),
     }
+}
+
+/// Formats a number of things, whose plural ends in `s`: `1 thread`, `2 threads`.
+pub fn counted(n: usize, noun: &str) -> String {
+    format!("{n} {noun}{}", if n == 1 { "" } else { "s" })
 }
 
 /// Formats a duration: `8.4s`, `42s`, `3m 20s`, `2h 05m`.

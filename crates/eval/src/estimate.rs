@@ -94,14 +94,14 @@ pub struct Report {
     /// Number of clusters, if the bootstrap draws clusters of problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<usize>,
-    /// Number of problems that have no sample yet and are left out of every value. Only an unfinished evaluation has any.
+    /// Number of problems that have no sample yet and are left out of every value. It is 0 unless the evaluation is unfinished.
     #[serde(skip_serializing_if = "is_zero")]
     pub problems_without_samples: usize,
     /// Number of samples, scored or unscorable.
     pub samples: u64,
     /// Number of samples that could not be scored.
     pub unscorable: u64,
-    /// maj@k, if every wrong sample has an answer field.
+    /// maj@k, unless a wrong sample lacks the answer field or too many correct samples have no vote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub maj_at_k: Option<BTreeMap<u64, f64>>,
     /// Mean reward over problems, if every scored sample has a graded reward.

@@ -3,7 +3,7 @@
 pub(crate) mod rejected;
 
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
-use fgrpo_eval::amounts::{bytes, duration};
+use fgrpo_eval::amounts::{bytes, counted, duration};
 use fgrpo_eval::dataset::FilterReport;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_nn::DeviceName;
@@ -232,10 +232,9 @@ fn say_both_memories(memory: &Memory, room: &Result<Room, String>) {
 }
 
 fn say_disk(config: &Config, disk: &Disk) {
-    let plural = if disk.checkpoints == 1 { "" } else { "s" };
     let note = format!(
-        "at most: {} checkpoint{plural} of {}, the best one, and the optimizer's state of the newest; fewer with save.keep",
-        disk.checkpoints,
+        "at most: {} of {}, the best one, and the optimizer's state of the newest; fewer with save.keep",
+        counted(disk.checkpoints as usize, "checkpoint"),
         bytes(disk.policy)
     );
     say_row("disk", &bytes(disk.total), &note);

@@ -6,6 +6,7 @@ use crate::commands::dry_run;
 use crate::output::progress::Console;
 use crate::report::write_report;
 use anyhow::Context;
+use fgrpo_eval::amounts::counted;
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::Stopped;
 use fgrpo_eval::io::interrupt;
@@ -151,11 +152,11 @@ impl Args {
         if self.restart {
             let logged = metrics::read(&out.join("metrics.jsonl")).unwrap_or_default();
             let checkpoints = checkpoint::list(&out.join("checkpoints"))?.len();
-            let plural = if checkpoints == 1 { "" } else { "s" };
             say!(
-                "--restart would delete the run in {}: {} RL steps, {checkpoints} checkpoint{plural}, with its evaluations, rollouts, logs and report",
+                "--restart would delete the run in {}: {} RL steps, {}, with its evaluations, rollouts, logs and report",
                 out.display(),
-                logged.last().map_or(0, |m| m.step)
+                logged.last().map_or(0, |m| m.step),
+                counted(checkpoints, "checkpoint")
             );
             return Ok(());
         }

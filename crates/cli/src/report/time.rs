@@ -4,7 +4,7 @@ use super::input::{Metrics, Run};
 use super::runs::{Group, Runs};
 use crate::chart::page::{Labels, Lines, Part, Plot, stack};
 use crate::output::format::date;
-use fgrpo_eval::amounts::bytes;
+use fgrpo_eval::amounts::{bytes, counted};
 use fgrpo_eval::figure::Colour;
 use fgrpo_train::run::metrics::{Number, Seconds};
 use fgrpo_train::run::sessions::Session;
@@ -94,7 +94,7 @@ fn session<'a>(group: &'a Group, run: &'a Run, session: &'a Session) -> SessionR
 
 /// Describes the device, processor and threads of a session.
 fn machine(session: &Session) -> String {
-    let threads = format!("{} thread{}", session.threads, if session.threads == 1 { "" } else { "s" });
+    let threads = counted(session.threads, "thread");
     let device = Some(session.device.as_str()).filter(|device| *device != "cpu");
     [device, session.processor.as_deref(), Some(&threads)]
         .into_iter()

@@ -16,7 +16,7 @@ use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
-use fgrpo_eval::verifier::{Mode, Settings};
+use fgrpo_eval::verifier::Settings;
 use fgrpo_train::config::{Config, MazeConfig, Override, TaskConfig, TextConfig};
 use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::problem::generated;
@@ -279,15 +279,14 @@ impl Flags {
             }
             _ => {}
         }
-        // The file is read with the configuration's prompt and, for the same kind, its verifier, but not its columns.
+        // The file is read with the configuration's prompt and mode and, for the same kind, its verifier, but not its columns.
         let mut text = match training.and_then(TaskConfig::text) {
             Some(text) => text.clone(),
             None => TextConfig::of(kind, Path::new("data")),
         };
         if text.kind() != kind {
             text.kind = kind;
-            let mode = if kind.has_modes() { text.verifier.mode } else { Mode::TRAINING };
-            text.verifier = Settings { mode, ..Settings::default() };
+            text.verifier = Settings { mode: text.verifier.mode, ..Settings::default() };
             (text.grader, text.environment, text.max_turns) = (None, None, None);
         }
         // The whole file is held out.
@@ -500,6 +499,16 @@ mod tests {
         let after = Flags::of_words(&words)?.configuration(Some(&before), &[])?;
         let table = |config: &Config| config.to_toml().parse().unwrap();
         Ok(Change::list(&differences(&table(&before), &table(&after))))
+    }
+
+    #[test]
+    fn a_file_of_another_kind_gets_no_verifier_setting_of_the_configurations_kind() {
+        let command = training("command");
+        let flags = Flags::of_words(&["--data", "other", "--task", "choice"].map(str::to_owned)).unwrap();
+        let config = flags.configuration(Some(&command), &[]).unwrap();
+        let text = config.task.text().unwrap();
+        assert_eq!((text.kind(), &text.verifier.command), (TaskKind::Choice, &None));
+        assert_eq!(text.verifier.mode, command.task.text().unwrap().verifier.mode);
     }
 
     #[test]

@@ -69,8 +69,8 @@ pub struct TextConfig {
     pub grader: Option<program::Settings>,
     /// `python`: the environment that the policy talks to, as its name (`"env.py:Calculator"`) or a table, instead of
     /// a grader. Its `reset(**row)` begins an episode, its `get_reward()` or `reward()` grades, its `feedback()`, if it
-    /// has one, returns a string for `teacher.hint`, and its other methods
-    /// are tools. `rollout.max_new_tokens` is the limit of each turn.
+    /// has one, returns a string for `teacher.hint`, and its other methods are tools. `rollout.max_new_tokens` is the
+    /// limit of each turn.
     #[serde(
         default,
         skip_serializing_if = "Option::is_none",

@@ -9,7 +9,7 @@ use fgrpo_train::policy::{Policy, PolicyOptions};
 use fgrpo_train::problem::{Split, Task};
 use fgrpo_train::rollout::{Draws, sample};
 use fgrpo_train::run::seeds;
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -550,6 +550,30 @@ fn a_killed_run_with_the_environments_feedback_resumes_with_the_same_bits() {
     assert_eq!(rollouts, lines(&killed.join("rollouts.jsonl")));
     let failed = rollouts.iter().filter(|line| line["verdict"] == "unscorable").count();
     assert!(0 < failed && failed < rollouts.len(), "{failed}");
+}
+
+#[test]
+fn a_step_whose_hint_cannot_be_added_saves_the_steps_before_it() {
+    let game = game();
+    let row = |i: usize| {
+        let (role, question) = (if i == 7 { "system" } else { "user" }, format!("{i} + 1 + 2"));
+        format!("{}\n", json!({"prompt": [{"role": role, "content": question}], "answer": i + 3}))
+    };
+    let data = file(game.folder.path(), "one-without-user.jsonl", &(0..8).map(row).collect::<String>());
+    let data = format!("task.data={data:?}");
+    let environment = game.with_feedback("unhinted.py", 0);
+    let set = ["--set", &data, "--set", &environment, "--set=teacher.hint=' {feedback}'"];
+    let more = [
+        "--set=algorithm.teacher_coef=1",
+        "--set=steps=8",
+        "--set=rollout.prompts=1",
+        "--set=save.every=0",
+        "--set=eval.every=0",
+    ];
+    let (out, said, code) = game.train("unhinted", &[&set[..], &more].concat());
+    assert!(code == 2 && said.contains("has no user message with text"), "{code}: {said}");
+    let steps = lines(&out.join("metrics.jsonl")).len();
+    assert!(steps > 0 && out.join(format!("checkpoints/step-{steps:06}")).exists(), "{steps}: {said}");
 }
 
 #[test]

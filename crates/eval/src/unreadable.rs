@@ -13,8 +13,8 @@ pub struct Remedies {
     pub limit: &'static str,
     /// Setting that turns thinking off.
     pub no_thinking: &'static str,
-    /// Setting of the prompt.
-    pub prompt: &'static str,
+    /// What makes the model write answers in the form that the verifier reads.
+    pub form: &'static str,
 }
 
 /// Counts of samples by the reason why their answer can't be read.
@@ -51,7 +51,7 @@ impl Unreadable {
         if all <= MOST {
             return None;
         }
-        let Remedies { limit, no_thinking, prompt } = remedies;
+        let Remedies { limit, no_thinking, form } = remedies;
         let mut reasons: Vec<(&String, &u64)> = self.by_reason.iter().collect();
         reasons.sort_by(|a, b| b.1.cmp(a.1));
         let reasons: Vec<String> =
@@ -62,7 +62,7 @@ impl Unreadable {
             (
                 other,
                 format!(
-                    "have no answer in the form that the verifier reads, such as a box ({}; ask for it with {prompt})",
+                    "have no answer in the form that the verifier reads ({}; {form})",
                     reasons.join(", ")
                 ),
             ),
@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     const REMEDIES: Remedies =
-        Remedies { limit: "--max-tokens", no_thinking: "--thinking off", prompt: "--system" };
+        Remedies { limit: "--max-tokens", no_thinking: "--thinking off", form: "ask for it with --system" };
 
     #[test]
     fn more_than_a_fifth_is_told_with_each_reason_and_its_remedy() {

@@ -67,8 +67,11 @@ pub(crate) struct Args {
 }
 
 /// Flags that help if answers can't be read.
-const REMEDIES: Remedies =
-    Remedies { limit: "--max-tokens", no_thinking: "--thinking off", prompt: "--preset or --system" };
+const REMEDIES: Remedies = Remedies {
+    limit: "--max-tokens",
+    no_thinking: "--thinking off",
+    form: "ask for it with --preset or --system",
+};
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     let (flags, training) = args.flags.resolved()?;

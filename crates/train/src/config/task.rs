@@ -99,7 +99,7 @@ impl TaskConfig {
     }
 
     /// Settings of all tasks with problems from files: of this task, or of the parts of a mix.
-    fn texts(&self) -> Vec<&TextConfig> {
+    pub fn texts(&self) -> Vec<&TextConfig> {
         match self {
             Self::Text(text) => vec![text],
             Self::Mix(mix) => mix.parts.iter().flat_map(|part| part.task.texts()).collect(),

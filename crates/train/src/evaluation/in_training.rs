@@ -21,12 +21,18 @@ use std::path::Path;
 /// Number of completions shown in a line of `eval.jsonl`.
 const EXAMPLES: usize = 8;
 
-/// Settings of a configuration that help if answers can't be read.
-pub const REMEDIES: Remedies = Remedies {
-    limit: "rollout.max_new_tokens",
-    no_thinking: "task.enable_thinking = false",
-    prompt: "task.preset or task.system, or show it by demonstrations, [sft]",
-};
+/// Returns the settings of a configuration that help if answers can't be read. Only tasks of text have a prompt to change.
+pub fn remedies(config: &Config) -> Remedies {
+    Remedies {
+        limit: "rollout.max_new_tokens",
+        no_thinking: "task.enable_thinking = false",
+        form: if config.task.texts().is_empty() {
+            "show it by demonstrations, [sft]"
+        } else {
+            "ask for it with task.preset or task.system, or show it by demonstrations, [sft]"
+        },
+    }
+}
 
 /// Fails early if the configuration has evaluations, but the task doesn't have held-out problems.
 pub fn check_held_out(config: &Config, task: &Task) -> anyhow::Result<()> {
@@ -70,6 +76,7 @@ pub struct Series {
     planned: Evaluation,
     /// Whether the problems come from several parts.
     mixed: bool,
+    remedies: Remedies,
 }
 
 impl Series {
@@ -80,7 +87,15 @@ impl Series {
         let full = config.eval.full().map(|eval| (record::FULL, FULL_EVALUATIONS, eval));
         let series = usual.into_iter().chain(full).map(|(set, folder, eval)| {
             let plan = plan(config, &eval, task);
-            Self { set, folder, planned: Evaluation::planned(&plan, eval.average), plan, eval, mixed }
+            Self {
+                set,
+                folder,
+                planned: Evaluation::planned(&plan, eval.average),
+                plan,
+                eval,
+                mixed,
+                remedies: remedies(config),
+            }
         });
         series.collect()
     }
@@ -145,7 +160,7 @@ impl Series {
             return Ok(None);
         }
         for part in &plan.parts {
-            if let Some(message) = evaluated.unreadable(&part.name).message(&REMEDIES) {
+            if let Some(message) = evaluated.unreadable(&part.name).message(&self.remedies) {
                 events.say(&format!("warning: step {step}: {}: {message}", part.name));
             }
         }

@@ -2,7 +2,7 @@
 
 use super::{Trained, Trainer};
 use crate::credit::{Credited, mean_logp};
-use crate::evaluation::in_training::REMEDIES;
+use crate::evaluation::in_training::remedies;
 use crate::run::folder::RunDir;
 use crate::run::metrics::{self, Metrics, not_finite};
 use crate::run::rollouts::RolloutLine;
@@ -121,7 +121,7 @@ impl Trainer<'_> {
     /// updates were skipped.
     pub(super) fn warn(&mut self, m: &Metrics, groups: &[Credited]) {
         if !self.warned_unreadable
-            && let Some(message) = unreadable(groups).message(&REMEDIES)
+            && let Some(message) = unreadable(groups).message(&remedies(&self.config))
         {
             self.warned_unreadable = true;
             self.events.say(&format!("warning: step {}: {message}; this warning is given once", m.step));

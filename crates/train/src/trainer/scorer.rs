@@ -129,10 +129,15 @@ pub(super) fn hinted(
             Some(episodes) => {
                 let rules = Rules::new(&task.language, task.set(of_policy).prompt.thinking)?;
                 for (i, episode) in episodes.iter().enumerate() {
-                    let (parts, whole) = match of_episode(teacher, of_policy, &rules, episode, positions)? {
-                        Some(hinted) => hinted,
-                        None => (group.rollouts.sequences(i), false),
+                    // An unscorable episode has no feedback.
+                    let lacks_feedback = teacher.needs_feedback() && episode.graded.feedback.is_none();
+                    let hinted = if lacks_feedback {
+                        None
+                    } else {
+                        of_episode(teacher, of_policy, &rules, episode, positions)?
                     };
+                    let (parts, whole) =
+                        hinted.unwrap_or_else(|| (group.rollouts.sequences(i), lacks_feedback));
                     shortened += usize::from(!whole);
                     of_group.push(parts);
                 }

@@ -97,11 +97,9 @@ impl Game {
         self.copy(name, "config.json", line, "  \"max_position_embeddings\": 128,")
     }
 
-    /// An environment with feedback of about `length` characters, which depends on the episode.
-    fn with_feedback(&self, name: &str, length: usize) -> String {
-        let method = format!(
-            "def feedback(self, messages):\n        return f'{{len(messages)}} messages, {{self.answer}}' + 'x' * {length}\n\n    def reward"
-        );
+    /// An environment whose feedback is an expression of `self` and `messages`.
+    fn with_feedback(&self, name: &str, feedback: &str) -> String {
+        let method = format!("def feedback(self, messages):\n        return {feedback}\n\n    def reward");
         self.changed(name, "def reward", &method)
     }
 }
@@ -430,8 +428,11 @@ fn hinted_by_hand(part: &Part, hint: &[u32], end: u32) -> (Vec<u32>, Vec<usize>)
 fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feedback() {
     let game = game();
     let at = |name: &str| game.folder.path().join(name);
-    let short = game.with_feedback("remarks.py", 0);
-    let long = game.with_feedback("long.py", 5000);
+    let remark = "f'{len(messages)} messages, {self.answer}'";
+    let short = game.with_feedback("remarks.py", remark);
+    let long = game.with_feedback("long.py", &format!("{remark} + 'x' * 5000"));
+    let sometimes = format!("{remark} if len(str(messages)) % 2 else None");
+    let sometimes = game.with_feedback("sometimes.py", &sometimes);
     let whole = ["task.data", "task.held_out"];
     let [data, held_out] = ["problems", "held-out"].map(|name| at(&format!("calculator/{name}.jsonl")));
     let files = [format!("{}={data:?}", whole[0]), format!("{}={held_out:?}", whole[1])];
@@ -439,6 +440,7 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
     let cases = [
         ("hinted-hardly", game.narrow("fixed-hints"), &short, fixed.as_str()),
         ("hinted", game.policy.clone(), &short, " (It said: {feedback}.)"),
+        ("hinted-sometimes", game.policy.clone(), &sometimes, " (It said: {feedback}.)"),
         ("hinted-parts", game.forgetful("forgets-hints"), &short, " (It said: {feedback}.)"),
         ("hinted-long", game.narrow("narrow-hints"), &long, " (It said: {feedback}) So?"),
     ];
@@ -448,7 +450,8 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
         let set: Vec<&str> = set.iter().flat_map(|set| ["--set", set.as_str()]).collect();
         let more = ["--set=algorithm.teacher_coef=1", "--set=eval.every=0", "--set=steps=1"];
         let (out, said, code) = game.train(name, &[&set[..], &more[..]].concat());
-        assert_eq!(code, 0, "{name}: {said}");
+        // A run of which many completions can't be graded fails at its end.
+        assert_eq!(code, i32::from(name == "hinted-sometimes"), "{name}: {said}");
         assert_eq!(
             matches!(name, "hinted-long" | "hinted-hardly"),
             said.contains("the end of the feedback is cut off"),
@@ -475,9 +478,12 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
         let end = language.encode("<|end|>").unwrap()[0];
         let (mut gaps, mut parts, mut left_out) = (Vec::new(), 0, 0);
         for (line, episode) in lines.iter().zip(&episodes) {
-            let feedback = episode.graded.feedback.clone().unwrap();
-            assert_eq!(line["feedback"], *feedback);
-            assert!(feedback.starts_with(&format!("{} messages, ", episode.messages.len())), "{feedback}");
+            let feedback = episode.graded.feedback.clone();
+            assert_eq!(line["feedback"], json!(feedback));
+            let begins = format!("{} messages, ", episode.messages.len());
+            assert!(feedback.as_ref().is_none_or(|feedback| feedback.starts_with(&begins)), "{feedback:?}");
+            // An unscorable episode has no feedback.
+            assert_eq!(feedback.is_none(), line["verdict"] == "unscorable", "{line}");
             let hint_of = |feedback: &str| hint.replace("{feedback}", feedback);
             let tokens_of = |feedback: &str| language.encode(&hint_of(feedback)).unwrap();
             // Each of the last characters is one token.
@@ -485,11 +491,13 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
                 let parts = episode.parts.iter().filter(|part| !part.sampled.is_empty());
                 parts.map(|part| hinted_by_hand(part, tokens, end).0.len()).max().unwrap()
             };
-            let over = longest(&tokens_of(&feedback)).saturating_sub(policy.positions());
-            assert!(name == "hinted-hardly" || (over > 0) == (name == "hinted-long"));
+            let fitting = feedback.as_ref().and_then(|feedback| {
+                let over = longest(&tokens_of(feedback)).saturating_sub(policy.positions());
+                assert!(name == "hinted-hardly" || (over > 0) == (name == "hinted-long"));
+                feedback.len().checked_sub(over).map(|rest| &feedback[..rest])
+            });
             let mut logp = Vec::new();
-            if let Some(rest) = feedback.len().checked_sub(over) {
-                let feedback = &feedback[..rest];
+            if let Some(feedback) = fitting {
                 let hinted = episode.hinted(&rules, &hint_of(feedback)).unwrap();
                 let unhinted = episode.hinted(&rules, "").unwrap();
                 for ((part, hinted), unhinted) in episode.parts.iter().zip(&hinted).zip(&unhinted) {
@@ -499,7 +507,7 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
                     logp.extend(logp_by_hand(&mut policy, &tokens, &sampled));
                 }
             } else {
-                // The hint is too long even without feedback, so it is left out.
+                // The hint is left out.
                 left_out += 1;
                 for part in episode.parts.iter().filter(|part| !part.sampled.is_empty()) {
                     logp.extend(logp_by_hand(&mut policy, &part.sequence().unwrap().tokens, &part.sampled));
@@ -512,7 +520,8 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
         }
         assert_eq!(parts > 0, name == "hinted-parts", "{name}");
         assert!(
-            left_out < episodes.len() && (left_out > 0) == (name == "hinted-hardly"),
+            left_out < episodes.len()
+                && (left_out > 0) == matches!(name, "hinted-hardly" | "hinted-sometimes"),
             "{name}: {left_out}"
         );
         let step = &crate::support::lines(&out.join("metrics.jsonl"))[0];
@@ -561,7 +570,7 @@ fn a_step_whose_hint_cannot_be_added_saves_the_steps_before_it() {
     };
     let data = file(game.folder.path(), "one-without-user.jsonl", &(0..8).map(row).collect::<String>());
     let data = format!("task.data={data:?}");
-    let environment = game.with_feedback("unhinted.py", 0);
+    let environment = game.with_feedback("unhinted.py", "''");
     let set = ["--set", &data, "--set", &environment, "--set=teacher.hint=' {feedback}'"];
     let more = [
         "--set=algorithm.teacher_coef=1",

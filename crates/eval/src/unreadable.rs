@@ -13,7 +13,7 @@ pub struct Remedies {
     pub limit: &'static str,
     /// Setting that turns thinking off.
     pub no_thinking: &'static str,
-    /// What makes the model write answers in the form that the verifier reads.
+    /// Advice that brings answers into the form that the verifier reads.
     pub form: &'static str,
 }
 

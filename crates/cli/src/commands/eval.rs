@@ -18,7 +18,7 @@ use fgrpo_eval::evaluate::{Source as Sampler, evaluate};
 use fgrpo_eval::events::Events;
 use fgrpo_eval::exact::Exact;
 use fgrpo_eval::failure::Stopped;
-use fgrpo_eval::folder::Folder;
+use fgrpo_eval::folder::{Folder, IDENTITY};
 use fgrpo_eval::from_server::{Api, Ask, RequestOptions};
 use fgrpo_eval::generations::Generations;
 use fgrpo_eval::io::files;
@@ -89,7 +89,7 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     let config = flags.configuration(training, beside)?;
     let plan = make_plan(flags, &config, &source)?;
     let boxes = |kind| matches!(kind, TaskKind::Math | TaskKind::Choice);
-    let sampled = !matches!(source, Source::Samples(_)) && !flags.score_only;
+    let sampled = !matches!(source, Source::Samples(_) | Source::Stored) && !flags.score_only;
     if training.is_none()
         && sampled
         && !flags.asks_for_a_prompt()
@@ -116,14 +116,23 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     {
         bad_input!("--samples {}: no such file", path.display());
     }
+    if matches!(source, Source::Stored) && !out.join(IDENTITY).exists() {
+        bad_input!(
+            "--score-only: {} has no stored samples; make them with --model DIR, --server URL or --samples FILE",
+            out.display()
+        );
+    }
     let folder = Folder::open(out)?;
     let (model, server) = model_of(flags, &source, &folder)?;
     let origin = match &source {
-        Source::Server(_) => Origin::Server(flags.api(), flags.server_api),
-        Source::Checkpoint(_) => Origin::Checkpoint,
-        Source::Samples(_) => Origin::Samples,
+        Source::Server(_) => Some(Origin::Server(flags.api(), flags.server_api)),
+        Source::Checkpoint(_) => Some(Origin::Checkpoint),
+        Source::Samples(_) => Some(Origin::Samples),
+        Source::Stored => None,
     };
-    folder.claim(&plan.identity(origin, &model))?;
+    if let Some(origin) = origin {
+        folder.claim(&plan.identity(origin, &model))?;
+    }
     // The exact measure reuses the model.
     let mut policy: Option<Policy> = None;
     let sampler: Sampler<'_> = Box::new(|store, missing, events| match (&source, &server, &device) {
@@ -283,6 +292,10 @@ fn model_of(flags: &Flags, source: &Source, folder: &Folder) -> anyhow::Result<(
             }
         }
         Source::Samples(path) => Ok((flags.model.clone().unwrap_or_else(|| files::stem(path)), None)),
+        Source::Stored => {
+            let stored = folder.identity()?.unwrap_or_default();
+            Ok((stored["model"].as_str().unwrap_or_default().to_owned(), None))
+        }
         Source::Server(url) => {
             let server = Server::new(url, flags.key_env.as_deref(), flags.retry())?;
             if let Some(name) = &flags.model {

@@ -22,7 +22,10 @@ fn sums(range: impl IntoIterator<Item = usize>) -> Vec<Value> {
 fn eval(root: &Path, samples: &str, n: usize, out: &str, more: &[&str]) -> (Option<f64>, String, i32) {
     let mut command = fgrpo();
     command.current_dir(root).args(["eval", "--data", "data.jsonl", "--task", "math", "--json"]);
-    command.args(["--samples", samples, "-n", &n.to_string(), "--out", out]).args(more);
+    command.args(["-n", &n.to_string(), "--out", out]).args(more);
+    if !samples.is_empty() {
+        command.args(["--samples", samples]);
+    }
     let (printed, said, code) = run(command);
     let report: Value = serde_json::from_str(&printed).unwrap_or_default();
     (report["pass_at_k"]["1"].as_f64(), said, code)
@@ -228,6 +231,9 @@ fn a_complete_folder_still_reads_the_file_and_refuses_other_texts() {
     assert_eq!((share, code), (None, 2), "{said}");
     assert!(said.contains("--samples made.jsonl: "), "{said}");
     assert_eq!(eval(root, "made.jsonl", 2, "out", &["--score-only"]).0, Some(1.0));
+    assert_eq!(eval(root, "", 2, "out", &["--score-only"]).0, Some(1.0), "a source isn't required");
+    let (_, said, code) = eval(root, "", 2, "new", &["--score-only"]);
+    assert!(code == 2 && said.contains("new has no stored samples"), "{said}");
     eval(root, "typo.jsonl", 2, "new", &[]);
     assert!(!root.join("new").exists(), "a wrong path makes no folder");
 }

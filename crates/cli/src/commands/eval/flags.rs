@@ -130,7 +130,7 @@ pub(crate) struct Flags {
     /// Grade all samples again.
     #[arg(long, help_heading = "Scoring")]
     pub(crate) rescore: bool,
-    /// Grade and report only the stored samples: don't sample, and don't read --samples.
+    /// Grade and report only the stored samples: don't sample, and don't read --samples. A source isn't required.
     #[arg(long, help_heading = "Scoring")]
     pub(crate) score_only: bool,
     /// Maximum fraction of unscorable samples; above it, the exit code is 1 [default: 0.01].
@@ -173,6 +173,8 @@ pub(crate) enum Source {
     Checkpoint(PathBuf),
     /// A file of existing samples.
     Samples(PathBuf),
+    /// The samples that `--out` already has, for `--score-only`.
+    Stored,
 }
 
 #[derive(Parser)]
@@ -354,7 +356,7 @@ impl Flags {
         Ok(self)
     }
 
-    /// Returns the source of the samples. Fails unless the flags name exactly one.
+    /// Returns the source of the samples. Fails unless the flags name exactly one, or none with `--score-only`.
     pub(crate) fn source(&self) -> anyhow::Result<Source> {
         if self.server.is_some() && self.samples.is_some() {
             bad_input!("--server and --samples are both given; choose one source of samples");
@@ -366,6 +368,7 @@ impl Flags {
             (Some(url), _, _) => Source::Server(url.clone()),
             (None, Some(path), _) => Source::Samples(path.clone()),
             (None, None, Some(dir)) => Source::Checkpoint(PathBuf::from(dir)),
+            (None, None, None) if self.score_only => Source::Stored,
             (None, None, None) => {
                 bad_input!("a source of samples is required: --model DIR, --server URL or --samples FILE")
             }

@@ -81,8 +81,8 @@ fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
     let out = home.path().join("arena");
     let named = ["arena", "run", "--methods", "grpo,gmpo", "--jobs", "2", "--out", out.to_str().unwrap()];
     let longer = |word: &&'static str| match *word {
-        "steps=2" => "steps=600",
-        "eval.every=2" => "eval.every=600",
+        "steps=2" => "steps=150",
+        "eval.every=2" => "eval.every=150",
         "save.every=2" => "save.every=50",
         other => other,
     };
@@ -100,7 +100,7 @@ fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
         "{said}"
     );
     ends_with(0, &args);
-    assert_eq!(std::fs::read_to_string(steps("gmpo")).unwrap().lines().count(), 600);
+    assert_eq!(std::fs::read_to_string(steps("gmpo")).unwrap().lines().count(), 150);
 }
 
 #[test]

@@ -512,10 +512,7 @@ fn sequences_longer_than_the_models_positions_are_refused_before_they_are_scored
     let made = support::file(root, "made.jsonl", &text);
     let (data, made, out) = (data.to_str().unwrap(), made.to_str().unwrap(), root.join("eval"));
     let out = out.to_str().unwrap();
-    support::ends_with(
-        0,
-        &["eval", "--samples", made, "--data", data, "--task", "math", "-n", "1", "--out", out],
-    );
+    ends(0, command!("eval --samples", made, "--data", data, "--task math -n 1 --out", out));
     let said = support::ends_with(2, &["nll", out, "--base", good, "--model", &format!("x={good}")]);
     assert!(said.contains("tokens with its prompt") && said.contains("positions"), "{said}");
 }

@@ -1,7 +1,7 @@
 //! Results of runs for comparisons: sweeps, selected checkpoints, evaluations, times. Results that can't be compared are
 //! refused.
 
-use crate::support::{self, ends_with, fgrpo, lines, small_run};
+use crate::support::{self, ends, ends_with, fgrpo, lines, small_run};
 use serde_json::{Value, json};
 use std::io::{Read, Write};
 use std::path::PathBuf;
@@ -186,10 +186,7 @@ fn evaluation_without_held_out_problems_is_refused_before_any_work() {
     let arithmetic = "arithmetic-quick";
     let small = ["--set", "task.train=30", "--set", "task.held_out=2", "--set", "model.init.hidden_size=16"];
     let data = place.text("problems.jsonl");
-    ends_with(
-        0,
-        &[&["data", "arithmetic", arithmetic, "--split", "train", "--out", &data][..], &small[..4]].concat(),
-    );
+    ends(0, command!("data arithmetic", arithmetic, "--split train --out", &data, ..&small[..4]));
     let base = place.text("base");
     ends_with(0, &[&["sft", arithmetic, "--out", &base, "--set", "sft.steps=1"][..], &small[..]].concat());
     let config = place.path("text.toml");
@@ -350,10 +347,9 @@ fn a_judges_useless_reply_is_shown_without_control_characters() {
         (reply("Score: 1 would mean that they", "length"), "would mean"),
     ] {
         let (address, seen) = judge(4, answer);
-        let message = ends_with(
-            1,
-            &["diversity", &out, "--by", "judge", "--server", &address, "--model", "j", "--data", &data],
-        );
+        let message =
+            ends(1, command!("diversity", &out, "--by judge --server", &address, "--model j --data", &data))
+                .1;
         seen.join().unwrap();
         assert!(message.contains("can't be used") && message.contains(wanted), "{message}");
         assert!(!message.contains(|c: char| c.is_control() && c != '\n'), "{message:?}");

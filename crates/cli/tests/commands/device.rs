@@ -264,7 +264,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     for device in ["cpu", "cuda-emulated"] {
         let folder = out(device);
         let place = ["train", config, "--out", folder.to_str().unwrap(), "--device", device];
-        fgrpo().args(place).args(tiny()).assert().success();
+        ends(0, command!(..place, ..tiny()));
     }
     for file in ["sft.jsonl", "metrics.jsonl", "eval.jsonl"] {
         let (found, wanted) = (numbers(&out("cuda-emulated").join(file)), numbers(&out("cpu").join(file)));
@@ -295,7 +295,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     let rounded = |out: &Path, more: &[&str]| {
         let place = ["train", config, "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
         let set = ["--set", "compute.moments=bf16"];
-        fgrpo().args(place).args(tiny()).args(set).args(more).assert().success();
+        ends(0, command!(..place, ..tiny(), ..set, ..more));
     };
     let [whole, stopped, in_host] = ["whole", "stopped", "in-host"].map(out);
     rounded(&whole, &[]);
@@ -316,7 +316,7 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
     let folder = out("cuda-emulated");
     let more = ["--resume", "--accept-changes", "--device", "cpu", "--set", "steps=3"];
     let place = ["train", config, "--out", folder.to_str().unwrap()];
-    fgrpo().args(place).args(tiny()).args(more).assert().success();
+    ends(0, command!(..place, ..tiny(), ..more));
     let policy = folder.join("checkpoints/step-000002");
     let scored = |device: &str| -> Value {
         let command = ["score", "--model", policy.to_str().unwrap(), "-", "--device", device];
@@ -336,7 +336,7 @@ fn an_exact_run_trains_on_the_very_log_probabilities_that_it_sampled() {
     let [exact, plain] = [true, false].map(|exact| {
         let (out, exact) = (folder.path().join(exact.to_string()), format!("compute.exact={exact}"));
         let place = ["train", config, "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
-        fgrpo().args(place).args(tiny()).args(&sets).args(["--set", &exact]).assert().success();
+        ends(0, command!(..place, ..tiny(), ..&sets, "--set", &exact));
         let line = numbers(&out.join("metrics.jsonl")).remove(0);
         ["logp_difference_max", "ratio_mean", "ratio_max"].map(|name| line[name].as_f64().unwrap())
     });

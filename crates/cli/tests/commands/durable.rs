@@ -1,7 +1,9 @@
 //! Nothing is lost or hangs, and no process stays behind: concurrent runs with one cache, removed checkpoints, broken streams,
 //! signals, moved folders and the child processes of verifiers, through the command line.
 
-use crate::support::{assert_same_files, count, ended, fgrpo, model, signal, small_run, spawned, wait_until};
+use crate::support::{
+    assert_same_files, count, ended, ends, fgrpo, model, signal, small_run, spawned, wait_until,
+};
 use predicates::prelude::*;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -53,7 +55,7 @@ fn the_best_policy_survives_a_checkpoint_of_before_its_evaluation() {
     let config = write(folder.path(), "c.toml", &small_run(&["update.lr=1e-30"]));
     let out = folder.path().join("run");
     let train = |more: &[&str]| {
-        fgrpo().args(["train", &config, "--out"]).arg(&out).args(more).assert().success();
+        ends(0, command!("train", &config, "--out", &out, ..more));
     };
     train(&["--set", "steps=2"]);
     // The state after a stop in the evaluation of step 2, and a resume that was killed before the next save.
@@ -99,7 +101,7 @@ fn a_better_policy_replaces_the_best_only_with_its_checkpoint() {
     let config = write(folder.path(), "c.toml", &small_run(&["eval.every=1"]));
     let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
     let more = ["--set", "save.every=4", "--set", "steps=4"];
-    fgrpo().args(["train", &config, "--out"]).arg(&whole).args(more).assert().success();
+    ends(0, command!("train", &config, "--out", &whole, ..more));
     for seen in 1..=4 {
         let out = killed.to_str().unwrap();
         let mut child = spawned(&["train", &config, "--resume", "--out", out]).args(more).spawn().unwrap();
@@ -109,7 +111,7 @@ fn a_better_policy_replaces_the_best_only_with_its_checkpoint() {
         let _ = child.kill();
         child.wait().unwrap();
     }
-    fgrpo().args(["train", &config, "--resume", "--out"]).arg(&killed).args(more).assert().success();
+    ends(0, command!("train", &config, "--resume --out", &killed, ..more));
     assert_same_files(&whole, &killed, &LAST);
     let names = |run: &Path| {
         let mut names: Vec<String> = std::fs::read_dir(run.join("checkpoints"))
@@ -161,7 +163,7 @@ fn a_resume_says_which_steps_and_numbers_are_missing_and_so_does_the_report() {
     let folder = tempfile::tempdir().unwrap();
     let config = write(folder.path(), "c.toml", &small_run(&[]));
     let out = folder.path().join("run");
-    fgrpo().args(["train", &config, "--out"]).arg(&out).assert().success();
+    ends(0, command!("train", &config, "--out", &out));
     let metrics = out.join("metrics.jsonl");
     let text = std::fs::read_to_string(&metrics).unwrap();
     let mut all: Vec<serde_json::Value> = text.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
@@ -173,7 +175,7 @@ fn a_resume_says_which_steps_and_numbers_are_missing_and_so_does_the_report() {
             .and(predicate::str::contains("1 lines that aren't JSON"))
             .and(predicate::str::contains("step 1: reward_mean, reasons/x")),
     );
-    fgrpo().arg("report").arg(&out).assert().success();
+    ends(0, command!("report", &out));
     let page = std::fs::read_to_string(out.join("report.html")).unwrap();
     assert!(page.contains("no lines of steps 2-3"));
 }
@@ -204,7 +206,7 @@ fn broken_streams_end_no_training() {
     let folder = tempfile::tempdir().unwrap();
     let config = write(folder.path(), "c.toml", &small_run(&SFT));
     let whole = folder.path().join("whole/run");
-    fgrpo().args(["train", &config, "--out"]).arg(&whole).assert().success();
+    ends(0, command!("train", &config, "--out", &whole));
     let full = || Stdio::from(File::options().write(true).open("/dev/full").unwrap());
     type Broken<'a> = (&'a str, Box<dyn Fn(&mut std::process::Command) -> Child>);
     let ways: [Broken<'_>; 3] = [
@@ -360,7 +362,7 @@ fn debris_of_kills_is_removed_at_the_next_start() {
     let folder = tempfile::tempdir().unwrap();
     let config = write(folder.path(), "c.toml", &small_run(&[]));
     let out = folder.path().join("run");
-    fgrpo().args(["train", &config, "--out"]).arg(&out).assert().success();
+    ends(0, command!("train", &config, "--out", &out));
     let debris = ["", "checkpoints", "evaluations", "full-evaluations"]
         .map(|place| out.join(place).join(".partial-step-000002-x"));
     std::fs::write(&debris[0], "x").unwrap();
@@ -368,7 +370,7 @@ fn debris_of_kills_is_removed_at_the_next_start() {
         std::fs::create_dir_all(folder).unwrap();
         std::fs::write(folder.join("optimizer.safetensors"), "x").unwrap();
     }
-    fgrpo().args(["train", &config, "--resume", "--out"]).arg(&out).assert().success();
+    ends(0, command!("train", &config, "--resume --out", &out));
     for path in debris {
         assert!(!path.exists(), "{}", path.display());
     }

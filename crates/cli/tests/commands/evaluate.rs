@@ -87,23 +87,23 @@ fn an_evaluation_through_a_thousand_faults_kills_and_restarts_ends_as_an_undistu
     let (calm, rough) = (dir.path().join("calm"), dir.path().join("rough"));
     let undisturbed = {
         let server = FaultServer::start(Manners::default());
-        run(&mut command(&server.url(), &data, 1024, &calm))
+        run(&mut command(&server.url(), &data, 128, &calm))
     };
     assert!(undisturbed.status.success(), "{}", stderr(&undisturbed));
-    check_store(&calm, 30, 1024);
+    check_store(&calm, 30, 128);
 
     let manners = Manners { fault_percent: 25, ..Manners::default() };
     let mut server = FaultServer::start(manners.clone());
     let url = server.url();
     let store = rough.join("generations.jsonl");
-    // Small requests, so that more than a thousand of them meet a fault.
+    // A request for each sample, so that more than a thousand of them meet a fault.
     let evaluate = || {
-        let mut command = command(&url, &data, 1024, &rough);
+        let mut command = command(&url, &data, 128, &rough);
         // On a busy machine, the time without a server uses up eight attempts of a request.
-        command.args(["--per-request", "6", "--retries", "24"]);
+        command.args(["--per-request", "1", "--retries", "24"]);
         command
     };
-    for wanted in [3_000, 9_000] {
+    for wanted in [400, 1_200] {
         kill_after(evaluate().spawn().unwrap(), &store, wanted);
     }
     // The end of a file after a kill in the middle of a write.
@@ -112,7 +112,7 @@ fn an_evaluation_through_a_thousand_faults_kills_and_restarts_ends_as_an_undistu
     std::fs::write(&store, torn).unwrap();
     // The server stops in the middle of a run and comes back.
     let child = evaluate().spawn().unwrap();
-    while lines(&store) < 15_000 {
+    while lines(&store) < 2_000 {
         std::thread::sleep(Duration::from_millis(5));
     }
     server.stop();
@@ -126,7 +126,7 @@ fn an_evaluation_through_a_thousand_faults_kills_and_restarts_ends_as_an_undistu
     assert!(stderr(&output).contains("cut off an incomplete last line"), "{}", stderr(&output));
     faults += server.faults.load(std::sync::atomic::Ordering::SeqCst);
     assert!(faults >= 1_000, "only {faults} faults");
-    check_store(&rough, 30, 1024);
+    check_store(&rough, 30, 128);
     assert_eq!(
         String::from_utf8_lossy(&undisturbed.stdout),
         String::from_utf8_lossy(&output.stdout),
@@ -138,12 +138,12 @@ fn an_evaluation_through_a_thousand_faults_kills_and_restarts_ends_as_an_undistu
     let compared = Command::new(env!("CARGO_BIN_EXE_fgrpo"))
         .arg("compare")
         .args([&calm, &rough])
-        .args(["-k", "1,256", "--json"])
+        .args(["-k", "1,64", "--json"])
         .output()
         .unwrap();
     let list: Value = serde_json::from_slice(&compared.stdout).unwrap();
     assert_eq!((&list[0]["difference"], &list[1]["p_value"]), (&0.0.into(), &1.0.into()), "{list}");
-    assert_eq!(list[1]["k"], 256);
+    assert_eq!(list[1]["k"], 64);
 }
 
 #[test]

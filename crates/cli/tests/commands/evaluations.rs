@@ -3,6 +3,8 @@
 use crate::support::{ended, ends_with, file, json, lines, signal, small_run, spawned, wait_until};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
 
 const PROBLEMS: usize = 3;
 
@@ -29,8 +31,26 @@ fn text(path: &Path) -> &str {
     path.to_str().unwrap()
 }
 
+/// Writes the configuration into a folder beside the result of its supervised stage, which is trained once.
+fn prepared(folder: &Path) -> PathBuf {
+    static STAGE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let stage = STAGE.get_or_init(|| {
+        let home = tempfile::tempdir().unwrap();
+        let config = file(home.path(), "c.toml", &config());
+        let run = home.path().join("run");
+        let short = ["--set", "steps=1", "--set", "eval.every=0"];
+        ends_with(0, &[&["train", text(&config), "--out", text(&run)][..], &short].concat());
+        home
+    });
+    if !folder.join("sft-cache").exists() {
+        let cache = stage.path().join("sft-cache");
+        assert!(Command::new("cp").arg("-r").arg(cache).arg(folder).status().unwrap().success());
+    }
+    file(folder, "c.toml", &config())
+}
+
 fn train(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
-    let config = file(folder, "c.toml", &config());
+    let config = prepared(folder);
     let out = folder.join(name);
     ends_with(0, &[&["train", text(&config), "--out", text(&out)][..], more].concat());
     out
@@ -136,7 +156,7 @@ fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
 #[test]
 fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
     let folder = tempfile::tempdir().unwrap();
-    let more = ["--set", "eval.samples=4000", "--set", "eval.every=4"];
+    let more = ["--set", "eval.samples=1500", "--set", "eval.every=4"];
     let whole = train(folder.path(), "whole", &more);
     let config = folder.path().join("c.toml");
     let scores = |run: &Path| std::fs::read(step(run, 4).join("samples.jsonl")).unwrap();
@@ -145,12 +165,12 @@ fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
         let args = [&["train", text(&config), "--out", text(&run), "--resume"][..], &more].concat();
         let made = || std::fs::read(step(&run, 4).join("generations.jsonl")).unwrap_or_default();
         let mut child = spawned(&args).spawn().unwrap();
-        wait_until("samples", || made().len() > 50_000 || child.try_wait().unwrap().is_some());
+        wait_until("samples", || made().len() > 20_000 || child.try_wait().unwrap().is_some());
         signal(&child, how);
         child.wait().unwrap();
         let before = made();
         assert!(
-            before.len() > 50_000 && lines(&run.join("eval.jsonl")).len() == 1,
+            before.len() > 20_000 && lines(&run.join("eval.jsonl")).len() == 1,
             "stopped at another place"
         );
         ends_with(0, &args);
@@ -168,9 +188,9 @@ fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
 #[test]
 fn an_evaluation_that_was_begun_with_other_settings_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "c.toml", &config());
+    let config = prepared(folder.path());
     let run = folder.path().join("run");
-    let more = ["--set", "eval.samples=4000", "--set", "eval.every=4"];
+    let more = ["--set", "eval.samples=1500", "--set", "eval.every=4"];
     let args = [&["train", text(&config), "--out", text(&run)][..], &more].concat();
     let child = spawned(&args).spawn().unwrap();
     wait_until("samples", || step(&run, 4).join("generations.jsonl").is_file());
@@ -224,6 +244,7 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
         "eval.samples=400",
         "update.lr=1e-3",
         "task.solution_count=[6, 20]",
+        "rollout.group_size=16",
     ];
     let sets: Vec<&str> = grids.iter().flat_map(|set| ["--set", set]).collect();
     let whole = train(folder.path(), "whole", &sets);

@@ -1,6 +1,6 @@
 //! A model in one GGUF file: `fgrpo merge` writes it, and it is used to generate, evaluate and train.
 
-use crate::support::{done, ends_with, fgrpo, file, lines, model, run, signal, spawned};
+use crate::support::{done, ends, ends_with, fgrpo, file, lines, model, run, signal, spawned};
 use fgrpo_nn::config::Config;
 use fgrpo_nn::weights::{Checkpoint, GgufType, Item, write_gguf};
 use fgrpo_train::language::Language;
@@ -25,18 +25,7 @@ fn a_model_as_gguf_says_what_its_folder_says() {
     let gguf = small(folder.path());
     let say = |model: &Path| {
         let prompt = "Compute 12 + 34.\n\nÄ\t 5";
-        done(&[
-            "generate",
-            "--model",
-            text(model),
-            "--max-tokens",
-            "24",
-            "--seed",
-            "3",
-            "--threads",
-            "1",
-            prompt,
-        ])
+        ends(0, command!("generate --model", text(model), "--max-tokens 24 --seed 3 --threads 1", prompt)).0
     };
     assert_eq!(say(&gguf), say(model()));
     // To GGUF and back once more, without rounding in between.

@@ -1,6 +1,6 @@
 //! `fgrpo paper`, through the command line.
 
-use crate::support::{self, done, refused, sets};
+use crate::support::{self, done, ends, refused, sets};
 use assert_cmd::Command;
 use fgrpo_eval::dataset::presets::{Family, Preset};
 use fgrpo_eval::kind::TaskKind;
@@ -327,7 +327,7 @@ fn the_laptop_plans_runs_as_commands() {
     let out = folder.path().to_str().unwrap();
     let plan = done(&["paper", "table-5", "--dry-run", "--out", out]);
     assert_eq!(plan.matches("fgrpo train configs/maze-long.toml").count(), 9, "{plan}");
-    let plan = done(&["paper", "table-2", "--dry-run", "--out", out]);
+    let plan = done(&["paper", "table-2", "--dry-run", "--out", out, "--set", "task.train=64"]);
     assert!(plan.contains("of the start's evaluation under each model"), "{plan}");
 }
 
@@ -338,7 +338,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     let runs = at("runs").display().to_string();
     let small = [
         &SMALL[..],
-        &["steps=4", "task.size=7", "sft.steps=100", "sft.lr=5e-3", "rollout.prompts=4"],
+        &["steps=4", "task.size=7", "sft.steps=100", "sft.lr=5e-3", "rollout.prompts=4", "eval.samples=32"],
         &["model.init.intermediate_size=64"],
     ];
     let config = "maze-long";
@@ -347,7 +347,7 @@ fn run_folders_give_the_mazes_table_and_figures() {
     done(&[&["sweep", config, "--out", &runs], &grid[..], &sets(&small.concat())].concat());
     let out = at("out").display().to_string();
     let text = done(&["paper", "table-5", "--from", &runs, "--out", &out]);
-    assert!(text.contains("pass@128 needs 128 scored samples of every problem, found 8"), "{text}");
+    assert!(text.contains("pass@128 needs 128 scored samples of every problem, found 32"), "{text}");
     assert!(text.contains("F-GRPO-gamma-0.5-N8 against GRPO-N8"), "{text}");
     // These mazes are smaller than the paper's.
     let other = "here: 7x7 mazes after 4 steps (8 runs); the paper: 17x17 mazes after 20,000 steps";
@@ -441,8 +441,8 @@ fn a_dot_in_a_folders_name_is_no_ending() {
     let found = done(&["paper", "figure-8", "--from", &base, "--from", &focal, "--dry-run"]);
     assert_eq!(found, format!("GRPO: {base}\nF-GRPO: {focal}\n"));
     // Evaluations with the same names.
-    counts(&folder.path().join("e/GRPO/math500.jsonl"), 500, 256, |_| 64);
-    counts(&folder.path().join("e/GRPO-gamma-0.5/math500.jsonl"), 500, 256, |_| 128);
+    counts(&folder.path().join("e/GRPO/math500.jsonl"), 5, 256, |_| 64);
+    counts(&folder.path().join("e/GRPO-gamma-0.5/math500.jsonl"), 5, 256, |_| 128);
     done(&["paper", "table-11", "--from", &at("e/GRPO"), "--from", &at("e/GRPO-gamma-0.5"), "--out", &out]);
     let value = |row: &str| here(&folder.path().join("out"), "table-11", row, "MATH500", 1);
     assert_eq!(
@@ -456,9 +456,9 @@ fn results_of_one_name_are_its_seeds_or_other_benchmarks_and_a_path_counts_once(
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
     let at = |name: &str| folder.path().join(name);
-    counts(&at("a/aime24.jsonl"), 30, 256, |_| 64);
-    counts(&at("b/aime24/aime24.jsonl"), 30, 256, |_| 128);
-    counts(&at("b/math500.jsonl"), 500, 256, |_| 64);
+    counts(&at("a/aime24.jsonl"), 5, 256, |_| 64);
+    counts(&at("b/aime24/aime24.jsonl"), 5, 256, |_| 128);
+    counts(&at("b/math500.jsonl"), 5, 256, |_| 64);
     let table = |from: &[&str]| {
         let mut args = vec!["paper".to_owned(), "table-13".to_owned(), "--out".to_owned()];
         args.push(out.display().to_string());
@@ -574,8 +574,8 @@ fn curves_through_training_are_of_the_frequent_evaluations_that_have_the_samples
 fn a_name_that_fits_several_rows_and_a_folder_of_another_model_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
-    counts(&folder.path().join("Qwen2.5-7B/GRPO/aime25.jsonl"), 30, 256, |_| 64);
-    counts(&folder.path().join("Qwen2.5-7B/F-GRPO/aime25.jsonl"), 30, 256, |_| 64);
+    counts(&folder.path().join("Qwen2.5-7B/GRPO/aime25.jsonl"), 5, 256, |_| 64);
+    counts(&folder.path().join("Qwen2.5-7B/F-GRPO/aime25.jsonl"), 5, 256, |_| 64);
     let (model, out) = (at("Qwen2.5-7B"), at("out"));
     let error = refused(&["paper", "table-12", "--from", &format!("GRPO={model}/GRPO"), "--out", &out]);
     assert!(error.contains("fits several rows: GRPO-N2, GRPO-N4, GRPO-N8"), "{error}");
@@ -664,16 +664,18 @@ fn dumps_of_verl_and_lm_eval_are_graded_and_what_they_do_not_hold_is_said() {
     );
 
     let (from, out) = (at("dumps").display().to_string(), at("out").display().to_string());
-    let text = done(&[
-        "paper",
-        "table-13",
-        "--from",
-        &from,
-        "--out",
-        &out,
-        "--from",
-        &format!("GRPO-KL={}", at("dumps/GRPO").display()),
-    ]);
+    let text = ends(
+        0,
+        command!(
+            "paper table-13 --from",
+            &from,
+            "--out",
+            &out,
+            "--from",
+            &format!("GRPO-KL={}", at("dumps/GRPO").display())
+        ),
+    )
+    .0;
     let csv = std::fs::read_to_string(at("out/table-13.csv")).unwrap();
     let value = |row: &str, column: &str| {
         let start = format!("{row},");

@@ -37,7 +37,7 @@ fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits
     let data = file(folder.path(), "data.jsonl", &rows);
     let text = format!(
         "steps = 2\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0\n[model]\npath = {long:?}\n\
-         [rollout]\nprompts = 1\ngroup_size = 2\nmax_new_tokens = 4000\n\
+         [rollout]\nprompts = 1\ngroup_size = 2\nmax_new_tokens = 1200\n\
          [update]\nlr = 1e-3\n[eval]\nevery = 0\n[save]\nevery = 1\n[compute]\nthreads = 1\n[log]\nrollout_share = 1.0\n"
     );
     let config = file(folder.path(), "long.toml", &text);

@@ -142,7 +142,7 @@ fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
     let server = FaultServer::start(Manners { fault_percent: 30, ..manners(&served) });
     let out = folder.path().join("run");
     let config = config(folder.path(), &model, &server.url(), "retries = 20");
-    fgrpo().arg("train").arg(&config).arg("--out").arg(&out).assert().success();
+    ends(0, command!("train", &config, "--out", &out));
     let (requests, faults) = (server.requests.load(Ordering::SeqCst), server.faults.load(Ordering::SeqCst));
     assert!(faults > 0 && requests == 48 + faults, "{requests} requests, {faults} faults");
     let metrics = timeless(&out.join("metrics.jsonl"));
@@ -161,7 +161,7 @@ fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
     let taught = folder.path().join("taught");
     let teacher = format!("teacher.path={model:?}");
     let set = support::sets(&["algorithm.correction=off", "algorithm.teacher_coef=1", &teacher]);
-    fgrpo().arg("train").arg(&config).args(set).arg("--out").arg(&taught).assert().success();
+    ends(0, command!("train", &config, ..set, "--out", &taught));
     let metrics = timeless(&taught.join("metrics.jsonl"));
     assert!(number(&metrics[0], "teacher_kl").abs() < 1e-5, "{}", metrics[0]);
     assert!(number(&metrics[3], "teacher_kl").abs() > 1e-4, "{}", metrics[3]);
@@ -175,7 +175,7 @@ fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
     let server = FaultServer::start(manners(&served));
     let config_of = |url: &str| config(folder.path(), &model, url, "retries = 0\nmodel = \"adder\"");
     let whole = folder.path().join("whole");
-    fgrpo().arg("train").arg(config_of(&server.url())).arg("--out").arg(&whole).assert().success();
+    ends(0, command!("train", config_of(&server.url()), "--out", &whole));
     assert_eq!(served.answered.load(Ordering::SeqCst), 48);
 
     // A server that answers some requests and then returns 500, again and again.

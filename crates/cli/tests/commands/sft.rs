@@ -77,7 +77,7 @@ fn killed_and_resumed_sft_equals_the_uninterrupted_one_bit_for_bit() {
     }
     kill_at(&[1, 13, 31, 50], "sft", &config, &["--resume"], &killed);
     assert!(count(&killed.join("sft.jsonl")) >= 31, "the kills came too early to tell anything");
-    fgrpo().arg("sft").arg(&config).args(["--resume", "--out"]).arg(&killed).assert().success();
+    ends(0, command!("sft", &config, "--resume --out", &killed));
     assert_eq!(timeless(&whole.join("sft.jsonl")), timeless(&killed.join("sft.jsonl")));
     let last = "checkpoints/step-000060";
     assert_same_files(
@@ -100,7 +100,7 @@ fn a_run_killed_in_its_supervised_stage_goes_on_from_there_bit_for_bit() {
     // Each with a separate cache, and with a KL penalty, whose reference is the result of the same stage.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
     let more = ["--set", "steps=2", "--set", "algorithm.kl_coef=0.001", "--resume"];
-    fgrpo().arg("train").arg(&config).args(more).arg("--out").arg(&whole).assert().success();
+    ends(0, command!("train", &config, ..more, "--out", &whole));
     kill_at(&[9, 22, 41], "train", &config, &more, &killed);
     // On a machine that is so fast that the stage ended before the last kill, there is nothing to resume.
     let under_way = killed.join("sft").exists();
@@ -194,7 +194,7 @@ fn an_interrupted_stage_saves_at_once_and_the_result_is_a_model_for_train() {
         ),
     )
     .unwrap();
-    fgrpo().arg("train").arg(&rl).arg("--out").arg(folder.path().join("rl")).assert().success();
+    ends(0, command!("train", &rl, "--out", folder.path().join("rl")));
 
     // A folder contains one kind of run.
     tells(

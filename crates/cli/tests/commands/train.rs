@@ -1,7 +1,7 @@
 //! The training loop, through the command line: small mazes, kills and wrong input.
 
 use crate::support::{
-    self, assert_same_files, count, ended, fgrpo, file, signal, spawned, tells, timeless, wait_until,
+    self, assert_same_files, count, ended, ends, fgrpo, file, signal, spawned, tells, timeless, wait_until,
 };
 use predicates::prelude::*;
 use std::path::{Path, PathBuf};
@@ -101,7 +101,7 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
     let config = file(folder.path(), "small.toml", &self::config());
     // Each in a separate folder, so that the killed run trains its supervised stage itself.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
-    fgrpo().arg("train").arg(&config).arg("--out").arg(&whole).assert().success();
+    ends(0, command!("train", &config, "--out", &whole));
     for seen in [0, 1, 3, 4, 5] {
         let mut child = start(&config, &["--resume"], &killed);
         wait_until("the moment to kill", || {
@@ -114,7 +114,7 @@ fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
         let _ = child.kill();
         child.wait().unwrap();
     }
-    fgrpo().arg("train").arg(&config).arg("--resume").arg("--out").arg(&killed).assert().success();
+    ends(0, command!("train", &config, "--resume --out", &killed));
     assert_same_run(&whole, &killed);
 }
 
@@ -123,7 +123,7 @@ fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> PathBuf {
     let config = file(folder, "small.toml", &self::config());
     let (whole, resumed) = (folder.join("whole"), folder.join("resumed"));
     let run = |out: &Path, more: &[&str]| {
-        fgrpo().arg("train").arg(&config).args(settings).args(more).arg("--out").arg(out).assert().success();
+        ends(0, command!("train", &config, ..settings, ..more, "--out", out));
     };
     run(&whole, &[]);
     let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
@@ -288,13 +288,13 @@ fn bytes(said: &str, name: &str) -> f64 {
 fn a_run_takes_the_memory_that_its_dry_run_said() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "small.toml", &self::config());
-    // A model of 14 million parameters with hardly any training, whose completions differ and are long.
+    // A model of 6 million parameters with hardly any training, whose completions differ and are long.
     let set = [
-        "--set=model.init.hidden_size=384",
+        "--set=model.init.hidden_size=256",
         "--set=model.init.intermediate_size=1024",
-        "--set=model.init.num_hidden_layers=8",
-        "--set=model.init.num_attention_heads=6",
-        "--set=model.init.num_key_value_heads=6",
+        "--set=model.init.num_hidden_layers=6",
+        "--set=model.init.num_attention_heads=4",
+        "--set=model.init.num_key_value_heads=4",
         "--set=steps=2",
         "--set=sft.steps=2",
     ];
@@ -326,7 +326,7 @@ fn a_truncated_checkpoint_is_refused_by_name() {
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "small.toml", &self::config());
     let out = folder.path().join("run");
-    fgrpo().arg("train").arg(&config).args(["--set", "steps=2", "--out"]).arg(&out).assert().success();
+    ends(0, command!("train", &config, "--set steps=2 --out", &out));
     let weights = out.join("checkpoints/step-000002/model.safetensors");
     let bytes = std::fs::read(&weights).unwrap();
     std::fs::write(&weights, &bytes[..bytes.len() / 2]).unwrap();
@@ -349,7 +349,7 @@ fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
         let out = folder.path().join(name);
         let always = ["steps=6", "save.every=6", "algorithm.advantage=dr_grpo"];
         let sets = set.iter().chain(&always).flat_map(|set| ["--set", set]);
-        fgrpo().arg("train").arg(&config).args(sets).arg("--out").arg(&out).assert().success();
+        ends(0, command!("train", &config, ..sets, "--out", &out));
         out
     };
     let without = train("without", &[]);
@@ -427,7 +427,7 @@ fn the_reward_rises_from_rare_to_nearly_always_with_each_usual_loss() {
     for loss in ["grpo", "dapo", "cispo", "sapo"] {
         let out = folder.path().join(loss);
         let set = format!("algorithm.loss={loss}");
-        fgrpo().arg("train").arg(&config).args(["--set", &set, "--out"]).arg(&out).assert().success();
+        ends(0, command!("train", &config, "--set", &set, "--out", &out));
         let metrics = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
         let rewards: Vec<f64> = metrics
             .lines()

@@ -125,7 +125,7 @@ fn a_user_trains_stops_resumes_evaluates_compares_and_reads_the_report() {
     assert_eq!(train_from_run(&["--resume"]), resolved);
 
     let page = path("page.html");
-    fgrpo().arg("report").arg(&run).arg("--out").arg(&page).assert().success();
+    ends(0, command!("report", &run, "--out", &page));
     let html = std::fs::read_to_string(page).unwrap();
     assert!(
         html.contains("Start with") || html.contains("Begin with") || html.contains("Take"),

@@ -1,6 +1,7 @@
 //! Python programs judged by tests in a sandbox.
 
 use super::{config, fgrpo, file, run};
+use crate::support::ends;
 use serde_json::{Value, json};
 
 /// Right, wrong and hostile programs. `wanted` is a verdict with its reason and test, or the beginning of it.
@@ -94,7 +95,7 @@ fn a_data_set_with_tests_is_shown_and_trained_on() {
         "max_prompt_tokens = 9000\n[task.verifier.code]\nmemory_mb = 512",
     );
     let out = folder.path().join("run");
-    fgrpo().arg("train").arg(&config).arg("--out").arg(&out).args(["--set", "steps=1"]).assert().success();
+    ends(0, command!("train", &config, "--out", &out, "--set steps=1"));
     let rollouts = std::fs::read_to_string(out.join("rollouts.jsonl")).unwrap();
     // An untrained model writes no Python.
     assert!(rollouts.lines().count() == 4 && !rollouts.contains("unscorable"), "{rollouts}");

@@ -1,6 +1,7 @@
 //! Configurations by their names.
 
 use super::{fgrpo, run};
+use crate::support::sets;
 use fgrpo_train::config::Config;
 use serde_json::Value;
 
@@ -22,10 +23,18 @@ fn built_in_configurations_run_by_name_and_a_mistyped_name_is_answered_with_the_
     );
     let (_, said, code) = here(&["train", "maze-quick", "--dry-run"]);
     assert_eq!(code, 0, "{said}");
-    let (prompt, said, code) = here(&["data", "show", "arithmetic-quick", "--limit", "1"]);
+    let (prompt, said, code) =
+        here(&["data", "show", "arithmetic-quick", "--limit", "1", "--set=task.train=64"]);
     assert!(code == 0 && prompt.contains("--- problem 1 of "), "{prompt}{said}");
-    let steps = ["--set", "steps=1", "--set", "sft.steps=1", "--set", "eval.every=0"];
-    let (_, said, code) = here(&[&["train", "maze-quick"], &steps[..]].concat());
+    let small = [
+        "steps=1",
+        "sft.steps=1",
+        "sft.batch_size=2",
+        "eval.every=0",
+        "rollout.prompts=2",
+        "model.init.num_hidden_layers=1",
+    ];
+    let (_, said, code) = here(&[&["train", "maze-quick"], &sets(&small)[..]].concat());
     assert_eq!(code, 0, "{said}");
     assert!(folder.path().join("runs/maze-quick/checkpoints").is_dir(), "{said}");
 

@@ -190,7 +190,8 @@ fn data_show_prints_prompts_as_the_model_sees_them_and_golds_as_they_are_read() 
 fn data_show_works_for_every_shipped_configuration_that_needs_no_file() {
     for (name, wanted) in [("maze-quick", "gold"), ("arithmetic-quick", "graded correct when put in a box")] {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../configs/{name}.toml"));
-        let (out, said, code) = run(fgrpo().args(["data", "show", "--limit", "1"]).arg(path));
+        let (out, said, code) =
+            run(fgrpo().args(["data", "show", "--limit", "1", "--set", "task.train=64"]).arg(path));
         assert_eq!(code, 0, "{said}");
         assert!(out.contains("problem 1 of") && out.contains(wanted), "{out}");
     }

@@ -125,8 +125,9 @@ fn training_is_strict_and_the_papers_configurations_are_not() {
     let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
     let arithmetic = configs.join("arithmetic-quick.toml");
     assert_eq!(mode(&arithmetic, &[]), "\"strict\"");
-    let (out, said, code) =
-        run(fgrpo().args(["train", "--dry-run", "--set", "task.mode=parity"]).arg(arithmetic));
+    let (out, said, code) = run(fgrpo()
+        .args(["train", "--dry-run", "--set=task.mode=parity", "--set=task.train=64"])
+        .arg(arithmetic));
     assert_eq!((code, mode_in(&out)), (0, "\"parity\""), "{said}");
     for name in ["qwen2.5-7b-math", "qwen3-4b-base-math", "llama-3.2-3b-math", "qwen3-1.7b-synlogic"] {
         assert_eq!(mode(&configs.join(format!("{name}.toml")), &[]), "\"parity\"", "{name}");

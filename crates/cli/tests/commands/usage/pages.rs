@@ -181,6 +181,7 @@ fn every_command_of_the_pages_runs_or_lacks_its_input() {
             let more = match words[1] {
                 _ if lasts && command.contains("arithmetic-quick") => " --dry-run --set task.train=64",
                 _ if lasts && !command.contains("--dry-run") => " --dry-run",
+                "data" if command.contains("arithmetic-quick") => " --set task.train=64",
                 "simulate" => " --set steps=1 --set seeds=[0]",
                 _ => "",
             };

@@ -1,7 +1,7 @@
 //! LoRA through the commands: training, resumes, merging, evaluation with an adapter, wrong settings.
 
 use crate::support::{
-    assert_same_files, count, demonstrated, ends, fgrpo, lines, spawned, tells, wait_until,
+    assert_same_files, count, demonstrated, ends, fgrpo, lines, spawned, sums_run, tells, wait_until,
 };
 use predicates::prelude::*;
 use serde_json::Value;
@@ -22,56 +22,17 @@ fn base() -> &'static Path {
 /// The last checkpoint of a run.
 const LAST: &str = "checkpoints/step-000006";
 
-fn config(folder: &Path, model: &Path, lora: &str) -> PathBuf {
-    let path = folder.join("lora.toml");
-    std::fs::write(
-        &path,
-        format!(
-            r#"
-steps = 6
-[task]
-kind = "arithmetic"
-train = 64
-held_out = 4
-[model]
-path = {model:?}
-[lora]
-rank = 4
-alpha = 8
-{lora}
-[sft]
-steps = 9
-batch_size = 4
-save_every = 2
-eval_every = 0
-[rollout]
-prompts = 4
-group_size = 4
-max_new_tokens = 10
-[algorithm]
-kl_coef = 0.05
-entropy_coef = 0.01
-reward_wrong = -1
-[update]
-lr = 1e-2
-mini_batch = 2
-[eval]
-every = 0
-[save]
-every = 2
-[compute]
-threads = 2
-"#
-        ),
-    )
-    .unwrap();
-    path
-}
+/// A stage before RL.
+const SFT: &str = "sft={ steps = 9, batch_size = 4, save_every = 2, eval_every = 0 }";
 
-fn without_sft(config: &Path) {
-    let text = std::fs::read_to_string(config).unwrap();
-    let (i, j) = (text.find("[sft]").unwrap(), text.find("[rollout]").unwrap());
-    std::fs::write(config, format!("{}{}", &text[..i], &text[j..])).unwrap();
+fn config(folder: &Path, model: &Path, lora: &[&str]) -> PathBuf {
+    let common = [
+        "steps=6",
+        "lora={ rank = 4, alpha = 8 }",
+        "algorithm={ kl_coef = 0.05, entropy_coef = 0.01, reward_wrong = -1 }",
+        "update={ lr = 1e-2, mini_batch = 2 }",
+    ];
+    sums_run(folder, model, &[&common[..], lora].concat())
 }
 
 fn train(config: &Path, out: &Path) {
@@ -94,13 +55,13 @@ fn tensor(folder: &Path, name: &str) -> Vec<u8> {
 #[test]
 fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
     for lora in [
-        "",
+        "rank = 4",
         "base = \"nf4\"",
-        "base = \"int8\"\nsave_merged = false\ntargets = [\"q_proj\", \"down_proj\"]\nuse_rslora = true",
+        "base = \"int8\", save_merged = false, targets = [\"q_proj\", \"down_proj\"], use_rslora = true",
     ] {
         let folder = tempfile::tempdir().unwrap();
         let model = base();
-        let config = config(folder.path(), model, lora);
+        let config = config(folder.path(), model, &[SFT, &format!("lora={{ alpha = 8, {lora} }}")]);
         // With a supervised stage, whose adapter RL continues and whose result is the reference.
         let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
         train(&config, &whole);
@@ -125,10 +86,8 @@ fn killed_and_resumed_lora_run_equals_the_uninterrupted_one_bit_for_bit() {
 fn only_the_targets_change_and_the_base_is_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     let model = base();
-    let config = config(folder.path(), model, "targets = [\"q_proj\", \"v_proj\"]");
-    without_sft(&config);
-    let text = std::fs::read_to_string(&config).unwrap();
-    std::fs::write(&config, text.replace("mini_batch = 2\n", "")).unwrap();
+    let config =
+        config(folder.path(), model, &["lora.targets=[\"q_proj\", \"v_proj\"]", "update={ lr = 1e-2 }"]);
     let (whole, killed) = (folder.path().join("whole"), folder.path().join("killed"));
     train(&config, &whole);
     let last = whole.join("checkpoints/step-000006");
@@ -154,8 +113,7 @@ fn only_the_targets_change_and_the_base_is_the_reference() {
 fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
     let folder = tempfile::tempdir().unwrap();
     let model = base();
-    let config = config(folder.path(), model, "");
-    without_sft(&config);
+    let config = config(folder.path(), model, &[]);
     let run = folder.path().join("run");
     train(&config, &run);
     let last = run.join("checkpoints/step-000006");
@@ -349,8 +307,7 @@ fn a_base_of_4_bits_samples_and_trains_with_the_same_numbers_and_merges_into_its
 }
 
 fn check_base(folder: &Path, model: &Path, format: &str) {
-    let config = config(folder, model, &format!("base = \"{format}\""));
-    without_sft(&config);
+    let config = config(folder, model, &[&format!("lora.base={format:?}")]);
     let run = folder.join(format);
     train(&config, &run);
     let metrics = lines(&run.join("metrics.jsonl"));
@@ -426,8 +383,7 @@ fn a_model_written_in_4_bits_scores_trains_and_is_refused_as_another_format() {
     assert!(off(score(&four), score(&plain)) < 1e-4, "the values differ from the model");
     assert!(off(score(&four), score(&model)) > 1e-5, "nothing was rounded");
 
-    let config = config(folder.path(), &four, "base = \"nf4\"");
-    without_sft(&config);
+    let config = config(folder.path(), &four, &["lora.base=\"nf4\""]);
     let run = folder.path().join("run");
     train(&config, &run);
     let line = lines(&run.join("metrics.jsonl")).pop().unwrap();
@@ -445,7 +401,7 @@ fn a_model_written_in_4_bits_scores_trains_and_is_refused_as_another_format() {
 fn adapters_and_settings_that_do_not_fit_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let model = base();
-    let path = config(folder.path(), model, "save_merged = false");
+    let path = config(folder.path(), model, &[SFT, "lora.save_merged=false"]);
     for (set, says) in [
         ("lora.rank=0", "lora.rank"),
         ("lora.alpha=-1", "lora.alpha"),

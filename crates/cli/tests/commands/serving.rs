@@ -3,7 +3,8 @@
 
 use crate::fault_server::{FaultServer, Manners, Policy};
 use crate::support::{
-    self, assert_same_files, demonstrated, ends, fgrpo, signal, spawned, tells, timeless, wait_until,
+    self, assert_same_files, demonstrated, ends, fgrpo, signal, spawned, sums_run, tells, timeless,
+    wait_until,
 };
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
@@ -78,44 +79,12 @@ fn manners(served: &Arc<Served>) -> Manners {
 }
 
 fn config(folder: &Path, model: &Path, url: &str, more: &str) -> PathBuf {
-    let path = folder.join("served.toml");
-    let text = format!(
-        r#"
-steps = 4
-[task]
-kind = "arithmetic"
-train = 64
-held_out = 4
-[model]
-path = {model:?}
-[rollout]
-prompts = 3
-group_size = 4
-max_new_tokens = 10
-[rollout.server]
-url = "{url}"
-concurrency = 3
-timeout = 0.5
-retry_wait = 0.001
-{more}
-[algorithm]
-correction = "tis"
-reward_wrong = -1
-entropy_coef = 0.01
-[update]
-lr = 5e-3
-[eval]
-every = 0
-[save]
-every = 2
-[compute]
-threads = 2
-[log]
-rollout_share = 1.0
-"#
+    let server = format!(
+        "rollout.server={{ url = {url:?}, concurrency = 3, timeout = 0.5, retry_wait = 0.001, {more} }}"
     );
-    std::fs::write(&path, text).unwrap();
-    path
+    let algorithm = "algorithm={ correction = \"tis\", reward_wrong = -1, entropy_coef = 0.01 }";
+    let own = ["rollout.prompts=3", &server, algorithm, "update.lr=5e-3", "log.rollout_share=1.0"];
+    sums_run(folder, model, &own)
 }
 
 fn assert_same_run(a: &Path, b: &Path) {
@@ -173,7 +142,7 @@ fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
     let model = base(folder.path());
     let served = Served::new(&model);
     let server = FaultServer::start(manners(&served));
-    let config_of = |url: &str| config(folder.path(), &model, url, "retries = 0\nmodel = \"adder\"");
+    let config_of = |url: &str| config(folder.path(), &model, url, "retries = 0, model = \"adder\"");
     let whole = folder.path().join("whole");
     ends(0, command!("train", config_of(&server.url()), "--out", &whole));
     assert_eq!(served.answered.load(Ordering::SeqCst), 48);
@@ -308,7 +277,7 @@ fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
         tells(2, command!("train", &config, ..["--dry-run", "--set", set]), says);
     }
     // No server is listening.
-    let config = config(folder.path(), &model, "http://127.0.0.1:9", "model = \"x\"\nretries = 1");
+    let config = config(folder.path(), &model, "http://127.0.0.1:9", "model = \"x\", retries = 1");
     tells(1, command!("train", &config, "--out", folder.path().join("nobody")), "attempts: 2");
 }
 
@@ -330,7 +299,7 @@ fn an_interruption_does_not_wait_for_a_server_that_hangs() {
     };
     let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
     let config = config(folder.path(), &model, &server.url(), "");
-    let text = std::fs::read_to_string(&config).unwrap().replace("timeout = 0.5", "timeout = 600");
+    let text = std::fs::read_to_string(&config).unwrap().replace("timeout = 0.5", "timeout = 600.0");
     std::fs::write(&config, text).unwrap();
     let out = folder.path().join("run");
     let child = spawned(&["train"]).arg(&config).arg("--out").arg(&out).spawn().unwrap();

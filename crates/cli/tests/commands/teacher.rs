@@ -2,7 +2,7 @@
 
 use crate::support::{
     assert_same_files, count, demonstrated, done, ends_with, file, lines, model, refused, sets, small_run,
-    spawned, timeless, wait_until,
+    spawned, sums_run, timeless, wait_until,
 };
 use serde_json::Value;
 use std::path::Path;
@@ -89,18 +89,13 @@ fn the_teachers_term_and_its_schedule_change_the_update_and_the_dry_run_counts_t
 fn an_adapter_on_the_same_base_teaches_as_the_merged_model_does() {
     let folder = tempfile::tempdir().unwrap();
     let base = demonstrated(folder.path(), 3, &["model.init.num_hidden_layers=2"]);
-    let text = |more: &str| {
-        format!(
-            "steps = 4\n[task]\nkind = \"arithmetic\"\ntrain = 64\nheld_out = 4\n[model]\npath = {base:?}\n[lora]\nrank = 4\n\
-             alpha = 8\n[rollout]\nprompts = 4\ngroup_size = 4\nmax_new_tokens = 10\n[update]\nlr = 1e-2\n[eval]\nevery = 0\n\
-             [compute]\nthreads = 2\n{more}"
-        )
-    };
-    let taught = file(folder.path(), "sft.toml", &text("[sft]\nsteps = 6\nbatch_size = 4\nlr = 1e-2\n"));
+    let common = ["lora={ rank = 4, alpha = 8 }", "update.lr=1e-2"];
+    let sft = "sft={ steps = 6, batch_size = 4, lr = 1e-2 }";
+    let taught = sums_run(folder.path(), &base, &[&common[..], &[sft]].concat());
     let out = folder.path().join("teacher");
     done(&["sft", taught.to_str().unwrap(), "--out", out.to_str().unwrap()]);
     let merged = out.join("checkpoints/step-000006");
-    let config = file(folder.path(), "run.toml", &text(""));
+    let config = sums_run(folder.path(), &base, &common);
     let config = config.to_str().unwrap();
     let run = |name: &str, teacher: &Path| {
         let set = format!("teacher.path={teacher:?}");

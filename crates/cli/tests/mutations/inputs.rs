@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// One damaged input and the command that reads it.
 pub(crate) struct Case {
@@ -166,8 +167,20 @@ pub(crate) fn copy(from: &Path, to: &Path) {
 }
 
 impl Inputs {
-    /// Makes the valid inputs in `root`.
+    /// Puts the valid inputs, which are made once, into `root`.
     pub(crate) fn make(root: &Path) -> Self {
+        static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
+        let made = MADE.get_or_init(|| {
+            let folder = tempfile::tempdir().unwrap();
+            Self::write(folder.path());
+            folder
+        });
+        let copied = Command::new("cp").arg("-r").arg(made.path().join(".")).arg(root).status();
+        assert!(copied.unwrap().success());
+        Self { root: root.to_owned() }
+    }
+
+    fn write(root: &Path) {
         let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
         let config = configs.to_str().unwrap();
         let sizes = ["hidden_size=16", "intermediate_size=32", "num_hidden_layers=1"];
@@ -195,7 +208,6 @@ impl Inputs {
         std::fs::write(root.join("made.jsonl"), made).unwrap();
         let graded = ["--data", "data.jsonl", "--task", "math", "-n", "3", "--out", "evaluated"];
         fgrpo(&[&["eval", "--samples", "made.jsonl"][..], &graded].concat(), root);
-        Self { root: root.to_owned() }
     }
 
     /// Makes case `number` and writes its files to `place`.

@@ -217,6 +217,22 @@ pub(crate) fn small_run(changes: &[&str]) -> String {
     config.to_string()
 }
 
+/// Writes a configuration for a small run of `model` on sums in a file. `changes` are like those of `--set`.
+#[track_caller]
+pub(crate) fn sums_run(folder: &Path, model: &Path, changes: &[&str]) -> PathBuf {
+    let row = |i: usize| {
+        let sum = i + 1;
+        format!(r#"{{"problem": "Take {i}. Add 1.", "answer": "{sum}", "solution": "So \\boxed{{{sum}}}"}}"#)
+            + "\n"
+    };
+    let data = file(folder, "sums.jsonl", &(0..32).map(row).collect::<String>());
+    let task = format!("task={{ kind = \"math\", data = {data:?}, held_out_share = 0 }}");
+    let model = format!("model={{ path = {model:?} }}");
+    let rollout = "rollout={ prompts = 4, group_size = 4, max_new_tokens = 10 }";
+    let own = [task.as_str(), &model, rollout, "eval={ every = 0 }", "compute.threads=2"];
+    file(folder, "sums.toml", &small_run(&[&own[..], changes].concat()))
+}
+
 /// The flags that set these keys.
 pub(crate) fn sets<'a>(changes: &[&'a str]) -> Vec<&'a str> {
     changes.iter().flat_map(|change| ["--set", change]).collect()

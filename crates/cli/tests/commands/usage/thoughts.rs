@@ -115,8 +115,9 @@ fn no_kind_rewards_thoughts_and_every_kind_rewards_the_answer_after_them() {
     let mut cases = 0;
     for kind in kinds(folder.path()) {
         for (open, close) in tags {
-            // A program takes its time.
-            let words = if kind.flags[0] == "code" { &words[..1] } else { &words[..] };
+            // A program takes its time, and the words don't depend on the tags.
+            let all = kind.flags[0] != "code" && open == "<think>";
+            let words = if all { &words[..] } else { &words[..1] };
             let made = words.iter().flat_map(|words| FORMS.map(|form| (form, *words)));
             let (forms, lines): (Vec<_>, Vec<_>) = made
                 .map(|((form, wanted), words)| {
@@ -155,7 +156,7 @@ fn no_kind_rewards_thoughts_and_every_kind_rewards_the_answer_after_them() {
             }
         }
     }
-    assert!(cases > 2000, "{cases}");
+    assert!(cases > 1000, "{cases}");
 }
 
 #[test]

@@ -16,9 +16,154 @@
 
 use std::ops::Range;
 
+use crate::boxed;
 use crate::python_text::regex;
 use crate::retraction::{Written, clip, is_withdrawn};
 use crate::statement::{self, FAR, Pieces, low_end};
+
+/// Mark of a value that may be the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Marker {
+    /// `\boxed{..}` or a similar command.
+    Box,
+    /// `<answer>..</answer>`.
+    Tag,
+    /// A line behind `####`.
+    Hashes,
+    /// A block of code.
+    Block,
+    /// A value that words or its position state, which the kind of problem recognises.
+    Value,
+}
+
+/// A value at a position, which a response may state as its answer.
+#[derive(Debug, Clone)]
+pub(crate) struct Candidate<V> {
+    pub(crate) marker: Marker,
+    /// Range of the value with its mark.
+    pub(crate) place: Range<usize>,
+    pub(crate) value: V,
+}
+
+impl<V> Candidate<V> {
+    /// Creates a candidate that words or its position state.
+    pub(crate) fn new(place: Range<usize>, value: V) -> Self {
+        Self { marker: Marker::Value, place, value }
+    }
+}
+
+/// Reason why a response has no answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Reason {
+    /// It has no candidate.
+    Missing,
+    /// The text around each of the last candidates doesn't state it, or takes it back.
+    Denied,
+    /// It states different answers.
+    Several,
+}
+
+/// The last candidates that a response states, with only joining words between them.
+#[derive(Debug)]
+pub(crate) struct Statement<V> {
+    pub(crate) place: Range<usize>,
+    pub(crate) values: Vec<V>,
+    /// Whether a word such as "or" makes the values alternatives.
+    pub(crate) alternatives: bool,
+}
+
+impl<V: PartialEq> Statement<V> {
+    /// Returns the value, or an error if different values are stated.
+    pub(crate) fn only(mut self) -> Result<V, Reason> {
+        let value = self.values.pop().ok_or(Reason::Missing)?;
+        if self.values.iter().any(|other| *other != value) { Err(Reason::Several) } else { Ok(value) }
+    }
+}
+
+/// Finds the values with a mark that needs no knowledge of the problem, in order.
+pub(crate) fn marked(text: &str, marker: Marker) -> Vec<Candidate<&str>> {
+    let pattern = match marker {
+        Marker::Tag => regex!(r"(?s)<answer>(.*?)</answer>"),
+        Marker::Block => regex!(r"(?s)```[a-z]*\s(.*?)```"),
+        Marker::Hashes => regex!(r"(?m)^\s*####(.*)"),
+        _ => {
+            let boxes = boxed::outermost(text).into_iter();
+            return boxes.map(|(place, value)| Candidate { marker, place, value }).collect();
+        }
+    };
+    let found = pattern.captures_iter(text);
+    found
+        .filter_map(|found| {
+            Some(Candidate { marker, place: found.get(0)?.range(), value: found.get(1)?.as_str() })
+        })
+        .collect()
+}
+
+/// Words that make the values around them alternatives.
+const CHOOSING: [&str; 15] = [
+    "or", "either", "maybe", "perhaps", "possibly", "alternatively", "else", "another", "alternative",
+    "second", "option", "candidate", "possibility", "或", "或者",
+];
+
+fn is(word: &str, list: &[&str]) -> bool {
+    list.iter().any(|listed| word.eq_ignore_ascii_case(listed))
+}
+
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
+}
+
+/// Whether the text between two values makes them alternatives.
+pub(crate) fn offers_choice(between: &str) -> bool {
+    words(between).any(|word| is(word, &CHOOSING))
+}
+
+/// Whether the text between two values joins them into one statement.
+fn joins(between: &str) -> bool {
+    const LISTING: [&str; 7] = ["and", "also", "python", "json", "boxed", "fbox", "和"];
+    // On one line, in a list, or after a word of choice, a second statement of an answer doesn't correct the first.
+    const STATING: [&str; 7] = ["the", "final", "answer", "is", "solution", "a", "possible"];
+    let itemized = regex!(r"\n\s*(?:[-*•]|\d+[.)])\s").is_match(between);
+    let restated = offers_choice(between) || itemized || !between.trim().contains('\n');
+    words(between).all(|word| {
+        is(word, &LISTING)
+            || is(word, &CHOOSING)
+            || (restated && is(word, &STATING))
+            || (itemized && word.bytes().all(|b| b.is_ascii_digit()))
+    })
+}
+
+/// Maximum number of candidates at the end of a response that are skipped because the text denies them.
+const MOST_DENIED: usize = 8;
+
+/// Finds the answer among candidates in the order of their positions: the last statement that the text around it states.
+/// Statements that it denies are skipped: `W is wrong`, `not W`.
+pub(crate) fn last<V>(text: &str, mut candidates: Vec<Candidate<V>>) -> Result<Statement<V>, Reason> {
+    let all = candidates.len();
+    while candidates.len() + MOST_DENIED > all && !candidates.is_empty() {
+        let mut first = candidates.len() - 1;
+        let mut alternatives = false;
+        let between = |first: usize| &text[candidates[first - 1].place.end..candidates[first].place.start];
+        while first > 0 && joins(between(first)) {
+            let near = first + MOST_DENIED > candidates.len();
+            if near && statement::is_denied_before(&text[..candidates[first - 1].place.start]) {
+                break;
+            }
+            alternatives |= offers_choice(between(first));
+            first -= 1;
+        }
+        let place = candidates[first].place.start..candidates[candidates.len() - 1].place.end;
+        if states(text, place.clone()) {
+            let values = candidates.drain(first..).map(|candidate| candidate.value).collect();
+            return Ok(Statement { place, values, alternatives });
+        }
+        if first > 0 && offers_choice(between(first)) || alternatives {
+            return Err(Reason::Several);
+        }
+        candidates.truncate(first);
+    }
+    Err(if all == 0 { Reason::Missing } else { Reason::Denied })
+}
 
 /// Whether the text around a value states it as the answer, and the sentences behind it don't take it back.
 pub(crate) fn states(text: &str, place: Range<usize>) -> bool {

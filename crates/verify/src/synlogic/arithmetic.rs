@@ -5,6 +5,7 @@ use super::game::Game;
 use super::python::{self, EvalError};
 use super::value::Value;
 use super::{Error, Mode, Rules, correct, exact, rational, unparsed, unscorable, wrong};
+use crate::finder::Candidate;
 use crate::math::{self, MatchTypes};
 use crate::python_text::{is_space, regex, strip};
 use crate::verdict::{Outcome, Verdict};
@@ -20,9 +21,9 @@ pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         let blocks = regex!(r"(?s)```python.*?```").find_iter(text);
         let bare = |block: &str| strip(&block.replace("```python", "").replace("```", "")).to_owned();
-        let mut blocks: Vec<_> = blocks.map(|m| (m.range(), bare(m.as_str()))).collect();
+        let mut blocks: Vec<_> = blocks.map(|m| Candidate::new(m.range(), bare(m.as_str()))).collect();
         let expression = match mode {
-            Mode::Parity => blocks.pop().ok_or(unparsed("no_code_block"))?.1,
+            Mode::Parity => blocks.pop().ok_or(unparsed("no_code_block"))?.value,
             Mode::Strict => only(text, blocks)?,
         };
         let mut found: HashMap<&str, usize> = HashMap::new();
@@ -95,13 +96,14 @@ pub(crate) fn math_path(game: &Game) -> Result<Rules, Error> {
     let query = game.text("query_expr")?.replace(' ', "");
     Ok(Box::new(move |text, mode| {
         let found = regex!(r"\[\[(.*?)\]\]").captures_iter(text);
-        let found = found.filter_map(|c| Some((c.get(0)?.range(), c.get(1)?.as_str().replace(' ', ""))));
+        let found = found
+            .filter_map(|c| Some(Candidate::new(c.get(0)?.range(), c.get(1)?.as_str().replace(' ', ""))));
         let mut found: Vec<_> = found.collect();
         if mode == Mode::Strict {
             return Ok(restored(&query, strip(&only(text, found)?)));
         }
-        let (_, answer) = found.pop().ok_or(unparsed("no_brackets"))?;
-        let answer = strip(&answer);
+        let last = found.pop().ok_or(unparsed("no_brackets"))?;
+        let answer = strip(&last.value);
         let (wanted, given): (Vec<char>, Vec<char>) =
             (digits(&query).collect(), answer.chars().filter(char::is_ascii_digit).collect());
         if wanted.len() != given.len() || wanted.iter().zip(&given).any(|(w, g)| *w != '?' && w != g) {
@@ -164,7 +166,7 @@ pub(crate) fn cryptarithm(game: &Game) -> Result<Rules, Error> {
                 });
                 let bare =
                     |m: regex::Match<'_>| m.as_str().chars().filter(|c| !is_space(*c)).collect::<String>();
-                only(text, found.map(|m| (m.range(), bare(m))).collect())?
+                only(text, found.map(|m| Candidate::new(m.range(), bare(m))).collect())?
             }
         };
         Ok(exact(answer == wanted))
@@ -187,7 +189,7 @@ pub(crate) fn buggy_tables(game: &Game) -> Result<Rules, Error> {
                     let pattern = regex!(r"^[-−]?(?:0|[1-9]\d*|[1-9]\d{0,2}(?:,\d{3})+)\.\d{2}$");
                     pattern.is_match(word).then(|| word.replace(',', "").replace('−', "-"))
                 };
-                let numbers = words.filter_map(|m| Some((m.range(), plain(m.as_str())?)));
+                let numbers = words.filter_map(|m| Some(Candidate::new(m.range(), plain(m.as_str())?)));
                 only(text, numbers.collect())?
             }
         };

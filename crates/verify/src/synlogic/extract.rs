@@ -1,11 +1,9 @@
 //! Finding the answer in a response: the format gate, boxes, code blocks and values in brackets.
 
-use std::ops::Range;
-
 use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed;
-use crate::finder;
+use crate::finder::{self, Candidate, Marker, Reason};
 use crate::python_text::{is_space, plain_int, regex, strip, words};
 use crate::statement::{self, is_decoration};
 use crate::verdict::Outcome;
@@ -49,19 +47,18 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
 /// Returns in strict mode the content of the answer tags and the text after them, or all of `text` and nothing if it lacks
 /// tags. Fails if tags contain different answers, or the text after them takes the answer back.
 pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
-    let tagged = regex!(r"(?s)<answer>(.*?)</answer>").captures_iter(text);
-    let tagged = tagged.filter_map(|found| Some((found.get(0)?.range(), strip(found.get(1)?.as_str()))));
-    let tagged: Vec<_> = tagged.collect();
-    let Some((last, answer)) = tagged.last() else { return Ok((text, "")) };
-    if answer.contains("<answer>") || tagged.iter().any(|(_, other)| other != answer) {
-        return Err(wrong("several_answers"));
+    let tagged = finder::marked(text, Marker::Tag);
+    let Some(last) = tagged.last() else { return Ok((text, "")) };
+    let (end, answer) = (last.place.end, strip(last.value));
+    if answer.contains("<answer>") || tagged.iter().any(|other| strip(other.value) != answer) {
+        return Err(Reason::Several.into());
     }
-    let behind = &text[last.end..];
+    let behind = &text[end..];
     let first = regex!(r"^\W*(\w+)\W+\w").captures(behind);
-    match first {
-        Some(first) if is(&first[1], &CHOOSING) => Err(wrong("several_answers")),
-        _ => stands(text, last.clone()).map(|()| (*answer, behind)),
+    if first.is_some_and(|first| finder::offers_choice(&first[1])) {
+        return Err(Reason::Several.into());
     }
+    finder::last(text, tagged).map(|_| (answer, behind)).map_err(Outcome::from)
 }
 
 /// Whether the text after the answer tags may state another answer.
@@ -69,104 +66,26 @@ pub(crate) fn may_state(behind: &str) -> bool {
     regex!(r"(?i)[\[({`\\0-9]|\b(?:answer|solution|or)\b|^[^\w]*\w+[^\w]*$").is_match(behind)
 }
 
-/// Maximum number of answers at the end of a response that are skipped because the text denies them.
-const MOST_DENIED: usize = 8;
-
-/// The outcome if the text around an answer denies it, takes it back or shows it as an example.
-const DENIED: Outcome = wrong("denied");
-
-/// Fails if the text around an answer doesn't state the answer.
-fn stands(text: &str, answer: Range<usize>) -> Result<(), Outcome> {
-    if finder::states(text, answer) { Ok(()) } else { Err(DENIED) }
-}
-
-/// Words that make the answers around them alternatives.
-const CHOOSING: [&str; 15] = [
-    "or", "either", "maybe", "perhaps", "possibly", "alternatively", "else", "another", "alternative",
-    "second", "option", "candidate", "possibility", "或", "或者",
-];
-
-fn is(word: &str, list: &[&str]) -> bool {
-    list.iter().any(|listed| word.eq_ignore_ascii_case(listed))
-}
-
-/// Whether the text between two answers makes them alternatives.
-fn offers_choice(between: &str) -> bool {
-    between.split(|c: char| !c.is_alphanumeric()).any(|word| is(word, &CHOOSING))
-}
-
-/// The last answers in a string, with only punctuation or joining words between them.
-struct Together<T> {
-    /// Byte range from the start of the first answer to the end of the last one.
-    place: Range<usize>,
-    answers: Vec<T>,
-    /// Whether a word such as "or" makes the answers alternatives.
-    alternatives: bool,
-}
-
-fn last_together<T>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Together<T> {
-    const LISTING: [&str; 7] = ["and", "also", "python", "json", "boxed", "fbox", "和"];
-    // On one line, in a list, or after a word of choice, a second statement of an answer doesn't correct the first.
-    const STATING: [&str; 7] = ["the", "final", "answer", "is", "solution", "a", "possible"];
-    let mut alternatives = false;
-    let mut first = found.len().saturating_sub(1);
-    while let Some(before) = first.checked_sub(1) {
-        let between = &text[found[before].0.end..found[first].0.start];
-        let near = before + MOST_DENIED > found.len();
-        if near && statement::is_denied_before(&text[..found[before].0.start]) {
-            break;
+impl From<Reason> for Outcome {
+    fn from(reason: Reason) -> Self {
+        match reason {
+            Reason::Missing => unparsed("no_answer"),
+            Reason::Denied => wrong("denied"),
+            Reason::Several => wrong("several_answers"),
         }
-        let words = || between.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty());
-        let choosing = offers_choice(between);
-        let itemized = regex!(r"\n\s*(?:[-*•]|\d+[.)])\s").is_match(between);
-        let restated = choosing || itemized || !between.trim().contains('\n');
-        let joins = |word: &str| {
-            is(word, &LISTING)
-                || is(word, &CHOOSING)
-                || (restated && is(word, &STATING))
-                || (itemized && word.bytes().all(|b| b.is_ascii_digit()))
-        };
-        if !words().all(joins) {
-            break;
-        }
-        alternatives |= choosing;
-        first = before;
     }
-    let start = found.get(first).map_or(0, |(place, _)| place.start);
-    let place = start..found.last().map_or(start, |(place, _)| place.end);
-    let answers = found.drain(first..).map(|(_, answer)| answer).collect();
-    Together { place, answers, alternatives }
 }
 
 /// Returns the last answer found in a string, for strict mode. Fails if no answer was found, if different answers are adjacent
 /// at the end, or if the text around the answer doesn't state it.
-pub(crate) fn only<T: PartialEq>(text: &str, mut found: Vec<(Range<usize>, T)>) -> Result<T, Outcome> {
-    // An answer that the text denies is none: `W is wrong`, `not W`.
-    let all = found.len();
-    while found.len() + MOST_DENIED > all
-        && let [earlier @ .., (last, _)] = &found[..]
-        && !finder::states(text, last.clone())
-    {
-        if earlier.last().is_some_and(|(before, _)| offers_choice(&text[before.end..last.start])) {
-            return Err(wrong("several_answers"));
-        }
-        found.pop();
-    }
-    if found.is_empty() && all > 0 {
-        return Err(DENIED);
-    }
-    let Together { place, mut answers, .. } = last_together(text, found);
-    let answer = answers.pop().ok_or(unparsed("no_answer"))?;
-    if answers.iter().any(|other| *other != answer) {
-        return Err(wrong("several_answers"));
-    }
-    stands(text, place).map(|()| answer)
+pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<T, Outcome> {
+    Ok(finder::last(text, found)?.only()?)
 }
 
 /// Returns in strict mode the content of the last box. Fails if a later box isn't closed.
 fn only_box(text: &str) -> Result<&str, Outcome> {
-    let boxes = boxed::outermost(text);
-    let end = boxes.last().map_or(0, |(place, _)| place.end);
+    let boxes = finder::marked(text, Marker::Box);
+    let end = boxes.last().map_or(0, |last| last.place.end);
     if boxes.is_empty() || boxed::BOXES.iter().any(|command| text[end..].contains(command)) {
         return Err(unparsed("no_box"));
     }
@@ -197,11 +116,10 @@ const LINES: usize = 5;
 /// Returns in strict mode the answer of a task whose response states only the answer: the last code block, or else the last
 /// box, the end of one of the last lines that is a value, or the last line, without the words before "answer is".
 pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Result<&str, Outcome> {
-    let blocks = regex!(r"(?s)```[a-z]*\s(.*?)```").captures_iter(text);
-    let blocks = blocks.filter_map(|c| Some((c.get(0)?.range(), strip(c.get(1)?.as_str()))));
-    let blocks: Vec<_> = blocks.collect();
+    let blocks = finder::marked(text, Marker::Block);
     if !blocks.is_empty() {
-        return only(text, blocks);
+        let blocks = blocks.into_iter().map(|block| Candidate { value: strip(block.value), ..block });
+        return only(text, blocks.collect());
     }
     if boxed::BOXES.iter().any(|command| text.contains(command)) {
         return only_box(text);
@@ -227,7 +145,7 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
             || item(last) && item(line) && self::end(line, &is_value).is_some_and(|other| other != end)
     };
     if lines.get(at + 1).is_some_and(another) {
-        return Err(wrong("several_answers"));
+        return Err(Reason::Several.into());
     }
     let said = regex!(r"(?i)(?:answer(?: is)?\s*[:：]|answer is|答案是?\s*[:：]|答案是)");
     let statements: Vec<_> = said.find_iter(last).collect();
@@ -241,10 +159,10 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
         !between.starts_with(answer.trim_end_matches(['.', '。'])) && !statement::is_introduction(between)
     });
     if another {
-        return Err(wrong("several_answers"));
+        return Err(Reason::Several.into());
     }
     let place = answer.as_ptr() as usize - text.as_ptr() as usize;
-    stands(text, place..place + answer.len()).map(|()| answer)
+    only(text, vec![Candidate::new(place..place + answer.len(), answer)])
 }
 
 /// Removes markup around a statement, and its final period.
@@ -278,10 +196,10 @@ pub(super) fn grid_pattern(cell: &str) -> String {
 
 /// Returns in strict mode the values in brackets that `read` accepts, in order. If accepted values are nested, only
 /// the outermost counts. Brackets of more than four levels aren't read, so that the work is linear.
-pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<(Range<usize>, T)> {
+pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<Candidate<T>> {
     // Open brackets: the position, the character, and the depth of the brackets inside.
     let mut open: Vec<(usize, u8, usize)> = Vec::new();
-    let mut found: Vec<(Range<usize>, T)> = Vec::new();
+    let mut found: Vec<Candidate<T>> = Vec::new();
     for (at, byte) in text.bytes().enumerate() {
         let opening = match byte {
             b'[' | b'(' | b'{' => {
@@ -300,8 +218,8 @@ pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<
         if depth < 4
             && let Some(value) = read(&text[start..=at])
         {
-            while found.pop_if(|(inner, _)| inner.start > start).is_some() {}
-            found.push((start..at + 1, value));
+            while found.pop_if(|inner| inner.place.start > start).is_some() {}
+            found.push(Candidate::new(start..at + 1, value));
         }
     }
     found
@@ -372,28 +290,21 @@ pub(crate) enum Listed<T> {
 }
 
 /// Returns in strict mode the last list, or the last adjacent items.
-pub(crate) fn listed<T: PartialEq>(
-    text: &str,
-    found: Vec<(Range<usize>, Listed<T>)>,
-) -> Result<Vec<T>, Outcome> {
-    let Together { place, mut answers, alternatives } = last_together(text, found);
-    let items = answers.iter().all(|found| matches!(found, Listed::Item(_)));
-    if !answers.is_empty() {
-        stands(text, place.clone())?;
+pub(crate) fn listed<T: PartialEq>(text: &str, found: Vec<Candidate<Listed<T>>>) -> Result<Vec<T>, Outcome> {
+    let statement = finder::last(text, found)?;
+    if statement.values.iter().all(|value| matches!(value, Listed::Item(_))) {
+        if text[..statement.place.start].trim_end_matches(is_space).ends_with(['[', '(']) {
+            return Err(unparsed("unclosed"));
+        }
+        if !statement.alternatives {
+            let item = |value| if let Listed::Item(item) = value { Some(item) } else { None };
+            return Ok(statement.values.into_iter().filter_map(item).collect());
+        }
     }
-    if items && text[..place.start].trim_end_matches(is_space).ends_with(['[', '(']) {
-        return Err(unparsed("unclosed"));
-    }
-    if items && !alternatives && !answers.is_empty() {
-        let item = |found| if let Listed::Item(item) = found { Some(item) } else { None };
-        return Ok(answers.into_iter().filter_map(item).collect());
-    }
-    let last = answers.pop().ok_or(unparsed("no_answer"))?;
-    match last {
-        last if answers.iter().any(|other| *other != last) => Err(wrong("several_answers")),
-        Listed::Item(item) => Ok(vec![item]),
-        Listed::List(list) => Ok(list),
-    }
+    Ok(match statement.only()? {
+        Listed::Item(item) => vec![item],
+        Listed::List(list) => list,
+    })
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use super::extract::{Listed, bracketed, last_group, listed, only, only_grid, onl
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Error, Mode, Rules, correct, exact, json, python, unparsed, wrong};
+use crate::finder::Candidate;
 use crate::python_text::{regex, strip, words};
 use crate::verdict::Outcome;
 
@@ -174,7 +175,7 @@ fn only_truths(text: &str) -> Result<Vec<bool>, Outcome> {
             [truth] => Listed::Item(*truth),
             truths => Listed::List(truths.to_vec()),
         };
-        Some((c.get(0)?.range(), list))
+        Some(Candidate::new(c.get(0)?.range(), list))
     });
     let bold: Vec<_> = bold.collect();
     if bold.is_empty() {

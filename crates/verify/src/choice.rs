@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::boxed;
-use crate::finder;
+use crate::finder::{self, Candidate, Marker, Reason};
 use crate::retraction::{self, Written};
 use crate::statement;
 use crate::verdict::{Outcome, Verdict};
@@ -135,19 +135,7 @@ impl Verifier {
     /// Checks a response. Reasons: `letter`, `content`, `not_a_letter`, `several_letters`, `no_box`, `empty_box`.
     pub fn check(&self, response: &str) -> Outcome {
         let response = &*boxed::halfwidth(response);
-        let reading = match self.compare {
-            Match::Letter => boxed::outermost(response).pop().map(|(place, said)| {
-                let plain = boxed::plain(said);
-                let letter = unwrapped(plain.trim_end_matches('.'));
-                match letter.as_bytes() {
-                    [letter @ b'A'..=b'Z'] => {
-                        self.in_its_statement(response, place, Reading::Letter(char::from(*letter)))
-                    }
-                    _ => Reading::other(letter),
-                }
-            }),
-            Match::LetterOrContent => self.last_statement(response),
-        };
+        let reading = self.last_statement(response);
         let judge = |found: char, how: &'static str| {
             let verdict = if found == self.gold { Verdict::Correct } else { Verdict::Wrong };
             Outcome::new(verdict, how)
@@ -162,31 +150,88 @@ impl Verifier {
         }
     }
 
-    /// Corrects the `reading` of a box or tag at `place` by the text around it. Returns `Other` if the text doesn't state
-    /// it, and `Several` if another option is beside it, or is stated or offered after it.
-    fn in_its_statement(&self, response: &str, place: Range<usize>, reading: Reading) -> Reading {
-        let Some(option) = reading.option() else { return reading };
-        let before = response[floor(response, place.start.saturating_sub(LONGEST_VALUE))..place.start]
-            .lines()
-            .next_back();
-        let before = before.unwrap_or_default();
-        let rest = &response[place.end..];
+    /// Reads the last statement of a choice. If another option is stated or offered beside it or after it, the response
+    /// names several options.
+    fn last_statement(&self, response: &str) -> Option<Reading> {
+        let boxes = finder::marked(response, Marker::Box);
+        let candidates = match self.compare {
+            Match::Letter => {
+                let letter = |found: Candidate<&str>| found.map(boxed_letter);
+                boxes.into_iter().map(letter).collect()
+            }
+            Match::LetterOrContent => self.candidates(response, boxes),
+        };
+        let stands = |reading: &Reading, behind: &str| {
+            reading.option().is_none_or(|option| !self.is_taken_back(option, behind))
+        };
+        let statement = match finder::last(response, candidates, stands) {
+            Ok(statement) => statement,
+            // Words may announce an answer that names no option.
+            Err(Reason::Missing) => {
+                let announces = self.compare == Match::LetterOrContent && !announced(response).is_empty();
+                return announces.then_some(Reading::Other);
+            }
+            Err(Reason::Denied) => return Some(Reading::Other),
+            Err(Reason::Several) => return Some(Reading::Several),
+        };
+        let rest = &response[statement.place.end..];
+        let Ok(reading) = statement.only() else { return Some(Reading::Several) };
+        let Some(option) = reading.option() else { return Some(reading) };
         let after = rest.lines().next().unwrap_or_default().trim_start_matches(DRESS);
-        if self.names_another(option, "X", after) {
-            return Reading::Several;
+        let later = truncated(rest, LONGEST_FORMAL);
+        let mut options = announced(later).into_iter().filter_map(|place| self.read(&later[place]).option());
+        let several = self.names_another(option, "X", after)
+            || options.any(|named| named != option)
+            || self.is_amended(option, rest);
+        Some(if several { Reading::Several } else { reading })
+    }
+
+    /// Finds the statements of a choice in the order of their positions: by a mark, in words, or by a last line.
+    fn candidates<'a>(
+        &self,
+        response: &'a str,
+        mut marks: Vec<Candidate<&'a str>>,
+    ) -> Vec<Candidate<Reading>> {
+        marks.extend(finder::marked(response, Marker::Tag));
+        marks.extend(finder::marked(response, Marker::Hashes));
+        let mut candidates: Vec<_> = announced(response)
+            .into_iter()
+            .filter(|place| marks.iter().all(|mark| !place.contains(&mark.place.start)))
+            .filter_map(|place| {
+                let said = &response[place.clone()];
+                let value = self.read(said);
+                let line = said.lines().next().unwrap_or_default();
+                let stated = match value.option() {
+                    Some(option) => !self.is_qualified(option, line),
+                    None => value == Reading::Several,
+                };
+                stated.then_some(Candidate { marker: Marker::Announcement, place, value })
+            })
+            .collect();
+        candidates.extend(marks.into_iter().map(|mark| mark.map(|said| self.read_formal(said))));
+        if let Some(place) = self.last_line(response) {
+            candidates.push(Candidate::new(place.clone(), self.read(&response[place])));
         }
-        if !finder::is_stated(response, place) || self.is_taken_back(option, rest) {
-            return Reading::Other;
-        }
-        let beside = boxed::outermost(before).pop().is_some_and(|(other, said)| {
-            BESIDE.is_match(&before[other.end..])
-                && self.read(said).option().is_some_and(|named| named != option)
+        // Of two that overlap, the one that begins first counts.
+        candidates.sort_by_key(|candidate| (candidate.place.start, std::cmp::Reverse(candidate.place.end)));
+        let mut end = 0;
+        candidates.retain(|candidate| {
+            let apart = candidate.place.start >= end;
+            end = end.max(candidate.place.end);
+            apart
         });
-        let later = statements_in_words(truncated(rest, LONGEST_FORMAL));
-        let mut later =
-            later.iter().filter_map(|statement| self.read(rest.get(statement.value.clone())?).option());
-        let several = beside || later.any(|named| named != option) || self.is_amended(option, rest);
-        if several { Reading::Several } else { reading }
+        candidates.split_off(candidates.len().saturating_sub(MOST_STATEMENTS))
+    }
+
+    /// Reads the content of a box, of tags or of a line behind `####`, which may be a sentence.
+    fn read_formal(&self, said: &str) -> Reading {
+        let reading = self.read(said);
+        if reading != Reading::Other {
+            return reading;
+        }
+        let said = truncated(said, LONGEST_FORMAL);
+        let inner = announced(said).pop().or_else(|| self.last_line(said));
+        inner.map_or(reading, |inner| self.read(&said[inner]))
     }
 
     /// Whether the first of the lines after a statement contains only another option, or a later line corrects the
@@ -219,71 +264,9 @@ impl Verifier {
         called.map_or_else(|| retraction::is_withdrawn(rest, Written::OTHER), |agrees| !agrees)
     }
 
-    /// Reads the last statement of a choice. If another statement on its line contradicts it, the response names several
-    /// options.
-    fn last_statement(&self, response: &str) -> Option<Reading> {
-        let mut statements = statements(response);
-        statements.extend(self.last_line(response));
-        statements.sort_by_key(|statement| (statement.value.end, statement.value.start));
-        let mut last: Option<(usize, Reading)> = None;
-        // A statement that names no option is skipped, unless it is a box, a tag or `####`.
-        let mut unread = None;
-        for statement in statements.iter().rev().take(MOST_STATEMENTS) {
-            let said = &response[statement.value.clone()];
-            if let Some((start, _)) = last
-                && response
-                    .get(statement.value.end..start)
-                    .is_some_and(|between| between.contains('\n') && !ALTERNATIVE.is_match(between))
-            {
-                break;
-            }
-            let mut reading = self.read(said);
-            if !statement.formal
-                && statement.mark.is_none()
-                && reading
-                    .option()
-                    .is_some_and(|option| self.is_qualified(option, said.lines().next().unwrap_or_default()))
-            {
-                reading = Reading::Other;
-            }
-            if statement.formal && reading == Reading::Other {
-                let said = truncated(said, LONGEST_FORMAL);
-                let inner = statements_in_words(said).pop().or_else(|| self.last_line(said));
-                reading = inner.map_or(reading, |inner| self.read(&said[inner.value]));
-            }
-            if let Some(place) = &statement.mark {
-                let named = reading.option().is_some();
-                reading = self.in_its_statement(response, place.clone(), reading);
-                // An option that is denied beside the choice: `Bob says A, but the answer is B`.
-                let beside = last.is_some_and(|(start, _)| statement.value.end <= start);
-                if beside && named && reading == Reading::Other {
-                    continue;
-                }
-            }
-            match (&last, reading) {
-                (_, Reading::Other | Reading::Empty) if !statement.formal => {
-                    unread.get_or_insert(Reading::Other);
-                }
-                (None, reading) => last = Some((statement.value.start, reading)),
-                (Some((_, found)), reading) if found.option() == reading.option() => {
-                    last = last.map(|(_, found)| (statement.value.start, found));
-                }
-                (Some(_), _) => return Some(Reading::Several),
-            }
-        }
-        let Some((_, reading)) = last else { return unread };
-        let Some(option) = reading.option() else { return Some(reading) };
-        let rest = &response[statements.last().map_or(0, |last| last.value.end)..];
-        Some(match option {
-            option if self.is_taken_back(option, rest) => Reading::Other,
-            option if self.is_amended(option, rest) => Reading::Several,
-            _ => reading,
-        })
-    }
-
     /// Returns the last line that contains only a choice or ends in one, if the text around it states it. Lines behind it
     /// may only explain it. Returns `None` if the line belongs to a list of options.
-    fn last_line(&self, response: &str) -> Option<Statement> {
+    fn last_line(&self, response: &str) -> Option<Range<usize>> {
         let lines = || response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
         let bare = |line| {
             unmarked(line, "-># ")
@@ -299,16 +282,16 @@ impl Verifier {
                 let value = place(line);
                 let stated =
                     listed.is_none_or(|before| before == found) && finder::states(response, value.clone());
-                return stated.then_some(Statement { value, formal: false, mark: None });
+                return stated.then_some(value);
             }
             if let Some(found) = LINE_END.captures(line) {
                 let found = found.get(1).or(found.get(2))?;
                 let value = place(found.as_str());
                 let states = self.alone(found.as_str()).is_some() && finder::states(response, value.clone());
-                return states.then_some(Statement { value, formal: false, mark: None });
+                return states.then_some(value);
             }
             if let Some(value) = self.stated_in(response, place(line)) {
-                return Some(Statement { value: value.clone(), formal: false, mark: Some(value) });
+                return Some(value);
             }
         }
         None
@@ -574,13 +557,21 @@ impl Verifier {
 }
 
 /// The meaning of a statement.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy)]
 enum Reading {
     Letter(char),
     Content(char),
     Several,
     Other,
     Empty,
+}
+
+impl PartialEq for Reading {
+    /// Whether both name the same option, by letter or in words, or fail in the same way.
+    fn eq(&self, other: &Self) -> bool {
+        self.option() == other.option()
+            && (self.option().is_some() || std::mem::discriminant(self) == std::mem::discriminant(other))
+    }
 }
 
 impl Reading {
@@ -591,16 +582,6 @@ impl Reading {
     fn option(self) -> Option<char> {
         if let Self::Letter(option) | Self::Content(option) = self { Some(option) } else { None }
     }
-}
-
-/// A statement of a choice in a response.
-struct Statement {
-    /// Range of the text after the words that announce the choice.
-    value: Range<usize>,
-    /// Whether the statement is a box, a tag or `####`, which is the answer even if it names no option.
-    formal: bool,
-    /// Position of the box or tag around the value.
-    mark: Option<Range<usize>>,
 }
 
 /// Characters that end a clause.
@@ -625,13 +606,12 @@ const MOST_ANNOUNCED: usize = 256;
 /// Maximum number of statements that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
-/// Patterns that announce an answer: phrases in English and Chinese, and `####` at the start of a line.
-const ANNOUNCED: [&str; 5] = [
+/// Patterns that announce an answer: phrases in English and Chinese.
+const ANNOUNCED: [&str; 4] = [
     r"\b(?:answer|choice|option|solution)\b[^.,;:?!\n]{0,30}?\b(?:is|was|be)\b\s*:?",
     r"\b(?:answer|choice|option)\W{0,4}[:=]",
     r"\b(?:choos(?:e|ing)|chose|select(?:ing)?|pick(?:ing)?|go(?:ing)? with|opt for|settle on)\b",
     r"(?:故|应|所以|因此)?选择?\s*:?",
-    r"(?m:^)\s*####",
 ];
 /// Words for "answer" in languages that put spaces between words.
 const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
@@ -668,7 +648,6 @@ patterns! {
     SUPPOSED = r"\b(?:if|were|had|unless|suppos\w*|assum\w*|imagin\w*)\b";
     // Text between the words of an option and its letter, at the end of a line.
     LABELLED = r"^\W*(?:is|means)\b(?:\W*(?:the|correct|right|best|answer|choice|option|letter)\b)*\W*([a-z])\W*$";
-    TAGGED = r"(?s)<answer>(.*?)</answer>";
     // A choice at the end of a line, in bold type or a letter in parentheses.
     LINE_END = r"(\*\*[^*]+\*\*)[.!。]*$|(\([a-z]\))[.!。]*$";
     FILLERS = r"^(?:(?:so|it|hence|the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
@@ -679,11 +658,7 @@ patterns! {
     // Text behind an option that gives a reason or ends the sentence.
     REASONED = r"[.;!?]|\b(?:since|because|as|so|where|while|whereas)\b";
     QUALIFIED = r"^[\s)\]*.:$]*[(\[,–—-]\s*(.*?)[\s)\]*]*$";
-    // Text that joins two boxes into one statement.
-    BESIDE = r"^[\s$,;/&.\\()*]*(?:(?:and|or|also)\b[\s$,;/&\\()*]*)*$";
     CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no|or|maybe|perhaps|alternatively|edit|update|hmm+|on (?:second thought|reflection)|it could)\b";
-    // Text that joins statements on two lines into one with two answers.
-    ALTERNATIVE = r"^\W*(?:or|either|maybe|perhaps|possibly|alternatively)\b";
     // A sentence about the answer, such as "it isn't true". The groups are the negation and the words after it.
     CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was|can|could)|['’]s)(\s*not|n['’]t)?(?:\s+be)?\s+(.+)$";
     // Text behind a statement that makes it a question or a supposition.
@@ -703,23 +678,19 @@ patterns! {
     REASON = r"\?|\s+\(|,?\s+(?:because|since|as|which|due)\b|,\s+(?:the|an?|not|namely|i\.e\.|that is)\s";
 }
 
-/// Finds the statements of a response, in any order.
-fn statements(response: &str) -> Vec<Statement> {
-    let mut found = statements_in_words(response);
-    found.extend(boxed::outermost(response).into_iter().map(|(place, content)| {
-        let start = content.as_ptr() as usize - response.as_ptr() as usize;
-        debug_assert!(place.contains(&start));
-        Statement { value: start..start + content.len(), formal: true, mark: Some(place) }
-    }));
-    let tagged = TAGGED
-        .captures_iter(response)
-        .filter_map(|found| Some((found.get(0)?.range(), found.get(1)?.range())));
-    found.extend(tagged.map(|(tag, value)| Statement { value, formal: true, mark: Some(tag) }));
-    found
+/// Reads a box that contains only a letter.
+fn boxed_letter(said: &str) -> Reading {
+    let plain = boxed::plain(said);
+    let letter = unwrapped(plain.trim_end_matches('.'));
+    match letter.as_bytes() {
+        [letter @ b'A'..=b'Z'] => Reading::Letter(char::from(*letter)),
+        _ => Reading::other(letter),
+    }
 }
 
-/// Returns the statements in words, without suppositions and denials.
-fn statements_in_words(text: &str) -> Vec<Statement> {
+/// Returns the ranges of the choices that words announce, without suppositions and denials: up to the end of the line or the
+/// next announcement.
+fn announced(text: &str) -> Vec<Range<usize>> {
     // Returns the text from the start of the clause around `from` up to `to`, and whether it is a statement.
     let clause = |from: usize, to: usize| {
         let before = floor(text, from.saturating_sub(60));
@@ -742,18 +713,21 @@ fn statements_in_words(text: &str) -> Vec<Statement> {
         let window = truncated(&text[from..], LONGEST_VALUE);
         from..from + window.find('\n').unwrap_or(window.len())
     };
-    let announced =
-        announced.map(|m| Statement { value: line(m.end()), formal: m.as_str().ends_with('#'), mark: None });
     let correct = CORRECT.captures_iter(text).filter_map(|found| {
         let (whole, letter) = (found.get(0)?, found.get(1)?);
         let asked = ASKED.is_match(&text[whole.end()..]);
-        (!asked && states(whole.start(), whole.end())).then_some(Statement {
-            value: letter.range(),
-            formal: false,
-            mark: None,
-        })
+        (!asked && states(whole.start(), whole.end())).then_some(letter.range())
     });
-    announced.chain(correct).collect()
+    let mut places: Vec<_> = announced.map(|m| (m.start(), line(m.end()))).collect();
+    places.sort_by_key(|(start, _)| *start);
+    for at in 1..places.len() {
+        let next = places[at].0;
+        let place = &mut places[at - 1].1;
+        if let Some(said) = text.get(place.start..next).filter(|_| next < place.end) {
+            place.end = place.start + said.rfind(SENTENCE_ENDS).map_or(said.len(), |end| end + 1);
+        }
+    }
+    places.into_iter().map(|(_, place)| place).chain(correct).collect()
 }
 
 /// Returns the start of the character that contains this byte.

@@ -32,6 +32,8 @@ pub(crate) enum Marker {
     Hashes,
     /// A block of code.
     Block,
+    /// Words such as "the answer is", which the kind of problem recognises in its languages.
+    Announcement,
     /// A value that words or its position state, which the kind of problem recognises.
     Value,
 }
@@ -49,6 +51,11 @@ impl<V> Candidate<V> {
     /// Creates a candidate that words or its position state.
     pub(crate) fn new(place: Range<usize>, value: V) -> Self {
         Self { marker: Marker::Value, place, value }
+    }
+
+    /// Reads the value.
+    pub(crate) fn map<T>(self, read: impl FnOnce(V) -> T) -> Candidate<T> {
+        Candidate { marker: self.marker, place: self.place, value: read(self.value) }
     }
 }
 
@@ -85,7 +92,7 @@ pub(crate) fn marked(text: &str, marker: Marker) -> Vec<Candidate<&str>> {
     let pattern = match marker {
         Marker::Tag => regex!(r"(?s)<answer>(.*?)</answer>"),
         Marker::Block => regex!(r"(?s)```[a-z]*\s(.*?)```"),
-        Marker::Hashes => regex!(r"(?m)^\s*####(.*)"),
+        Marker::Hashes => regex!(r"####(.*)"),
         _ => {
             let boxes = boxed::outermost(text).into_iter();
             return boxes.map(|(place, value)| Candidate { marker, place, value }).collect();
@@ -137,11 +144,17 @@ fn joins(between: &str) -> bool {
 const MOST_DENIED: usize = 8;
 
 /// Finds the answer among candidates in the order of their positions: the last statement that the text around it states.
-/// Statements that it denies are skipped: `W is wrong`, `not W`.
-pub(crate) fn last<V>(text: &str, mut candidates: Vec<Candidate<V>>) -> Result<Statement<V>, Reason> {
+/// Statements that it denies are skipped: `W is wrong`, `not W`. `stands` is whether the text behind a value lets it stand.
+pub(crate) fn last<V: PartialEq>(
+    text: &str,
+    mut candidates: Vec<Candidate<V>>,
+    stands: impl Fn(&V, &str) -> bool,
+) -> Result<Statement<V>, Reason> {
     let all = candidates.len();
-    while candidates.len() + MOST_DENIED > all && !candidates.is_empty() {
-        let mut first = candidates.len() - 1;
+    while candidates.len() + MOST_DENIED > all
+        && let Some(end) = candidates.len().checked_sub(1)
+    {
+        let mut first = end;
         let mut alternatives = false;
         let between = |first: usize| &text[candidates[first - 1].place.end..candidates[first].place.start];
         while first > 0 && joins(between(first)) {
@@ -152,8 +165,22 @@ pub(crate) fn last<V>(text: &str, mut candidates: Vec<Candidate<V>>) -> Result<S
             alternatives |= offers_choice(between(first));
             first -= 1;
         }
-        let place = candidates[first].place.start..candidates[candidates.len() - 1].place.end;
-        if states(text, place.clone()) {
+        let place = candidates[first].place.start..candidates[end].place.end;
+        let stated = |candidate: &Candidate<V>, place: Range<usize>| {
+            (candidate.marker == Marker::Announcement || is_stated(text, place.clone()))
+                && stands(&candidate.value, &text[place.end..])
+        };
+        if stated(&candidates[end], place.clone()) {
+            // A mark before it on its line states another answer, unless the line denies that one.
+            let line = text[..place.start].rfind('\n').map_or(0, |at| at + 1);
+            let beside = candidates[..first].iter().rev().take_while(|other| other.place.start >= line);
+            let different = |other: &&Candidate<V>| {
+                other.marker != Marker::Value
+                    && candidates[first..].iter().all(|last| last.value != other.value)
+            };
+            if beside.take(MOST_DENIED).filter(different).any(|other| stated(other, other.place.clone())) {
+                return Err(Reason::Several);
+            }
             let values = candidates.drain(first..).map(|candidate| candidate.value).collect();
             return Ok(Statement { place, values, alternatives });
         }

@@ -12,7 +12,7 @@ use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
 use super::{units, words};
 use crate::boxed::{self, Boxed};
-use crate::finder::{after, formula_around, lead, line_at};
+use crate::finder::{self, Candidate, Marker, after, formula_around, lead, line_at};
 use crate::python_text::regex;
 use crate::retraction::{Written, is_withdrawn};
 use crate::statement::{self, Pieces, low_end};
@@ -55,64 +55,47 @@ pub(super) fn with_money(text: &str) -> Cow<'_, str> {
     written.into()
 }
 
-/// Finds the answer of a completion. The result is without parts if an answer isn't found.
+/// Finds the answer of a completion: the first readable candidate in the order of their marks. The result is without parts if
+/// an answer isn't found.
 pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let boxes = if latex { boxes(text) } else { Vec::new() };
-    let Some(last) = boxes.last() else { return without_box(text, latex, plain) };
-    // A statement of an answer after the last box replaces the box.
-    if text[last.place.end..].contains("<answer>") {
-        return without_box(text, latex, plain);
-    }
-    for end in answer_ends(&text[last.place.end..]).into_iter().rev() {
-        if let Some(segment) = announced(text, last.place.end + end)
-            && let Some(answer) = segment_answer(text, segment, latex, plain)
-        {
-            return answer;
-        }
-    }
-    last_statement(text, &boxes)
+    // A later statement of an answer replaces the boxes.
+    let floor = boxes.last().map_or(0, |last| last.place.end);
+    let segment = |segment| segment_answer(text, segment, latex, plain);
+    let offset = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize;
+    let within = |found: Candidate<&str>| (offset(found.value), offset(found.value) + found.value.len());
+    let last = |marker| {
+        let found = finder::marked(text, marker).pop();
+        found.filter(|found| found.place.start >= floor && !found.value.trim().is_empty())
+    };
+    let tagged = last(Marker::Tag).map(|found| {
+        let inside = found.value;
+        segment(within(found)).unwrap_or_else(|| Stated::of(inside))
+    });
+    let bold = || last_bold(text).filter(|_| latex && boxes.is_empty());
+    let announced = || {
+        let ends = answer_ends(&text[floor..]).into_iter().rev();
+        ends.filter_map(|end| announced(text, floor + end)).find_map(segment)
+    };
+    let boxed = || (!boxes.is_empty()).then(|| last_statement(text, &boxes));
+    let hashes = || segment(within(last(Marker::Hashes)?));
+    let line = || last_line(text).filter(|_| latex);
+    let formula = || Some(last_formula(text, latex, plain)).filter(|answer| !answer.parts.is_empty());
+    let words = || last_words(text);
+    let found = tagged.or_else(bold).or_else(announced).or_else(boxed).or_else(hashes);
+    found.or_else(line).or_else(formula).or_else(words).unwrap_or_default()
 }
 
-/// Finds the answer of a completion without boxes.
-fn without_box(text: &str, latex: bool, plain: bool) -> Stated<'_> {
-    if let Some((before, after)) = text.rsplit_once("<answer>")
-        && let Some((inside, _)) = after.split_once("</answer>")
-        && !inside.trim().is_empty()
-    {
-        let from = before.len() + "<answer>".len();
-        let answer = segment_answer(text, (from, from + inside.len()), latex, plain);
-        return answer.unwrap_or_else(|| Stated::of(inside));
-    }
-    if let Some(bold) = last_bold(text).filter(|_| latex) {
-        return bold;
-    }
-    for end in answer_ends(text).into_iter().rev() {
-        if let Some(segment) = announced(text, end)
-            && let Some(answer) = segment_answer(text, segment, latex, plain)
-        {
-            return answer;
-        }
-    }
-    if let Some(at) = text.rfind("####") {
-        let line = line_at(text, at + 4);
-        if !text[line.0..line.1].trim().is_empty()
-            && let Some(answer) = segment_answer(text, line, latex, plain)
-        {
-            return answer;
-        }
-    }
+/// Returns the last line if it is only mathematics.
+fn last_line(text: &str) -> Option<Stated<'_>> {
     let trimmed = text.trim_end();
     let line = &trimmed[trimmed.rfind('\n').map_or(0, |at| at + 1)..];
     let line = line.trim_start_matches(|c: char| "•◦‣▪·→⇒∴⟹✅✔✓👉➡➜\u{fe0f} ".contains(c));
-    let line = regex!(r"^(?:[=-]+>\s*|(?:[A-Z]|[A-Za-z;]{2,6}):\s+)")
-        .find(line)
-        .map_or(line, |arrow| &line[arrow.end()..]);
-    if latex && is_mathematics(line) {
-        let start = trimmed.len() - line.len();
-        return Stated { hedged: lead(text, start, start, line).is_none(), ..Stated::of(line) };
-    }
-    let answer = last_formula(text, latex, plain);
-    if answer.parts.is_empty() { last_words(text).unwrap_or(answer) } else { answer }
+    let label = regex!(r"^(?:[=-]+>\s*|(?:[A-Z]|[A-Za-z;]{2,6}):\s+)").find(line);
+    let line = &line[label.map_or(0, |label| label.end())..];
+    let start = trimmed.len() - line.len();
+    is_mathematics(line)
+        .then(|| Stated { hedged: lead(text, start, start, line).is_none(), ..Stated::of(line) })
 }
 
 /// Returns the words after the last "answer is" or "answer:", or a string of few words, if there is neither a formula nor a

@@ -5,6 +5,7 @@ use super::{Mode, python, unparsed, wrong};
 use crate::boxed;
 use crate::finder::{self, Candidate, Marker, Reason};
 use crate::python_text::{is_space, plain_int, regex, strip, words};
+use crate::retraction::{Written, is_withdrawn};
 use crate::statement::{self, is_decoration};
 use crate::verdict::Outcome;
 
@@ -58,12 +59,17 @@ pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
     if first.is_some_and(|first| finder::offers_choice(&first[1])) {
         return Err(Reason::Several.into());
     }
-    finder::last(text, tagged).map(|_| (answer, behind)).map_err(Outcome::from)
+    finder::last(text, tagged, stands).map(|_| (answer, behind)).map_err(Outcome::from)
 }
 
 /// Whether the text after the answer tags may state another answer.
 pub(crate) fn may_state(behind: &str) -> bool {
     regex!(r"(?i)[\[({`\\0-9]|\b(?:answer|solution|or)\b|^[^\w]*\w+[^\w]*$").is_match(behind)
+}
+
+/// Whether the sentences behind an answer don't take it back.
+fn stands<T>(_: &T, behind: &str) -> bool {
+    !is_withdrawn(behind, Written::OTHER)
 }
 
 impl From<Reason> for Outcome {
@@ -79,7 +85,7 @@ impl From<Reason> for Outcome {
 /// Returns the last answer found in a string, for strict mode. Fails if no answer was found, if different answers are adjacent
 /// at the end, or if the text around the answer doesn't state it.
 pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<T, Outcome> {
-    Ok(finder::last(text, found)?.only()?)
+    Ok(finder::last(text, found, stands)?.only()?)
 }
 
 /// Returns in strict mode the content of the last box. Fails if a later box isn't closed.
@@ -118,8 +124,7 @@ const LINES: usize = 5;
 pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Result<&str, Outcome> {
     let blocks = finder::marked(text, Marker::Block);
     if !blocks.is_empty() {
-        let blocks = blocks.into_iter().map(|block| Candidate { value: strip(block.value), ..block });
-        return only(text, blocks.collect());
+        return only(text, blocks.into_iter().map(|block| block.map(strip)).collect());
     }
     if boxed::BOXES.iter().any(|command| text.contains(command)) {
         return only_box(text);
@@ -291,7 +296,7 @@ pub(crate) enum Listed<T> {
 
 /// Returns in strict mode the last list, or the last adjacent items.
 pub(crate) fn listed<T: PartialEq>(text: &str, found: Vec<Candidate<Listed<T>>>) -> Result<Vec<T>, Outcome> {
-    let statement = finder::last(text, found)?;
+    let statement = finder::last(text, found, stands)?;
     if statement.values.iter().all(|value| matches!(value, Listed::Item(_))) {
         if text[..statement.place.start].trim_end_matches(is_space).ends_with(['[', '(']) {
             return Err(unparsed("unclosed"));

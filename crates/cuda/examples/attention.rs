@@ -6,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fgrpo_cuda::{Argument, Driver, Gpu, Launch, Memory, Node, Shape};
+use fgrpo_cuda::{Argument, Command, Driver, Gpu, Launch, Memory, Shape};
 
 /// The bit of a piece whose queries see keys only up to their own row.
 const CAUSAL: u32 = 1 << 31;
@@ -112,7 +112,7 @@ fn time(
     let for_dq = of(["", "attention_dq_bf16_64", "attention_dq_bf16_128"]);
     let for_dkv = of(["", "attention_dkv_bf16_64", "attention_dkv_bf16_128"]);
     let launch = |kernel: &'static str, shape: Shape, arguments: Vec<Argument>| {
-        driver.submit(&Node::Launch(Launch { kernel, shape, arguments })).expect(kernel);
+        driver.submit(&Command::Launch(Launch { kernel, shape, arguments })).expect(kernel);
     };
     // In this order each has what it reads.
     for (kernel, plain, per_row, held, more, products, arguments) in [

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use fgrpo_cuda::{DeviceMemory, Driver, Gpu, Matrix, Memory, Node, Numbers, Product, products_library};
+use fgrpo_cuda::{Command, DeviceMemory, Driver, Gpu, Matrix, Memory, Numbers, Product, products_library};
 
 /// The shortest of several times of `work` in seconds, after two warm-up runs.
 fn seconds(driver: &Arc<dyn Driver>, work: impl Fn()) -> f64 {
@@ -56,7 +56,7 @@ fn main() {
     let block: Vec<u8> = (0..bytes.min(64 << 20) / 2).flat_map(|_| random().to_le_bytes()).collect();
     (0..bytes).step_by(block.len()).for_each(|first| from.write(first, &block).expect("random numbers"));
     let time = seconds(&driver, || {
-        driver.submit(&Node::Copy { from: from.address(), to: to.address(), bytes }).expect("a copy");
+        driver.submit(&Command::Copy { from: from.address(), to: to.address(), bytes }).expect("a copy");
     });
     println!("{{\"what\": \"copy\", \"bytes_per_second\": {:.3e}}}", 2.0 * bytes as f64 / time);
     let mut fastest = 0.0f64;
@@ -80,7 +80,7 @@ fn main() {
             exact: false,
         };
         let work = 2.0 * (size as f64).powi(3);
-        driver.submit(&Node::Product(product)).expect("a product");
+        driver.submit(&Command::Product(product)).expect("a product");
         let size_of_results = size_of_results(&to, numbers, size);
         if !(0.2..2.0).contains(&size_of_results) {
             eprintln!(
@@ -88,8 +88,8 @@ fn main() {
             );
             std::process::exit(1);
         }
-        let library = seconds(&driver, || driver.submit(&Node::Product(product)).expect("a product"));
-        let plain = Node::Launch(product.launch());
+        let library = seconds(&driver, || driver.submit(&Command::Product(product)).expect("a product"));
+        let plain = Command::Launch(product.launch());
         let ours = seconds(&driver, || driver.submit(&plain).expect("a product"));
         fastest = fastest.max(ours / library);
         println!(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fgrpo_cuda::{
-    Address, Argument, Driver, Gpu, Graph, Launch, Matrix, Memory, Node, Numbers, Pinned, Product, Shape,
+    Address, Argument, Command, Driver, Gpu, Graph, Launch, Matrix, Memory, Numbers, Pinned, Product, Shape,
     driver_library, probe, products_library,
 };
 
@@ -34,7 +34,7 @@ fn launch(driver: &Arc<dyn Driver>) -> Done {
     let (from, rows, to) =
         (Memory::from(driver, &x)?, Memory::from(driver, &[0u32])?, Memory::from(driver, &[0.0f32; 32])?);
     let arguments = [(&from).into(), (&rows).into(), (&to).into(), 32u32.into()];
-    driver.submit(&Node::Launch(Launch {
+    driver.submit(&Command::Launch(Launch {
         kernel: "gather_f32",
         shape: Shape::of(1, 32, 0),
         arguments: arguments.to_vec(),
@@ -63,14 +63,14 @@ fn tensor_cores(driver: &Arc<dyn Driver>) -> Done {
     let shape = |shared: usize| Shape::of(1, 128, shared);
     let forward = [&plan[..], &[(&out).into(), (&lse).into()], &sizes].concat();
     let (kernel, shared) = ("attention_bf16_128", 3 * ROWS * (SIZE + 8) * 2);
-    driver.submit(&Node::Launch(Launch { kernel, shape: shape(shared), arguments: forward }))?;
+    driver.submit(&Command::Launch(Launch { kernel, shape: shape(shared), arguments: forward }))?;
     let found = out.read()?;
     expect(found.iter().all(|&v| v == ONE), format!("attention_bf16_128: found {:#x?}", &found[..4]))?;
     let shared = 4 * ROWS * (SIZE + 8) * 2 + 4 * ROWS * 4;
     let backward =
         [&plan[..], &[(&lse).into(), (&delta).into(), (&q).into(), (&dkv).into()], &sizes].concat();
     let kernel = "attention_dkv_bf16_128";
-    driver.submit(&Node::Launch(Launch { kernel, shape: shape(shared), arguments: backward }))?;
+    driver.submit(&Command::Launch(Launch { kernel, shape: shape(shared), arguments: backward }))?;
     let found = dkv.read()?;
     expect(
         found.iter().all(|&v| v & 0x7fff == 0),
@@ -134,8 +134,8 @@ fn products(driver: &Arc<dyn Driver>, size: usize) -> Done {
             numbers,
             exact: false,
         };
-        driver.submit(&Node::Product(product(library.address())))?;
-        driver.submit(&Node::Launch(product(ours.address()).launch()))?;
+        driver.submit(&Command::Product(product(library.address())))?;
+        driver.submit(&Command::Launch(product(ours.address()).launch()))?;
         let numbers_of = |memory: &Memory<u8>| -> Result<Vec<f32>, fgrpo_cuda::Error> {
             let mut word = [0; 4];
             let mut number = |bytes: &[u8]| {
@@ -181,14 +181,14 @@ fn graph(driver: &Arc<dyn Driver>) -> Done {
         exact: false,
     };
     let arguments = vec![(&a).into(), (&rows).into(), (&b).into(), 32u32.into()];
-    let nodes = [
-        Node::Launch(Launch { kernel: "gather_f32", shape: Shape::of(1, 32, 0), arguments }),
-        Node::Product(product),
-        Node::Copy { from: c.address(), to: d.address(), bytes: 64 },
-        Node::Zero { at: d.address(), bytes: 16 },
+    let commands = [
+        Command::Launch(Launch { kernel: "gather_f32", shape: Shape::of(1, 32, 0), arguments }),
+        Command::Product(product),
+        Command::Copy { from: c.address(), to: d.address(), bytes: 64 },
+        Command::Zero { at: d.address(), bytes: 16 },
     ];
-    nodes.iter().try_for_each(|node| driver.submit(node))?;
-    let graph = Graph::capture(driver, &nodes)?;
+    commands.iter().try_for_each(|command| driver.submit(command))?;
+    let graph = Graph::capture(driver, &commands)?;
     for number in [2.0f32, 3.0] {
         a.write(0, &[number; 32])?;
         graph.replay()?;

@@ -33,7 +33,7 @@ pub struct DeviceMemory {
 
 /// One piece of work of [`Queue::Compute`] that needs no data from the host.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Node {
+pub enum Command {
     /// Launch of a kernel.
     Launch(Launch),
     /// A matrix product, with cuBLASLt, or with a kernel of this crate if the library is not available.
@@ -82,10 +82,10 @@ pub trait Driver: Send + Sync + std::fmt::Debug {
     ///
     /// Returns an error if [`Product::check`] rejects the operands of a product, a kernel is unknown, or the device can't run the shape of its launch.
     /// The emulator also checks the arguments' number and sizes.
-    fn submit(&self, node: &Node) -> Result<(), Error>;
+    fn submit(&self, command: &Command) -> Result<(), Error>;
 
     /// Records work of [`Queue::Compute`] as a graph, without running it, and returns the graph's id. Other threads must not submit work meanwhile.
-    fn capture(&self, nodes: &[Node]) -> Result<u64, Error>;
+    fn capture(&self, commands: &[Command]) -> Result<u64, Error>;
 
     /// Submits the work of a graph to [`Queue::Compute`] in one call.
     ///

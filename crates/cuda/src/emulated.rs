@@ -4,7 +4,7 @@
 //! first, so that a missing wait between queues shows. New memory is poisoned, the pages before and after each allocation are inaccessible, and a
 //! kernel's pointers must be in the device's memory.
 
-use crate::driver::{DeviceMemory, Driver, Node, Queue};
+use crate::driver::{Command, DeviceMemory, Driver, Queue};
 use crate::launch::{Address, Argument, Error, Launch, Limits};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::{CStr, c_char, c_void};
@@ -43,8 +43,8 @@ enum Work {
         to: Address,
         bytes: Vec<u8>,
     },
-    /// A node that `Emulated::checked` returned, which is never a product.
-    Node(Node),
+    /// A command that `Emulated::checked` returned, which is never a product.
+    Command(Command),
     Free {
         at: Address,
         bytes: usize,
@@ -93,8 +93,8 @@ struct Pending {
     failure: Option<Error>,
     /// Number of launches after which all work fails.
     lost_after: Option<u64>,
-    /// Nodes of the graphs, by id.
-    graphs: HashMap<u64, Vec<Node>>,
+    /// Commands of the graphs, by id.
+    graphs: HashMap<u64, Vec<Command>>,
     captured: u64,
 }
 
@@ -112,19 +112,19 @@ impl Pending {
     }
 }
 
-/// Returns the addresses that a graph's node uses.
-fn addresses(node: &Node) -> Vec<Address> {
-    match node {
-        Node::Launch(Launch { arguments, .. }) => {
+/// Returns the addresses that a graph's command uses.
+fn addresses(command: &Command) -> Vec<Address> {
+    match command {
+        Command::Launch(Launch { arguments, .. }) => {
             let address = |argument: &Argument| match argument {
                 Argument::Address(at) => Some(*at),
                 _ => None,
             };
             arguments.iter().filter_map(address).collect()
         }
-        Node::Copy { from, to, .. } => vec![*from, *to],
-        Node::Zero { at, .. } => vec![*at],
-        Node::Product(_) => unreachable!("`checked` turns products into launches"),
+        Command::Copy { from, to, .. } => vec![*from, *to],
+        Command::Zero { at, .. } => vec![*at],
+        Command::Product(_) => unreachable!("`checked` turns products into launches"),
     }
 }
 
@@ -183,7 +183,7 @@ impl Emulated {
                 Work::Free { at, bytes } => unsafe { fgrpo_emulator_free(at.0 as *mut c_void, bytes) },
                 _ if pending.failure.is_some() => {}
                 work => {
-                    let launch = matches!(work, Work::Node(Node::Launch(_)));
+                    let launch = matches!(work, Work::Command(Command::Launch(_)));
                     let lost = launch && pending.lost_after.is_some_and(|limit| pending.launched >= limit);
                     pending.launched += u64::from(launch);
                     let injected = || Error::Failed {
@@ -204,18 +204,18 @@ impl Emulated {
                 // SAFETY: as in `read`.
                 unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to.0 as *mut u8, bytes.len()) };
             }
-            Work::Node(Node::Copy { from, to, bytes }) => {
+            Work::Command(Command::Copy { from, to, bytes }) => {
                 let disjoint = from.0 + bytes as u64 <= to.0 || to.0 + bytes as u64 <= from.0;
                 assert!(disjoint, "a copy of {bytes} bytes from {from:?} to {to:?} overlaps");
                 // SAFETY: both ranges are in the device's memory, and they are disjoint.
                 unsafe { std::ptr::copy_nonoverlapping(from.0 as *const u8, to.0 as *mut u8, bytes) };
             }
-            Work::Node(Node::Zero { at, bytes }) => {
+            Work::Command(Command::Zero { at, bytes }) => {
                 // SAFETY: the range is in the device's memory.
                 unsafe { std::ptr::write_bytes(at.0 as *mut u8, 0, bytes) };
             }
-            Work::Node(Node::Launch(launch)) => return self.run(&launch),
-            Work::Node(Node::Product(_)) | Work::Free { .. } | Work::Wait { .. } => {
+            Work::Command(Command::Launch(launch)) => return self.run(&launch),
+            Work::Command(Command::Product(_)) | Work::Free { .. } | Work::Wait { .. } => {
                 unreachable!("products are launches, and `advance` handles the others")
             }
         }
@@ -232,15 +232,15 @@ impl Emulated {
         entries().map(name_of).collect()
     }
 
-    /// Checks a node's shape and arguments. A product becomes a launch of the product kernel.
-    fn checked(&self, node: Node) -> Result<Node, Error> {
-        let launch = match node {
-            Node::Product(product) => {
+    /// Checks a command's shape and arguments. A product becomes a launch of the product kernel.
+    fn checked(&self, command: Command) -> Result<Command, Error> {
+        let launch = match command {
+            Command::Product(product) => {
                 product.check()?;
                 product.launch()
             }
-            Node::Launch(launch) => launch,
-            Node::Copy { .. } | Node::Zero { .. } => return Ok(node),
+            Command::Launch(launch) => launch,
+            Command::Copy { .. } | Command::Zero { .. } => return Ok(command),
         };
         let Launch { kernel, shape, arguments } = &launch;
         shape.check(kernel, &self.limits())?;
@@ -257,7 +257,7 @@ impl Emulated {
                 return Err(wrong(format!("argument {index} is not in this device's memory")));
             }
         }
-        Ok(Node::Launch(launch))
+        Ok(Command::Launch(launch))
     }
 
     fn run(&self, Launch { kernel, shape, arguments }: &Launch) -> Result<(), Error> {
@@ -352,15 +352,17 @@ impl Driver for Emulated {
         Ok(())
     }
 
-    fn submit(&self, node: &Node) -> Result<(), Error> {
-        let node = self.checked(node.clone())?;
-        self.work().submit(Queue::Compute, Work::Node(node));
+    fn submit(&self, command: &Command) -> Result<(), Error> {
+        let command = self.checked(command.clone())?;
+        self.work().submit(Queue::Compute, Work::Command(command));
         Ok(())
     }
 
-    fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
-        let work =
-            nodes.iter().map(|node| self.checked(node.clone())).collect::<Result<Vec<Node>, Error>>()?;
+    fn capture(&self, commands: &[Command]) -> Result<u64, Error> {
+        let work = commands
+            .iter()
+            .map(|command| self.checked(command.clone()))
+            .collect::<Result<Vec<Command>, Error>>()?;
         let mut pending = self.work();
         pending.captured += 1;
         let number = pending.captured;
@@ -374,12 +376,12 @@ impl Driver for Emulated {
         let Some(work) = pending.graphs.get(&graph).cloned() else {
             return refuse(format!("there is no graph {graph}"));
         };
-        for (index, node) in work.iter().enumerate() {
-            if let Some(at) = addresses(node).into_iter().find(|&at| !self.owns(at)) {
-                return refuse(format!("node {index} uses memory at {:#x}, which was freed", at.0));
+        for (index, command) in work.iter().enumerate() {
+            if let Some(at) = addresses(command).into_iter().find(|&at| !self.owns(at)) {
+                return refuse(format!("command {index} uses memory at {:#x}, which was freed", at.0));
             }
         }
-        work.into_iter().for_each(|node| pending.submit(Queue::Compute, Work::Node(node)));
+        work.into_iter().for_each(|command| pending.submit(Queue::Compute, Work::Command(command)));
         Ok(())
     }
 
@@ -402,7 +404,7 @@ impl Driver for Emulated {
     }
 
     fn transfer(&self, queue: Queue, from: Address, to: Address, bytes: usize) -> Result<(), Error> {
-        self.work().submit(queue, Work::Node(Node::Copy { from, to, bytes }));
+        self.work().submit(queue, Work::Command(Command::Copy { from, to, bytes }));
         Ok(())
     }
 

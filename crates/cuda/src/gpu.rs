@@ -1,7 +1,7 @@
 //! An NVIDIA GPU through its driver, which is loaded at run time.
 
 use crate::blas::{Blas, Library, file_at};
-use crate::driver::{DeviceMemory, Driver, Node, Queue};
+use crate::driver::{Command, DeviceMemory, Driver, Queue};
 use crate::launch::{Address, Error, Launch, Limits};
 use cudarc::driver::{result, sys};
 use std::cell::Cell;
@@ -381,36 +381,36 @@ impl Driver for Gpu {
         self.synchronize()
     }
 
-    fn submit(&self, node: &Node) -> Result<(), Error> {
+    fn submit(&self, command: &Command) -> Result<(), Error> {
         self.enter()?;
-        match node {
-            Node::Copy { from, to, bytes } => {
+        match command {
+            Command::Copy { from, to, bytes } => {
                 // SAFETY: the caller's ranges have that many bytes and don't overlap.
                 unsafe { result::memcpy_dtod_async(to.0, from.0, *bytes, self.compute()) }
                     .during("copying within the device")
             }
-            Node::Zero { at, bytes } => {
+            Command::Zero { at, bytes } => {
                 // SAFETY: the caller's range has that many bytes.
                 unsafe { result::memset_d8_async(at.0, 0, *bytes, self.compute()) }
                     .during("setting memory to 0")
             }
-            Node::Product(product) => {
+            Command::Product(product) => {
                 product.check()?;
                 let Some(blas) = &self.blas else { return self.run(&product.launch()) };
                 blas.product(product, self.compute())?;
                 self.launched("matrix product")
             }
-            Node::Launch(launch) => self.run(launch),
+            Command::Launch(launch) => self.run(launch),
         }
     }
 
-    fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
+    fn capture(&self, commands: &[Command]) -> Result<u64, Error> {
         self.enter()?;
         let mode = sys::CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: the stream is this GPU's.
         unsafe { result::stream::begin_capture(self.compute(), mode) }.during("starting a capture")?;
         self.capturing.store(true, Ordering::Relaxed);
-        let submitted = nodes.iter().try_for_each(|node| self.submit(node));
+        let submitted = commands.iter().try_for_each(|command| self.submit(command));
         self.capturing.store(false, Ordering::Relaxed);
         // Also after an error, because the stream captures all work until this call.
         // SAFETY: the capture was begun above, on this thread.

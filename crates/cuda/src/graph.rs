@@ -1,9 +1,9 @@
 //! CUDA graphs: a fixed sequence of work that is submitted in one call.
 //!
-//! A graph is captured from a list of [`Node`]s, which can't express what a capture forbids: waits, reads, allocations, and copies from pageable host
-//! memory. The graph stores the nodes' addresses, so their memory must not be freed while the graph is in use.
+//! A graph is captured from a list of [`Command`]s, which can't express what a capture forbids: waits, reads, allocations, and copies from pageable host
+//! memory. The graph stores the commands' addresses, so their memory must not be freed while the graph is in use.
 
-use crate::driver::{Driver, Node};
+use crate::driver::{Command, Driver};
 use crate::launch::Error;
 use std::sync::Arc;
 
@@ -15,9 +15,9 @@ pub struct Graph {
 }
 
 impl Graph {
-    /// Captures the nodes as a graph that runs them in this order. Nothing runs yet.
-    pub fn capture(driver: &Arc<dyn Driver>, nodes: &[Node]) -> Result<Graph, Error> {
-        let number = driver.capture(nodes)?;
+    /// Captures the commands as a graph that runs them in this order. Nothing runs yet.
+    pub fn capture(driver: &Arc<dyn Driver>, commands: &[Command]) -> Result<Graph, Error> {
+        let number = driver.capture(commands)?;
         Ok(Graph { driver: Arc::clone(driver), number })
     }
 

@@ -21,7 +21,7 @@ mod pointer;
 mod product;
 
 pub use blas::{Library, library as products_library};
-pub use driver::{DeviceMemory, Driver, Node, Queue};
+pub use driver::{Command, DeviceMemory, Driver, Queue};
 pub use gpu::{Found, Gpu, driver_library, find, probe};
 pub use graph::Graph;
 pub use launch::{Address, Argument, Error, Launch, Limits, Shape};

@@ -1,7 +1,7 @@
 //! Requests to NVIDIA's libraries and the handling of their answers, on the fake driver.
 
 use fgrpo_cuda::{
-    Driver, Error, Gpu, Launch, Matrix, Memory, Node, Numbers, Product, Shape, fake, products_library,
+    Command, Driver, Error, Gpu, Launch, Matrix, Memory, Numbers, Product, Shape, fake, products_library,
 };
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ const PLANS: usize = 1024;
 fn product(driver: &Arc<dyn Driver>) -> Result<Vec<f32>, Error> {
     let [a, b, c] = [0; 3].map(|_| Memory::from(driver, &[1.0f32, 2.0, 3.0, 4.0]));
     let (a, b, c) = (a?, b?, c?);
-    driver.submit(&Node::Product(Product {
+    driver.submit(&Command::Product(Product {
         m: 2,
         n: 2,
         k: 2,
@@ -174,7 +174,7 @@ fn waiting_for_every_launch_names_the_kernel_that_failed() {
         let (x, rows) =
             (Memory::from(&driver, &[1.0f32; 32]).unwrap(), Memory::from(&driver, &[0u32]).unwrap());
         fake::plant(Some(("kernel", 0, 700)));
-        let launched = driver.submit(&Node::Launch(Launch {
+        let launched = driver.submit(&Command::Launch(Launch {
             kernel: "gather_f32",
             shape: Shape::of(1, 32, 0),
             arguments: vec![(&x).into(), (&rows).into(), (&x).into(), 32u32.into()],
@@ -220,7 +220,7 @@ fn an_algorithm_is_chosen_once_a_shape_and_of_many_shapes_the_least_recently_use
                 numbers,
                 exact: false,
             };
-            driver.submit(&Node::Product(product)).unwrap();
+            driver.submit(&Command::Product(product)).unwrap();
         }
         chosen() - before
     };
@@ -254,7 +254,7 @@ fn an_exact_product_has_one_algorithm_and_a_row_the_same_bits_among_any_number_o
     let multiply = |m: usize, exact: bool, first: usize| {
         let (a, b) = (Matrix::rows(a.address(), k), Matrix::rows(b.address(), k).transposed());
         let (c, numbers) = (c.at(first), Numbers::F32);
-        driver.submit(&Node::Product(Product {
+        driver.submit(&Command::Product(Product {
             m,
             n,
             k,

@@ -1,7 +1,7 @@
 //! The emulator finds mistakes that may not show on a GPU.
 
 use fgrpo_cuda::emulated::Emulated;
-use fgrpo_cuda::{Argument, Driver, Error, Graph, Launch, Memory, Message, Node, Pinned, Queue, Shape};
+use fgrpo_cuda::{Argument, Command, Driver, Error, Graph, Launch, Memory, Message, Pinned, Queue, Shape};
 use std::sync::Arc;
 
 fn device(order: u32) -> Arc<dyn Driver> {
@@ -9,8 +9,8 @@ fn device(order: u32) -> Arc<dyn Driver> {
 }
 
 /// A launch of `gather_f32` over `blocks` blocks.
-fn gather(blocks: usize, arguments: [Argument; 4]) -> Node {
-    Node::Launch(Launch {
+fn gather(blocks: usize, arguments: [Argument; 4]) -> Command {
+    Command::Launch(Launch {
         kernel: "gather_f32",
         shape: Shape::of(blocks, 32, 0),
         arguments: arguments.to_vec(),
@@ -25,7 +25,7 @@ fn run(
     arguments: &[Argument],
 ) -> Result<(), Error> {
     let shape = Shape { grid: [1, 1, 1], threads, shared };
-    driver.submit(&Node::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))?;
+    driver.submit(&Command::Launch(Launch { kernel, shape, arguments: arguments.to_vec() }))?;
     driver.synchronize()
 }
 
@@ -171,12 +171,12 @@ fn a_graph_runs_when_it_is_replayed_on_what_memory_holds_then() {
         (Memory::from(&driver, &[1.0f32; 64]).unwrap(), Memory::from(&driver, &[0u32, 1]).unwrap());
     let y = Memory::from(&driver, &[0.0f32; 64]).unwrap();
     let gather = |to: &Memory<f32>| gather(2, [(&x).into(), (&rows).into(), to.into(), 32u32.into()]);
-    let nodes = [
+    let commands = [
         gather(&y),
-        Node::Copy { from: x.address(), to: y.address(), bytes: 4 },
-        Node::Zero { at: y.at(32), bytes: 8 },
+        Command::Copy { from: x.address(), to: y.address(), bytes: 4 },
+        Command::Zero { at: y.at(32), bytes: 8 },
     ];
-    let graph = Graph::capture(&driver, &nodes).unwrap();
+    let graph = Graph::capture(&driver, &commands).unwrap();
     assert_eq!(y.read().unwrap(), [0.0; 64], "a capture runs nothing");
     for number in [2.0, 3.0] {
         x.write(0, &[number; 64]).unwrap();
@@ -187,7 +187,7 @@ fn a_graph_runs_when_it_is_replayed_on_what_memory_holds_then() {
     }
     // A graph has the same effect as a stream of launches.
     y.write(0, &[0.0; 64]).unwrap();
-    nodes.iter().for_each(|node| driver.submit(node).unwrap());
+    commands.iter().for_each(|command| driver.submit(command).unwrap());
     assert_eq!(y.read().unwrap()[..32], [3.0; 32]);
 }
 
@@ -196,21 +196,21 @@ fn a_graph_whose_memory_moved_is_refused_and_so_are_wrong_nodes() {
     let driver = device(0);
     let memory = |len: usize| Memory::from(&driver, &vec![1.0f32; len]).unwrap();
     let (x, y) = (memory(64), memory(64));
-    let copy = Node::Copy { from: x.address(), to: y.address(), bytes: 256 };
-    let graph = Graph::capture(&driver, &[Node::Zero { at: x.address(), bytes: 4 }, copy]).unwrap();
+    let copy = Command::Copy { from: x.address(), to: y.address(), bytes: 256 };
+    let graph = Graph::capture(&driver, &[Command::Zero { at: x.address(), bytes: 4 }, copy]).unwrap();
     graph.replay().unwrap();
     let at = y.address();
     drop(y);
     let message = graph.replay().unwrap_err().to_string();
     assert!(
-        message.contains("graph") && message.contains("node 1") && message.contains("freed"),
+        message.contains("graph") && message.contains("command 1") && message.contains("freed"),
         "{message}"
     );
     assert!(message.contains(&format!("{:#x}", at.0)), "{message}");
     // Refused, not run.
     assert_eq!(x.read().unwrap()[1..], [1.0; 63]);
     let unknown = Launch { kernel: "no_such_kernel", shape: Shape::of(1, 32, 0), arguments: Vec::new() };
-    let message = Graph::capture(&driver, &[Node::Launch(unknown)]).unwrap_err().to_string();
+    let message = Graph::capture(&driver, &[Command::Launch(unknown)]).unwrap_err().to_string();
     assert!(message.contains("no such kernel"), "{message}");
 }
 
@@ -221,7 +221,7 @@ fn wrong_launches_are_refused_by_name() {
     let m = || Argument::from(&memory);
     let refused = |kernel, shape, arguments: &[Argument]| {
         let launch = Launch { kernel, shape, arguments: arguments.to_vec() };
-        driver.submit(&Node::Launch(launch)).unwrap_err().to_string()
+        driver.submit(&Command::Launch(launch)).unwrap_err().to_string()
     };
     assert!(refused("no_such_kernel", Shape::of(1, 32, 0), &[]).contains("no such kernel"));
     assert!(

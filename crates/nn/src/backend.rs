@@ -85,7 +85,7 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Number of executors for a generation whose prompts come from a feed. Prompts that arrive while it runs share prefixes only within their
     /// executor's cache.
-    fn fed_executors(&self) -> usize {
+    fn executors_with_feed(&self) -> usize {
         self.executors().len()
     }
 
@@ -118,9 +118,6 @@ pub(crate) trait Backend: Send + Sync {
 
     /// Extends the rotary tables to positions less than `positions`.
     fn reach(&mut self, positions: usize);
-
-    /// Sets whether generation may copy the weights into another layout.
-    fn set_decode_copies(&mut self, enabled: bool);
 
     /// Sets whether decoding steps may be submitted as graphs. Devices without graphs ignore it.
     fn set_graphs(&mut self, _: bool) {}

@@ -6,16 +6,16 @@
 //! The last layer computes keys and values for all rows, but everything else only for the rows that predict. With long prompts this saves most of a layer.
 
 mod layer;
+mod memory;
 mod step;
 mod workspace;
 
 use std::f32::consts::FRAC_1_SQRT_2;
 
-use crate::activations::Keep;
 use crate::config::Config;
 use crate::error::Error;
 use crate::executor::{
-    Executor, Head, HeadInputs, HeadPass, HeadRows, Heads, Holds, LowRank, Norm, Place, Stage, Subset,
+    Executor, Head, HeadInputs, HeadPass, HeadRows, Heads, Holds, LowRank, Norm, Phase, Place, Subset,
 };
 use crate::families::KeysValues;
 use crate::layout::{LayerLayout, Layout, Linear, PerLayerInputs, Span, Write};
@@ -23,11 +23,23 @@ use crate::lora::{Adapted, AdapterLayout};
 use crate::quantized::BaseFormat;
 use crate::segments::Chunk;
 
-pub(crate) use layer::Context;
+pub(crate) use layer::KeySource;
+pub(crate) use memory::PassMemory;
 pub(crate) use workspace::{RemainingRows, Workspace};
 
 use layer::LayerPass;
 use workspace::{Buffers, Normed, RowSet, Saved, SavedRows};
+
+/// Activations that the forward pass stores for the backward pass.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Keep {
+    /// Nothing, because no backward pass follows.
+    Nothing,
+    /// The input of each layer. The backward pass recomputes the other activations, one layer at a time.
+    Inputs,
+    /// All activations.
+    Everything,
+}
 
 /// Parameters of a pass.
 pub(crate) struct Parameters<'a, X: Executor> {
@@ -132,31 +144,37 @@ pub(crate) struct Decoder {
     /// Whether layer checks are enabled, for debugging.
     pub(crate) check_layers: bool,
     embedding_scale: f32,
-    /// Factor of the results of attention and of the MLP.
+    /// Factor of the results of attention and of the MLP. It is 1 if a norm follows them.
     residual_scale: f32,
     /// Factor of the logits.
     logits_scale: f32,
 }
 
 /// A batch or a decoding step whose lists are on the device, with the parameters to apply.
-pub(crate) struct Staged<'a, X: Executor> {
+pub(crate) struct Pass<'a, X: Executor> {
     pub(crate) parameters: Parameters<'a, X>,
     pub(crate) lists: &'a X::Lists,
     pub(crate) rows: usize,
     pub(crate) predicting: usize,
     pub(crate) picks: usize,
+    pub(crate) keep: Keep,
 }
 
-impl<'a, X: Executor> Staged<'a, X> {
-    pub(crate) fn new(parameters: Parameters<'a, X>, chunk: &Chunk, lists: &'a X::Lists) -> Staged<'a, X> {
+impl<'a, X: Executor> Pass<'a, X> {
+    pub(crate) fn new(
+        parameters: Parameters<'a, X>,
+        chunk: &Chunk,
+        lists: &'a X::Lists,
+        keep: Keep,
+    ) -> Pass<'a, X> {
         let (rows, predicting) = (chunk.tokens.len(), chunk.predicting.rows.len());
-        Staged { parameters, lists, rows, predicting, picks: chunk.picks.len() }
+        Pass { parameters, lists, rows, predicting, picks: chunk.picks.len(), keep }
     }
 
     /// The rows of a decoding step, each of which predicts.
-    pub(crate) fn of_step(parameters: Parameters<'a, X>, decoding: &'a X::Decoding) -> Staged<'a, X> {
+    pub(crate) fn of_step(parameters: Parameters<'a, X>, decoding: &'a X::Decoding) -> Pass<'a, X> {
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
-        Staged { parameters, lists, rows, predicting: rows, picks: 0 }
+        Pass { parameters, lists, rows, predicting: rows, picks: 0, keep: Keep::Nothing }
     }
 
     fn all(&self) -> RowSet {
@@ -168,22 +186,26 @@ impl<'a, X: Executor> Staged<'a, X> {
     }
 
     /// The operations outside of the layers, for layer checks.
-    fn place(&self, stage: Stage) -> Place {
-        Place { stage, layer: None, rows: self.rows, needed: self.predicting }
+    fn place(&self, phase: Phase) -> Place {
+        Place { phase, layer: None, rows: self.rows, needed: self.predicting }
     }
 }
 
-/// A batch whose picks have been scored, for a backward pass.
-pub(crate) struct Scored<'a, X: Executor> {
-    pub(crate) staged: Staged<'a, X>,
-    pub(crate) keep: Keep,
-    pub(crate) temperature: f32,
+/// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss with respect to them.
+#[derive(Default)]
+pub(crate) struct PickScores {
+    pub(crate) logp: Vec<f32>,
+    pub(crate) entropy: Vec<f32>,
 }
 
-/// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss with respect to them.
-pub(crate) struct PickScores<T> {
-    pub(crate) logp: T,
-    pub(crate) entropy: T,
+impl PickScores {
+    /// Replaces the values by zeros for `picks` picks.
+    pub(crate) fn reset(&mut self, picks: usize) {
+        for list in [&mut self.logp, &mut self.entropy] {
+            list.clear();
+            list.resize(picks, 0.0);
+        }
+    }
 }
 
 impl Decoder {
@@ -223,40 +245,39 @@ impl Decoder {
     pub(crate) fn forward<X: Executor>(
         &self,
         ops: &mut X,
-        staged: &Staged<'_, X>,
-        keep: Keep,
-        mut context: Context<'_, X>,
+        pass: &Pass<'_, X>,
+        mut keys: KeySource<'_, X>,
         work: &mut Workspace<X>,
     ) {
         let layers = self.layout.layers.len();
-        let stage = match context {
-            Context::Batch(None) => Stage::Forward,
-            Context::Batch(Some(_)) => Stage::Prompts,
-            Context::Step { .. } => Stage::Decoding,
+        let phase = match keys {
+            KeySource::Batch(None) => Phase::Forward,
+            KeySource::Batch(Some(_)) => Phase::Prompts,
+            KeySource::Step { .. } => Phase::Decoding,
         };
         work.inputs.resize_with(layers + 1, Default::default);
         work.saved.resize_with(layers, Default::default);
-        let (all, needed, d) = (staged.all(), staged.predicting(), self.config.hidden_size);
-        ops.enter(staged.place(stage));
+        let (all, needed, d) = (pass.all(), pass.predicting(), self.config.hidden_size);
+        ops.enter(pass.place(phase));
         work.inputs[0].reserve(ops, all, d);
-        ops.embed(staged.parameters.weights, self.layout.embedding, d, staged.lists, &mut work.inputs[0]);
+        ops.embed(pass.parameters.weights, self.layout.embedding, d, pass.lists, &mut work.inputs[0]);
         if self.embedding_scale != 1.0 {
             ops.scale(all.count * d, self.embedding_scale, &mut work.inputs[0]);
         }
         if let Some(inputs) = self.layout.per_layer_inputs {
-            self.per_layer_inputs(&mut *ops, staged, inputs, work);
+            self.per_layer_inputs(&mut *ops, pass, inputs, work);
         }
         for index in 0..layers {
-            let mut layer = self.layer_pass(index, stage, &mut *ops, staged);
-            self.through(index, keep, work, |input, saved, work, output| {
-                layer.forward(&mut context, input, saved, work, Some(output));
+            let mut layer = self.layer_pass(index, phase, &mut *ops, pass);
+            self.through(index, pass.keep, work, |input, saved, work, output| {
+                layer.forward(&mut keys, input, saved, work, Some(output));
             });
         }
-        let last = if keep == Keep::Nothing { layers % 2 } else { layers };
-        ops.enter(staged.place(stage));
+        let last = if pass.keep == Keep::Nothing { layers % 2 } else { layers };
+        ops.enter(pass.place(phase));
         work.hidden.reserve(ops, needed, d);
         work.hidden_scale.reserve_statistics(ops, needed, 1);
-        let norm = staged.parameters.norm(self.layout.norm, needed.count);
+        let norm = pass.parameters.norm(self.layout.norm, needed.count);
         ops.rms_norm(norm, &work.inputs[last], &mut work.hidden, &mut work.hidden_scale);
         if self.logits_scale != 1.0 {
             ops.scale(needed.count * d, self.logits_scale, &mut work.hidden);
@@ -295,11 +316,11 @@ impl Decoder {
     fn per_layer_inputs<X: Executor>(
         &self,
         ops: &mut X,
-        staged: &Staged<'_, X>,
+        pass: &Pass<'_, X>,
         PerLayerInputs { size, table, projection, norm }: PerLayerInputs,
         work: &mut Workspace<X>,
     ) {
-        let (all, width, parameters) = (staged.all(), projection.outputs, staged.parameters);
+        let (all, width, parameters) = (pass.all(), projection.outputs, pass.parameters);
         let Buffers { inputs, layer_inputs, layer_inputs_norm: Normed { raw, scale }, act, .. } = work;
         layer_inputs.reserve(ops, all, width);
         parameters.linear(ops, &[projection], all.count, &inputs[0], None, layer_inputs);
@@ -309,7 +330,7 @@ impl Decoder {
         let heads = HeadRows { rows: all.count, first: 0, stride: width, count: width / size, size };
         ops.head_norm(parameters.norm(norm, all.count), heads, layer_inputs, raw, scale);
         ops.reserve(act, Holds::Activations, all.count * width);
-        ops.embed(parameters.weights, table, width, staged.lists, act);
+        ops.embed(parameters.weights, table, width, pass.lists, act);
         ops.scale(all.count * width, (size as f32).sqrt(), act);
         ops.add(all.count * width, act, layer_inputs);
         ops.scale(all.count * width, FRAC_1_SQRT_2, layer_inputs);
@@ -320,11 +341,11 @@ impl Decoder {
         &self,
         ops: &mut X,
         gradients: &mut Gradients<'_, X>,
-        staged: &Staged<'_, X>,
+        pass: &Pass<'_, X>,
         PerLayerInputs { size, table, projection, norm }: PerLayerInputs,
         work: &mut Workspace<X>,
     ) {
-        let (rows, width) = (staged.rows, projection.outputs);
+        let (rows, width) = (pass.rows, projection.outputs);
         let Buffers { inputs, dlayer_inputs: d, layer_inputs_norm: Normed { raw, scale }, dx, act, .. } =
             work;
         // With adapters, everything before the layers is frozen.
@@ -334,12 +355,12 @@ impl Decoder {
         ops.zero(rows * width, act);
         ops.add(rows * width, d, act);
         ops.scale(rows * width, (size as f32).sqrt(), act);
-        ops.embed_backward(gradient, table, width, staged.lists, act);
+        ops.embed_backward(gradient, table, width, pass.lists, act);
         let heads = HeadRows { rows, first: 0, stride: width, count: width / size, size };
-        ops.head_norm_backward(staged.parameters.norm(norm, rows), Some(gradient), heads, raw, scale, d);
+        ops.head_norm_backward(pass.parameters.norm(norm, rows), Some(gradient), heads, raw, scale, d);
         ops.scale(rows * width, 1.0 / (self.config.hidden_size as f32).sqrt(), d);
         gradients.linear(ops, projection, rows, d, &inputs[0]);
-        staged.parameters.linear_backward_input(ops, projection, rows, d, Write::Add, dx);
+        pass.parameters.linear_backward_input(ops, projection, rows, d, Write::Add, dx);
     }
 
     /// Indices of the slots for keys and values that other layers borrow.
@@ -358,18 +379,19 @@ impl Decoder {
     fn layer_pass<'a, X: Executor>(
         &'a self,
         index: usize,
-        stage: Stage,
+        phase: Phase,
         ops: &'a mut X,
-        staged: &Staged<'a, X>,
+        pass: &Pass<'a, X>,
     ) -> LayerPass<'a, X> {
         let last = index + 1 == self.layout.layers.len();
-        let (all, layer) = (staged.all(), &self.layout.layers[index]);
-        let needed = if last && staged.predicting < staged.rows { staged.predicting() } else { all };
-        ops.enter(Place { stage, layer: Some(index), rows: all.count, needed: needed.count });
+        let (all, layer) = (pass.all(), &self.layout.layers[index]);
+        let needed = if last && pass.predicting < pass.rows { pass.predicting() } else { all };
+        ops.enter(Place { phase, layer: Some(index), rows: all.count, needed: needed.count });
         let spec = layer.spec;
         LayerPass {
             ops,
-            parameters: staged.parameters,
+            parameters: pass.parameters,
+            decoder: self,
             layer,
             index,
             heads: Heads {
@@ -378,24 +400,21 @@ impl Decoder {
                 size: spec.head_dim,
                 scale: spec.scale,
             },
-            residual_scale: self.residual_scale,
-            lists: staged.lists,
+            lists: pass.lists,
             all,
             needed,
             hidden: self.config.hidden_size,
-            intermediate: spec.intermediate,
-            width_of_inputs: self.layout.per_layer_inputs.map_or(0, |inputs| inputs.projection.outputs),
         }
     }
 
     fn head_pass<'a, X: Executor>(
         &self,
-        staged: &Staged<'a, X>,
+        pass: &Pass<'a, X>,
         temperature: f32,
         keeps_logits: bool,
     ) -> HeadPass<'a, X::Weights, X::Lists> {
         let (weights, head, rows, lists) =
-            (staged.parameters.weights, self.head(), staged.predicting, staged.lists);
+            (pass.parameters.weights, self.head(), pass.predicting, pass.lists);
         HeadPass { weights, head, temperature, rows, lists, keeps_logits }
     }
 
@@ -403,22 +422,21 @@ impl Decoder {
     pub(crate) fn score<X: Executor>(
         &self,
         ops: &mut X,
-        staged: &Staged<'_, X>,
-        keep: Keep,
+        pass: &Pass<'_, X>,
         temperature: f32,
         work: &mut Workspace<X>,
-        to: PickScores<&mut [f32]>,
+        to: &mut PickScores,
     ) -> Result<(), Error> {
-        let (rows, head) = (staged.predicting(), self.head());
+        let (rows, head) = (pass.predicting(), self.head());
         work.head_saved.reserve_statistics(ops, rows, 2);
-        ops.reserve(&mut work.scores, Holds::Statistics, 2 * staged.picks);
-        work.keeps_logits = keep != Keep::Nothing && ops.keeps_logits(head, rows.count);
+        ops.reserve(&mut work.scores, Holds::Statistics, 2 * pass.picks);
+        work.keeps_logits = pass.keep != Keep::Nothing && ops.keeps_logits(head, rows.count);
         if work.keeps_logits {
             work.logits.reserve_statistics(ops, rows, head.vocabulary);
         }
-        let head = self.head_pass(staged, temperature, work.keeps_logits);
+        let head = self.head_pass(pass, temperature, work.keeps_logits);
         ops.head(head, &work.hidden, &mut work.logits, &mut work.head_saved, &mut work.scores);
-        ops.scores(staged.lists, &work.scores, to.logp, to.entropy)
+        ops.scores(pass.lists, &work.scores, &mut to.logp, &mut to.entropy)
     }
 
     /// Adds the gradient to `gradients`, given the derivatives of the loss with respect to the picks' scores. Requires the activations of the forward pass,
@@ -427,17 +445,17 @@ impl Decoder {
         &self,
         ops: &mut X,
         gradients: &mut Gradients<'_, X>,
-        staged: &Scored<'_, X>,
-        derivatives: PickScores<&[f32]>,
+        pass: &Pass<'_, X>,
+        temperature: f32,
+        derivatives: &PickScores,
         work: &mut Workspace<X>,
     ) -> Result<(), Error> {
-        let Scored { staged, keep, temperature } = staged;
-        let (layers, d, rows) = (self.layout.layers.len(), self.config.hidden_size, staged.predicting);
-        ops.enter(staged.place(Stage::Backward));
-        ops.reserve(&mut work.dnormed, Holds::Activations, staged.rows * d);
-        ops.reserve(&mut work.dx, Holds::Activations, staged.rows * d);
-        ops.derivatives(derivatives.logp, derivatives.entropy, &mut work.scores);
-        let head = self.head_pass(staged, *temperature, work.keeps_logits);
+        let (layers, d, rows) = (self.layout.layers.len(), self.config.hidden_size, pass.predicting);
+        ops.enter(pass.place(Phase::Backward));
+        ops.reserve(&mut work.dnormed, Holds::Activations, pass.rows * d);
+        ops.reserve(&mut work.dx, Holds::Activations, pass.rows * d);
+        ops.derivatives(&derivatives.logp, &derivatives.entropy, &mut work.scores);
+        let head = self.head_pass(pass, temperature, work.keeps_logits);
         let inputs: HeadInputs<'_, X::Buffer> =
             HeadInputs { x: &work.hidden, saved: &work.head_saved, derivatives: &work.scores };
         ops.head_backward(head, gradients.all(), inputs, &mut work.logits, &mut work.dnormed);
@@ -445,38 +463,39 @@ impl Decoder {
             ops.scale(rows * d, self.logits_scale, &mut work.dnormed);
         }
         for slot in self.lent() {
-            ops.reserve(&mut work.dlent[slot], Holds::Activations, staged.rows * self.lent_width(slot));
-            ops.zero(staged.rows * self.lent_width(slot), &mut work.dlent[slot]);
+            ops.reserve(&mut work.dlent[slot], Holds::Activations, pass.rows * self.lent_width(slot));
+            ops.zero(pass.rows * self.lent_width(slot), &mut work.dlent[slot]);
         }
         if let (Some(inputs), true) = (self.layout.per_layer_inputs, gradients.all().is_some()) {
-            ops.reserve(&mut work.dlayer_inputs, Holds::Activations, staged.rows * inputs.projection.outputs);
+            ops.reserve(&mut work.dlayer_inputs, Holds::Activations, pass.rows * inputs.projection.outputs);
         }
         ops.zero(rows * d, &mut work.dx);
-        let (x, norm) = (&work.inputs[layers], staged.parameters.norm(self.layout.norm, rows));
+        let (x, norm) = (&work.inputs[layers], pass.parameters.norm(self.layout.norm, rows));
         ops.rms_norm_backward(norm, gradients.all(), x, &work.hidden_scale, &work.dnormed, &mut work.dx);
         for layer in (0..layers).rev() {
-            let (index, input) = (self.saved_index(layer, *keep), std::mem::take(&mut work.inputs[layer]));
+            let (index, input) =
+                (self.saved_index(layer, pass.keep), std::mem::take(&mut work.inputs[layer]));
             let mut saved = std::mem::take(&mut work.saved[index]);
-            if *keep == Keep::Inputs {
-                let mut recomputed = self.layer_pass(layer, Stage::Forward, &mut *ops, staged);
-                recomputed.forward(&mut Context::Batch(None), &input, &mut saved, work, None);
+            if pass.keep == Keep::Inputs {
+                let mut recomputed = self.layer_pass(layer, Phase::Forward, &mut *ops, pass);
+                recomputed.forward(&mut KeySource::Batch(None), &input, &mut saved, work, None);
             }
             // A frozen embedding doesn't need the derivative of the first layer's input.
             let through = layer > 0 || gradients.all().is_some();
-            let mut layer_pass = self.layer_pass(layer, Stage::Backward, &mut *ops, staged);
+            let mut layer_pass = self.layer_pass(layer, Phase::Backward, &mut *ops, pass);
             layer_pass.backward(gradients, through, &input, &mut saved, work);
             work.inputs[layer] = input;
             work.saved[index] = saved;
         }
-        ops.enter(staged.place(Stage::Backward));
+        ops.enter(pass.place(Phase::Backward));
         if let Some(inputs) = self.layout.per_layer_inputs {
-            self.per_layer_inputs_backward(&mut *ops, gradients, staged, inputs, work);
+            self.per_layer_inputs_backward(&mut *ops, gradients, pass, inputs, work);
         }
         if let Some(gradient) = gradients.all() {
             if self.embedding_scale != 1.0 {
-                ops.scale(staged.rows * d, self.embedding_scale, &mut work.dx);
+                ops.scale(pass.rows * d, self.embedding_scale, &mut work.dx);
             }
-            ops.embed_backward(gradient, self.layout.embedding, d, staged.lists, &work.dx);
+            ops.embed_backward(gradient, self.layout.embedding, d, pass.lists, &work.dx);
         }
         ops.checked()
     }

@@ -22,15 +22,6 @@ impl Dtype {
         }
     }
 
-    /// Name of this type in a safetensors header.
-    pub fn header_name(self) -> &'static str {
-        match self {
-            Dtype::F32 => "F32",
-            Dtype::BF16 => "BF16",
-            Dtype::F16 => "F16",
-        }
-    }
-
     /// Name of this type in `config.json`.
     pub fn config_name(self) -> &'static str {
         match self {

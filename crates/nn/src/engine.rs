@@ -147,13 +147,6 @@ impl Engine {
         self.checkpointing = checkpointing;
     }
 
-    /// Sets whether `generate` copies the weights into the order in which decoding reads them. With AVX-512 or AVX2, decoding becomes up to twice as fast. The copies
-    /// take as much memory as the matrices. They are made when `generate` finds the weights changed, and freed before an update unless they are small. Samples differ
-    /// only by rounding. Enabled by default.
-    pub fn set_decode_copies(&mut self, enabled: bool) {
-        self.runtime.backend_mut().set_decode_copies(enabled);
-    }
-
     /// Sets whether AdamW's moments are stored in page-locked host memory instead of on the GPU. This saves 8 bytes per trained parameter on the GPU (4 with bf16
     /// moments), except for buffers of at most 256 MiB, and every update copies the moments to the GPU and back. Results have the same bits. It has no effect on the
     /// CPU. Disabled by default.
@@ -195,42 +188,27 @@ impl Engine {
 
     /// Initialises matrices with `std` times normal numbers, biases with 0, and norms with 1.
     fn fill_fresh(&mut self, std: f32, normal: &(dyn Fn(u64) -> f64 + Sync)) -> Result<(), Error> {
-        let mut next = 0;
-        for TensorLayout { span, shape, kind, .. } in &self.decoder.layout.tensors {
-            match kind {
+        let (mut next, norm) = (0, 1.0 - self.decoder.config.architecture.family().norm_offset);
+        let mut fresh = |tensor: &TensorLayout, out: &mut [f32]| {
+            let len = out.len();
+            match tensor.kind {
                 Kind::Matrix | Kind::Filter => {
-                    let mut fill = |values: &mut [f32]| {
-                        let number = |i: usize| (normal(next + i as u64) * f64::from(std)) as f32;
-                        values.par_iter_mut().enumerate().for_each(|(i, value)| *value = number(i));
-                        Ok(())
-                    };
-                    match self.decoder.layout.base {
-                        Some(base) if span.is_separate() => {
-                            let mut values = vec![0.0; span.len];
-                            fill(&mut values)?;
-                            let matrix = Quantized::new(base, shape[1], &values);
-                            self.runtime.backend_mut().put_quantized(*span, matrix);
-                        }
-                        _ => self.runtime.backend_mut().fill(Store::Weights, *span, &mut fill)?,
-                    }
-                    next += span.len as u64;
+                    let number = |i: usize| (normal(next + i as u64) * f64::from(std)) as f32;
+                    out.par_iter_mut().enumerate().for_each(|(i, value)| *value = number(i));
+                    next += len as u64;
                 }
-                Kind::Bias => {}
+                Kind::Bias => out.fill(0.0),
                 // Rates evenly spread over the range that transformers draws from.
                 Kind::Rates => {
-                    let rate = |head| (16.0 * (head as f32 + 0.5) / span.len as f32).ln();
-                    let values: Vec<f32> = (0..span.len).map(rate).collect();
-                    self.runtime.backend_mut().write(Store::Weights, *span, &values);
+                    let rate = |head: usize| (16.0 * (head as f32 + 0.5) / len as f32).ln();
+                    out.iter_mut().enumerate().for_each(|(head, value)| *value = rate(head));
                 }
-                Kind::Ones | Kind::Fixed => {
-                    self.runtime.backend_mut().write(Store::Weights, *span, &vec![1.0; span.len])
-                }
-                Kind::Norm => {
-                    let one = 1.0 - self.decoder.config.architecture.family().norm_offset;
-                    self.runtime.backend_mut().write(Store::Weights, *span, &vec![one; span.len]);
-                }
+                Kind::Ones | Kind::Fixed => out.fill(1.0),
+                Kind::Norm => out.fill(norm),
             }
-        }
+            Ok(())
+        };
+        self.fill_with(&mut fresh, &|_| Ok(None))?;
         self.runtime.backend().check()
     }
 
@@ -243,7 +221,7 @@ impl Engine {
         self.runtime.forget_prompts();
         for tensor in &self.decoder.layout.tensors {
             match self.decoder.layout.base {
-                Some(base) if tensor.span.is_separate() => {
+                Some(base) if tensor.span.is_quantized() => {
                     let matrix = match stored(tensor)? {
                         Some(matrix) => matrix,
                         None => {
@@ -266,7 +244,7 @@ impl Engine {
 
     /// Reads a tensor of the model. Quantized matrices are dequantized, with the update of an applied adapter.
     fn weight(&self, tensor: &TensorLayout) -> Cow<'_, [f32]> {
-        if !tensor.span.is_separate() {
+        if !tensor.span.is_quantized() {
             return self.runtime.backend().read(Store::Weights, tensor.span);
         }
         let matrix = self.runtime.backend().quantized(tensor.span);
@@ -379,7 +357,7 @@ impl Engine {
             ));
         }
         match self.decoder.layout.base {
-            Some(base) if span.is_separate() => {
+            Some(base) if span.is_quantized() => {
                 self.runtime.backend_mut().put_quantized(span, Quantized::new(base, shape[1], values));
             }
             _ => self.runtime.backend_mut().write(Store::Weights, span, values),

@@ -7,15 +7,17 @@
 //! compute parameter gradients add to the gradient, or skip that work if a gradient isn't passed.
 
 pub(crate) mod checks;
+mod counter;
 mod operations;
 
+pub(crate) use counter::Counter;
 pub(crate) use operations::{
     AttentionOps, ConvolutionOps, DecodeOps, Executor, HeadOps, LinearOps, MixerOps, NormOps, RowOps,
 };
 
 use crate::error::Error;
-use crate::families::Theta;
-use crate::layout::{MixerLayout, Span};
+use crate::families::{Layer, Theta};
+use crate::layout::{Layout, MixerLayout, Span};
 use crate::lora::Adapted;
 use crate::sampling::Draw;
 use crate::segments::Chunk;
@@ -115,13 +117,12 @@ pub(crate) struct StepAttention<'a, W: ?Sized> {
     pub(crate) k_norm: Option<Span>,
     /// Zeros, to which the norm of values adds 1. `None` if the layer has no norm of values.
     pub(crate) v_norm: Option<Span>,
-    /// Whether another layer has stored the keys and values. A row of the input then only has queries.
-    pub(crate) borrows: bool,
     pub(crate) offset: f32,
     pub(crate) eps: f32,
-    pub(crate) rope: Option<Theta>,
     pub(crate) heads: Heads,
-    pub(crate) window: Option<usize>,
+    /// If the layer borrows keys and values, a row of the input only has queries.
+    pub(crate) spec: Layer,
+    /// Index of the layer in the cache.
     pub(crate) layer: usize,
 }
 
@@ -240,7 +241,7 @@ impl DecodeChanges {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Stage {
+pub(crate) enum Phase {
     Forward,
     /// Forward pass whose keys and values are cached.
     Prompts,
@@ -251,11 +252,48 @@ pub(crate) enum Stage {
 /// Part of a pass: a layer, or the operations outside of the layers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Place {
-    pub(crate) stage: Stage,
+    pub(crate) phase: Phase,
     pub(crate) layer: Option<usize>,
     pub(crate) rows: usize,
     /// Number of rows whose results are needed: all rows, or the predicting rows.
     pub(crate) needed: usize,
+}
+
+/// The cache of keys, values and recurrent states.
+#[derive(Default)]
+pub(crate) struct Cache<B> {
+    /// For each layer that computes keys, rows of keys and values by slot, as the key/value projection computes them.
+    pub(crate) layers: Vec<B>,
+    /// For each recurrent layer, f32 states by node: the states of all heads, then the latest inputs of the convolution, newest first.
+    pub(crate) states: Vec<B>,
+}
+
+impl<B: Default> Cache<B> {
+    /// Grows the cache to `slots` tokens and the states of `nodes` nodes, and retains its content. `limit` is the maximum number of slots that the
+    /// request can need, the same in all calls for a request.
+    pub(crate) fn grow<X: Memory<Buffer = B>>(
+        &mut self,
+        ops: &mut X,
+        layout: &Layout,
+        [slots, limit]: [usize; 2],
+        nodes: usize,
+    ) {
+        self.layers.resize_with(layout.cached().count(), B::default);
+        for (layer, width) in self.layers.iter_mut().zip(layout.cached()) {
+            ops.extend(layer, Holds::Activations, slots * width, limit * width);
+        }
+        self.states.resize_with(layout.states().count(), B::default);
+        for (states, size) in self.states.iter_mut().zip(layout.states()) {
+            ops.extend(states, Holds::Statistics, nodes * size, usize::MAX);
+        }
+    }
+
+    /// Frees the cache if it is larger than `bytes`.
+    pub(crate) fn shrink<X: Memory<Buffer = B>>(&mut self, bytes: usize) {
+        if self.layers.iter().chain(&self.states).map(X::bytes).sum::<usize>() > bytes {
+            *self = Cache::default();
+        }
+    }
 }
 
 pub(crate) trait Memory: Send {
@@ -263,8 +301,6 @@ pub(crate) trait Memory: Send {
     type Buffer: Default + Send + Sync;
     type Weights: ?Sized + Sync;
     type Gradient: ?Sized;
-    /// Keys and values of all layers, by slot, and recurrent states.
-    type Cache: Default + Send + Sync;
     /// Lists of one pass: tokens, positions, the attention plan, picks, slots in the cache.
     type Lists: Default + Send + Sync;
     /// Decoding state: token sequences and their pages, rows, sampled tokens.
@@ -273,8 +309,13 @@ pub(crate) trait Memory: Send {
     /// Grows `buffer` to at least `len`; its content is unspecified afterwards.
     fn reserve(&mut self, buffer: &mut Self::Buffer, holds: Holds, len: usize);
 
+    /// Grows a buffer of the cache to at least `len` values, and retains its content. The buffer never needs more than `most` values.
+    fn extend(&mut self, buffer: &mut Self::Buffer, holds: Holds, len: usize, most: usize);
+
+    fn bytes(buffer: &Self::Buffer) -> usize;
+
     /// Transfers the lists of a pass to the device. `slots` are the cache slots of its rows, or empty if they aren't cached.
-    fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Self::Lists);
+    fn upload(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Self::Lists);
 
     /// Index and value of the first of `len` values that is not finite, or `None` if all are finite or the device has failed. Waits for the
     /// device. For debugging.

@@ -21,12 +21,12 @@ pub(crate) struct Span {
 }
 
 /// Offset of the first matrix that isn't in the store.
-const SEPARATE: usize = 1 << (usize::BITS - 2);
+const QUANTIZED: usize = 1 << (usize::BITS - 2);
 
 impl Span {
     /// Whether this is the key of a matrix that isn't in the store.
-    pub(crate) fn is_separate(self) -> bool {
-        self.offset >= SEPARATE
+    pub(crate) fn is_quantized(self) -> bool {
+        self.offset >= QUANTIZED
     }
 
     /// Returns the common part of two spans, or `None` if they are disjoint.
@@ -230,7 +230,7 @@ struct Builder {
     tensors: Vec<TensorLayout>,
     len: usize,
     /// Offset of the next matrix outside the store, or `None` if all matrices are in the store.
-    separate: Option<usize>,
+    quantized: Option<usize>,
 }
 
 impl Builder {
@@ -245,9 +245,9 @@ impl Builder {
     }
 
     fn matrix(&mut self, name: String, shape: &[usize]) -> Span {
-        let Some(offset) = self.separate else { return self.put(name, shape, Kind::Matrix) };
+        let Some(offset) = self.quantized else { return self.put(name, shape, Kind::Matrix) };
         let span = Span { offset, len: shape.iter().product() };
-        self.separate = Some(offset + span.len);
+        self.quantized = Some(offset + span.len);
         self.push(name, shape, Kind::Matrix, span)
     }
 
@@ -267,7 +267,7 @@ impl Builder {
         let mut linears = maps.map(|parts| {
             self.align();
             let (outputs, inputs) = (parts.iter().map(|part| part.shape[0]).sum(), parts[0].shape[1]);
-            let weight = Span { offset: self.separate.unwrap_or(self.len), len: outputs * inputs };
+            let weight = Span { offset: self.quantized.unwrap_or(self.len), len: outputs * inputs };
             for part in parts {
                 self.matrix(part.name(layer), &part.shape);
             }
@@ -297,7 +297,7 @@ impl Layout {
     /// Lays out a decoder. With a quantized `base`, the layers' matrices are outside the store.
     pub(crate) fn new(config: &Config, base: Option<BaseFormat>) -> Layout {
         let (d, v) = (config.hidden_size, config.vocab_size);
-        let mut b = Builder { tensors: Vec::new(), len: 0, separate: base.map(|_| SEPARATE) };
+        let mut b = Builder { tensors: Vec::new(), len: 0, quantized: base.map(|_| QUANTIZED) };
         let embedding = b.put("model.embed_tokens.weight".into(), &[v, d], Kind::Matrix);
         let per_layer_inputs = config.layer(0).per_layer_input;
         let per_layer_inputs = (per_layer_inputs > 0).then(|| {
@@ -455,7 +455,7 @@ impl Layout {
     }
 
     /// The matrices that aren't in the store.
-    pub(crate) fn separate(&self) -> impl Iterator<Item = &TensorLayout> {
-        self.tensors.iter().filter(|tensor| tensor.span.is_separate())
+    pub(crate) fn quantized(&self) -> impl Iterator<Item = &TensorLayout> {
+        self.tensors.iter().filter(|tensor| tensor.span.is_quantized())
     }
 }

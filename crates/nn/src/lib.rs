@@ -16,7 +16,6 @@ mod numbers;
 mod switch;
 
 // Configurations, families, the parameter layout, batches, and checkpoint files.
-mod activations;
 mod adamw;
 mod cache;
 pub mod config;
@@ -34,12 +33,12 @@ mod backend;
 mod decoding;
 mod executor;
 
+// Forward and backward passes, generic over the device.
+mod decoder;
+
 // The devices.
 mod cpu;
 mod cuda;
-
-// Forward and backward passes, generic over the device.
-mod decoder;
 
 // The scheduler: which sequences take part in a decoding step.
 mod scheduler;

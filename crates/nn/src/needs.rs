@@ -3,7 +3,6 @@
 //! The sizes mirror what the engine allocates: weights and optimizer according to the parameters, and activations buffer by buffer for the largest chunk
 //! of an executor. The program itself, the batch, the tokenizer and the data are not counted.
 
-use crate::activations::{Keep, activations, largest, prefill};
 use crate::cache::{KEPT_BYTES, PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
 use crate::cpu::backend::executors;
@@ -13,8 +12,8 @@ use crate::cpu::panels;
 use crate::cuda::backend::{NORM_BLOCKS, POSITIONS};
 use crate::cuda::moments::staged_len;
 use crate::cuda::needs as gpu;
+use crate::decoder::{Decoder, Keep, PassMemory};
 use crate::device::DeviceName;
-use crate::layout::Layout;
 use crate::lora::{AdapterLayout, LoraConfig};
 use crate::numbers::{Precision, Products};
 use crate::quantized::BaseFormat;
@@ -49,8 +48,6 @@ pub struct Workload {
     pub chunk_tokens: usize,
     /// Whether layers are recomputed in the backward pass, see [`Engine::set_checkpointing`](crate::Engine::set_checkpointing).
     pub checkpointing: bool,
-    /// Whether decoding uses a copy of the weights, see [`Engine::set_decode_copies`](crate::Engine::set_decode_copies).
-    pub decode_copies: bool,
     /// Whether the moments are in host memory, see [`Engine::set_optimizer_offload`](crate::Engine::set_optimizer_offload).
     pub optimizer_offload: bool,
     /// LoRA settings, or `None` without LoRA, see [`Engine::adapt`](crate::Engine::adapt).
@@ -110,8 +107,9 @@ impl Needs {
         let Workload { threads, chunk_tokens, .. } = *workload;
         assert!(threads > 0, "a workload of 0 threads");
         let precision = workload.gpu.map(|gpu| gpu.precision);
-        let layout = Layout::new(config, workload.base);
-        let adapters = workload.lora.as_ref().map(|lora| AdapterLayout::new(&layout, lora));
+        let decoder = Decoder::new(config, workload.base);
+        let layout = &decoder.layout;
+        let adapters = workload.lora.as_ref().map(|lora| AdapterLayout::new(layout, lora));
         let merged = adapters.iter().filter(|adapters| adapters.merged);
         let base: usize =
             merged.flat_map(|a| &a.adapted).map(|adapted| adapted.outputs * adapted.inputs).sum();
@@ -133,10 +131,10 @@ impl Needs {
         let weights = match (workload.base, precision) {
             (None, _) => bytes(layout.len),
             (Some(_), Some(precision)) => {
-                gpu::bytes_of(precision, layout.len) + gpu::quantized_bytes(&layout, precision)
+                gpu::bytes_of(precision, layout.len) + gpu::quantized_bytes(layout, precision)
             }
             (Some(base), None) => {
-                let matrices = layout.separate().map(|tensor| base.bytes(tensor.shape[0], tensor.shape[1]));
+                let matrices = layout.quantized().map(|tensor| base.bytes(tensor.shape[0], tensor.shape[1]));
                 let linears = layout.layers.iter().flat_map(|layer| layer.linears());
                 let tile = linears.map(|linear| tile_rows(linear.inputs).min(linear.outputs) * linear.inputs);
                 bytes(layout.len + executors * tile.max().unwrap_or(0)) + matrices.sum::<u64>()
@@ -160,7 +158,8 @@ impl Needs {
         let pass_rows = if training { chunk_tokens.max(workload.family_tokens) } else { 0 };
         let fraction = workload.predicting_rows as f64 / workload.family_tokens.max(1) as f64;
         let predicting = (pass_rows as f64 * fraction).ceil() as usize;
-        let (mut buffers, mut logits, mut gpu_only, mut listed) = (Vec::new(), 0, 0, pass_rows);
+        let (mut logits, mut gpu_only, mut listed) = (0, 0, pass_rows);
+        let mut memory = PassMemory::new(&decoder, precision.unwrap_or_default());
         let exact = workload.gpu.is_some_and(|gpu| gpu.exact);
         let longest =
             if generating { workload.prompt_tokens + workload.new_tokens } else { workload.family_tokens };
@@ -168,7 +167,7 @@ impl Needs {
         if training {
             let keep = if workload.checkpointing { Keep::Inputs } else { Keep::Everything };
             let m = predicting.clamp(1, pass_rows);
-            buffers = activations(config, pass_rows, m, keep);
+            memory.pass(pass_rows, m, keep);
             // A pass stores its logits, or computes them tile by tile.
             let pass_logits = predicting * config.vocab_size;
             logits = match precision {
@@ -192,35 +191,34 @@ impl Needs {
             let mut cached = cached_tokens(workload, executors, config, bound);
             listed = listed.max(rollout.prefilled());
             exact_parts = exact_parts.max(gpu::prefilled_parts(exact, &rollout));
-            if let Some(GpuSettings { precision, memory, .. }) = workload.gpu {
-                if let (Some(memory), None) = (memory, workload.max_cached_tokens) {
-                    let room = memory.saturating_sub(gpu::reserved(memory, 0) + needs.permanent());
+            if let Some(GpuSettings { precision, memory: total, .. }) = workload.gpu {
+                if let (Some(total), None) = (total, workload.max_cached_tokens) {
+                    let room = total.saturating_sub(gpu::reserved(total, 0) + needs.permanent());
                     let state = state_pages(config, precision);
                     let least = pages_needed(state, workload.prompt_tokens, 1, workload.new_tokens);
-                    let pages = gpu::cached_pages(config, precision, exact, &rollout, room).max(least);
+                    let pages = gpu::cached_pages(&decoder, precision, exact, &rollout, room).max(least);
                     cached = cached.min(PAGE * pages);
                     rollout.samples = rollout.samples.min(pages);
                 }
                 rollout.cached_tokens = cached;
-                buffers = largest(buffers, gpu::rollout_buffers(config, &rollout));
+                memory.rollout(&rollout, gpu::step_rows(&rollout));
                 logits += gpu::sampled_logits(config, &rollout);
                 gpu_only += gpu::decoding(config, &rollout, exact_parts);
-                needs.rollout = Some(gpu::rollout_bytes(config, precision, exact, &rollout));
+                needs.rollout = Some(gpu::rollout_bytes(&decoder, precision, exact, &rollout));
             } else {
-                buffers = largest(buffers, prefill(config, &rollout));
+                // A row has at least one page.
+                memory.rollout(&rollout, rollout.samples.min(cached.div_ceil(PAGE)));
                 logits += rows_at_a_time(config.vocab_size).min(rollout.samples) * config.vocab_size;
-                if workload.decode_copies {
-                    let linears = layout.linears().filter(|linear| !linear.weight.is_separate());
-                    let len = |n: usize, k: usize| panels::len(workload.products, n, k);
-                    let copies = linears.map(|linear| len(linear.outputs, linear.inputs)).sum::<usize>();
-                    needs.decode_copies = bytes(copies + len(config.vocab_size, config.hidden_size));
-                }
+                let linears = layout.linears().filter(|linear| !linear.weight.is_quantized());
+                let len = |n: usize, k: usize| panels::len(workload.products, n, k);
+                let copies = linears.map(|linear| len(linear.outputs, linear.inputs)).sum::<usize>();
+                needs.decode_copies = bytes(copies + len(config.vocab_size, config.hidden_size));
             }
             needs.cache = activation_bytes(cached * numbers_per_token(config));
         } else {
             gpu_only += gpu::exact_bytes(config, exact_parts);
         }
-        needs.activations = activation_bytes(executors * buffers.iter().sum::<usize>())
+        needs.activations = executors as u64 * memory.bytes()
             + bytes(executors * logits)
             + match precision {
                 Some(_) => {
@@ -310,7 +308,7 @@ mod tests {
 
     #[test]
     fn a_needless_purpose_takes_nothing() {
-        let nothing = Workload { threads: 2, chunk_tokens: 1024, decode_copies: true, ..Workload::default() };
+        let nothing = Workload { threads: 2, chunk_tokens: 1024, ..Workload::default() };
         let needs = Needs::of(&maze(), &nothing);
         assert_eq!((needs.gradient, needs.optimizer, needs.cache, needs.decode_copies), (0, 0, 0, 0));
         assert_eq!(needs.base_weights, 0);

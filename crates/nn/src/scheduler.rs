@@ -13,11 +13,10 @@ use std::ops::{ControlFlow, Range};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::activations::Keep;
 use crate::cache::PAGE;
-use crate::decoder::{Context, Decoder, Parameters, Staged, Workspace};
+use crate::decoder::{Decoder, Keep, KeySource, Parameters, Pass, Workspace};
 use crate::error::Error;
-use crate::executor::{DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
+use crate::executor::{Cache, DecodeChanges, DecodeRow, Executor, Holds, NodeChange, StepTokens};
 use crate::sampling::{Draw, Drawn, Sampling};
 use crate::segments::{Batch, Chunk};
 use crate::tree::{Node, Tree};
@@ -108,12 +107,12 @@ pub(crate) struct GenerationSettings<'a> {
     pub(crate) sampling: &'a Sampling,
     pub(crate) uniform: &'a UniformFn<'a>,
     pub(crate) ended: &'a (dyn Fn(usize, &[u32]) -> bool + Sync),
-    pub(crate) feed: Option<Fed<'a>>,
+    pub(crate) feed: Option<JobSource<'a>>,
 }
 
 /// Source of further jobs.
 #[derive(Clone, Copy)]
-pub(crate) struct Fed<'a> {
+pub(crate) struct JobSource<'a> {
     pub(crate) feed: &'a dyn Feed,
     /// Number of executors that have jobs.
     pub(crate) working: &'a AtomicUsize,
@@ -175,7 +174,7 @@ pub(crate) struct StepRunner<'a, X: Executor> {
     pub(crate) executor: &'a mut X,
     pub(crate) parameters: Parameters<'a, X>,
     pub(crate) workspace: &'a mut Workspace<X>,
-    pub(crate) cache: &'a mut X::Cache,
+    pub(crate) cache: &'a mut Cache<X::Buffer>,
     pub(crate) lists: &'a mut X::Lists,
     pub(crate) decoding: &'a mut X::Decoding,
     pub(crate) tree: &'a mut Tree,
@@ -258,11 +257,11 @@ pub(crate) fn run<X: Executor>(
         while X::RUNS_AHEAD && scheduler.may_run_ahead() {
             let ahead = scheduler.plan_ahead(&step);
             scheduler.start_step(runner);
-            runner.drawn(&mut drawn)?;
+            runner.wait_for_tokens(&mut drawn)?;
             let rows_before = scheduler.branch_all(&step, &drawn);
             step = rows_before.into_iter().map(|row| ahead[row]).collect();
         }
-        runner.drawn(&mut drawn)?;
+        runner.wait_for_tokens(&mut drawn)?;
         scheduler.branch_all(&step, &drawn);
     }
     // The cache is dropped after a cancellation.
@@ -275,16 +274,15 @@ pub(crate) fn run<X: Executor>(
 impl<X: Executor> StepRunner<'_, X> {
     fn grow_cache(&mut self, tree: &Tree, limit: usize) {
         let layout = &self.decoder.layout;
-        self.executor.grow_cache(&mut layout.cached(), self.cache, tree.slots(), limit);
-        self.executor.grow_states(&mut layout.states(), self.cache, tree.nodes.len());
+        self.cache.grow(&mut *self.executor, layout, [tree.slots(), limit], tree.nodes.len());
     }
 
     /// Computes the final norms of a step's rows.
     fn forward_step(&mut self, changes: &DecodeChanges) {
         let StepRunner { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
         executor.begin_step(changes, decoding);
-        let staged = Staged::of_step(*parameters, decoding);
-        decoder.forward(*executor, &staged, Keep::Nothing, Context::Step { decoding, cache }, workspace);
+        let pass = Pass::of_step(*parameters, decoding);
+        decoder.forward(*executor, &pass, KeySource::Step { decoding, cache }, workspace);
     }
 
     /// Computes a planned step, and draws its tokens.
@@ -305,13 +303,13 @@ impl<X: Executor> StepRunner<'_, X> {
         let mut hidden = X::Buffer::default();
         executor.reserve(&mut hidden, Holds::Activations, d);
         executor.take_row(d, changes.rows.len() - 1, workspace.hidden(), &mut hidden);
-        self.drawn(&mut Vec::new())?;
+        self.wait_for_tokens(&mut Vec::new())?;
         Ok(hidden)
     }
 
     /// Waits for the oldest tokens that haven't been read, from a step or from the draws for first tokens, and appends them to `drawn`.
-    fn drawn(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
-        self.executor.drawn(self.decoding, drawn)
+    fn wait_for_tokens(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        self.executor.wait_for_tokens(self.decoding, drawn)
     }
 
     fn draw(
@@ -324,10 +322,10 @@ impl<X: Executor> StepRunner<'_, X> {
         let hidden = hidden.unwrap_or(self.workspace.hidden());
         let mut drawn = Vec::new();
         let (head, decoding) = (self.decoder.head(), &mut *self.decoding);
-        self.executor.stage_draws(rows, draws, decoding);
+        self.executor.upload_draws(rows, draws, decoding);
         self.executor.sample(self.parameters.weights, head, sampling, rows, hidden, decoding);
         self.executor.end_step(decoding);
-        self.drawn(&mut drawn)?;
+        self.wait_for_tokens(&mut drawn)?;
         Ok(drawn)
     }
 }
@@ -360,7 +358,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Waits for prompts while another executor has work. Returns whether a prompt has arrived.
     fn wait(&mut self) -> bool {
-        let Some(Fed { working, .. }) = self.settings.feed else { return false };
+        let Some(JobSource { working, .. }) = self.settings.feed else { return false };
         working.fetch_sub(1, Ordering::Relaxed);
         loop {
             self.receive();
@@ -517,17 +515,12 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             }
             runner.grow_cache(&self.tree, self.most_slots);
             let mut chunk = Chunk::default();
-            chunk.lay_out(&batch, batch.families().iter());
+            chunk.lay_out(&batch, batch.prompt_trees().iter());
             chunk.nodes.extend(fresh.iter().map(|(_, node, ..)| node));
-            runner.executor.stage(&chunk, &slots, runner.lists);
-            let staged = Staged::new(runner.parameters, &chunk, &*runner.lists);
-            runner.decoder.forward(
-                runner.executor,
-                &staged,
-                Keep::Nothing,
-                Context::Batch(Some(runner.cache)),
-                runner.workspace,
-            );
+            let StepRunner { decoder, executor, parameters, lists, cache, workspace, .. } = &mut *runner;
+            executor.upload(&chunk, &slots, lists);
+            let pass = Pass::new(*parameters, &chunk, lists, Keep::Nothing);
+            decoder.forward(*executor, &pass, KeySource::Batch(Some(&mut **cache)), workspace);
             let draws: Vec<Draw> = fresh
                 .iter()
                 .enumerate()

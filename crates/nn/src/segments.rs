@@ -72,68 +72,41 @@ impl Batch {
     /// # Panics
     /// If the prompt is empty.
     pub fn push_group(&mut self, prompt: &[u32], completions: &[&[u32]]) -> Vec<Vec<usize>> {
-        let root = self.push_segment(prompt, None);
         let mut indices: Vec<Vec<usize>> =
             completions.iter().map(|completion| Vec::with_capacity(completion.len())).collect();
         let members: Vec<usize> = (0..completions.len()).filter(|&c| !completions[c].is_empty()).collect();
-        // Completions that agree up to and including `token` at `depth` and continue after it. `segment` holds the tokens before `depth`.
-        struct Fork {
-            segment: usize,
-            depth: usize,
-            members: Vec<usize>,
-            token: u32,
-        }
-        let mut forks: Vec<Fork> = Vec::new();
-        // Predicts the token at `depth` of the members after the last row, which ends `segment`.
-        let branch = |batch: &mut Batch,
-                      forks: &mut Vec<Fork>,
-                      indices: &mut Vec<Vec<usize>>,
-                      (segment, depth): (usize, usize),
-                      members: &[usize]| {
-            let mut parts: Vec<(u32, Vec<usize>)> = Vec::new();
-            for &member in members {
-                let token = completions[member][depth];
-                match parts.iter_mut().find(|part| part.0 == token) {
-                    Some(part) => part.1.push(member),
-                    None => parts.push((token, vec![member])),
+        // Segments to append: (parent, first tokens, depth of the next token in the completions, completions that continue).
+        let mut forks = vec![(None, prompt.to_vec(), 0, members)];
+        while let Some((parent, mut tokens, mut depth, mut members)) = forks.pop() {
+            let first = self.tokens.len();
+            let parts = loop {
+                let mut parts: Vec<(u32, Vec<usize>)> = Vec::new();
+                for member in members {
+                    let token = completions[member][depth];
+                    match parts.iter_mut().find(|part| part.0 == token) {
+                        Some(part) => part.1.push(member),
+                        None => parts.push((token, vec![member])),
+                    }
                 }
-            }
-            for (token, part) in &mut parts {
-                let prediction = batch.predict(batch.tokens.len() - 1, *token);
-                part.iter().for_each(|&member| indices[member].push(prediction));
-                part.retain(|&member| completions[member].len() > depth + 1);
-            }
+                for (token, part) in &mut parts {
+                    part.iter().for_each(|&member| indices[member].push(self.predictions.len()));
+                    self.predictions.push(Prediction { row: first + tokens.len() - 1, token: *token });
+                    part.retain(|&member| completions[member].len() > depth + 1);
+                }
+                depth += 1;
+                match &mut parts[..] {
+                    // Completions don't extend the prompt's segment, even if all have the same first token.
+                    [(token, part)] if parent.is_some() && !part.is_empty() => {
+                        tokens.push(*token);
+                        members = std::mem::take(part);
+                    }
+                    _ => break parts,
+                }
+            };
+            let segment = Some(self.push_segment(&tokens, parent));
             // Reversed, so that the stack yields the parts in order and a subtree's rows are contiguous.
             let parts = parts.into_iter().rev().filter(|part| !part.1.is_empty());
-            forks.extend(parts.map(|(token, members)| Fork { segment, depth, members, token }));
-        };
-        branch(self, &mut forks, &mut indices, (root, 0), &members);
-        let mut tokens = Vec::new();
-        while let Some(mut fork) = forks.pop() {
-            tokens.clear();
-            tokens.push(fork.token);
-            let first = self.tokens.len();
-            let mut depth = fork.depth + 1;
-            loop {
-                let token = completions[fork.members[0]][depth];
-                if fork.members.iter().any(|&member| completions[member][depth] != token) {
-                    break;
-                }
-                self.predictions.push(Prediction { row: first + tokens.len() - 1, token });
-                for &member in &fork.members {
-                    indices[member].push(self.predictions.len() - 1);
-                }
-                fork.members.retain(|&member| completions[member].len() > depth + 1);
-                if fork.members.is_empty() {
-                    break;
-                }
-                tokens.push(token);
-                depth += 1;
-            }
-            let segment = self.push_segment(&tokens, Some(fork.segment));
-            if !fork.members.is_empty() {
-                branch(self, &mut forks, &mut indices, (segment, depth), &fork.members);
-            }
+            forks.extend(parts.map(|(token, members)| (segment, vec![token], depth, members)));
         }
         indices
     }
@@ -168,11 +141,11 @@ impl Batch {
     }
 
     /// Returns the trees of the forest, each with its segments in depth-first order and its predictions.
-    pub(crate) fn families(&self) -> Vec<Family> {
+    pub(crate) fn prompt_trees(&self) -> Vec<PromptTree> {
         let mut children: Vec<Vec<usize>> = vec![Vec::new(); self.segments.len()];
         let mut start = Vec::with_capacity(self.segments.len());
-        let mut family_of = Vec::with_capacity(self.segments.len());
-        let mut families: Vec<Family> = Vec::new();
+        let mut tree_of = Vec::with_capacity(self.segments.len());
+        let mut trees: Vec<PromptTree> = Vec::new();
         let mut next = 0;
         let mut roots = Vec::new();
         for (index, segment) in self.segments.iter().enumerate() {
@@ -181,12 +154,12 @@ impl Batch {
             match segment.parent {
                 Some(parent) => {
                     children[parent].push(index);
-                    family_of.push(family_of[parent]);
+                    tree_of.push(tree_of[parent]);
                 }
                 None => {
-                    family_of.push(families.len());
-                    families.push(Family {
-                        index: families.len(),
+                    tree_of.push(trees.len());
+                    trees.push(PromptTree {
+                        index: trees.len(),
                         segments: Vec::new(),
                         tokens: 0,
                         pairs: 0,
@@ -196,28 +169,28 @@ impl Batch {
                 }
             }
         }
-        for (family, &root) in families.iter_mut().zip(&roots) {
+        for (tree, &root) in trees.iter_mut().zip(&roots) {
             // (segment, position of its first token, depth in the segment tree)
             let mut stack = vec![(root, 0usize, 0usize)];
             while let Some((index, position, depth)) = stack.pop() {
                 let len = self.segments[index].len;
-                family.segments.push(Placed { first: start[index], len, position, depth });
-                family.tokens += len;
-                family.pairs += len * position + len * (len + 1) / 2;
+                tree.segments.push(Placed { first: start[index], len, position, depth });
+                tree.tokens += len;
+                tree.pairs += len * position + len * (len + 1) / 2;
                 stack.extend(children[index].iter().rev().map(|&child| (child, position + len, depth + 1)));
             }
         }
         for (index, prediction) in self.predictions.iter().enumerate() {
             let segment = start.partition_point(|&first| first <= prediction.row) - 1;
-            families[family_of[segment]].predictions.push(index);
+            trees[tree_of[segment]].predictions.push(index);
         }
-        families
+        trees
     }
 }
 
 /// One tree of a batch.
 #[derive(Debug, Clone)]
-pub(crate) struct Family {
+pub(crate) struct PromptTree {
     /// Index among the trees of the batch.
     pub(crate) index: usize,
     /// Segments in depth-first order.
@@ -305,8 +278,8 @@ pub(crate) struct Chunk {
 }
 
 impl Chunk {
-    /// Fills the chunk with the tokens and plans of `families` of `batch`. Reuses the allocations.
-    pub(crate) fn lay_out<'a>(&mut self, batch: &Batch, families: impl Iterator<Item = &'a Family>) {
+    /// Fills the chunk with the tokens and plans of `trees` of `batch`. Reuses the allocations.
+    pub(crate) fn lay_out<'a>(&mut self, batch: &Batch, trees: impl Iterator<Item = &'a PromptTree>) {
         self.tokens.clear();
         self.positions.clear();
         self.picks.clear();
@@ -320,14 +293,14 @@ impl Chunk {
         }
         let mut predicted: Vec<(usize, usize)> = Vec::new();
         let mut segments: Vec<(usize, usize, u32, usize)> = Vec::new();
-        for family in families {
+        for tree in trees {
             let base = self.tokens.len();
             let slots = self.predicting.rows.len();
             predicted.clear();
             segments.clear();
             // (batch row, length, chunk row) of each segment, to find the chunk row of a prediction.
-            let mut starts: Vec<(usize, usize, usize)> = Vec::with_capacity(family.segments.len());
-            for segment in &family.segments {
+            let mut starts: Vec<(usize, usize, usize)> = Vec::with_capacity(tree.segments.len());
+            for segment in &tree.segments {
                 let row = self.tokens.len();
                 starts.push((segment.first, segment.len, row));
                 self.tokens.extend_from_slice(&batch.tokens[segment.first..segment.first + segment.len]);
@@ -337,7 +310,7 @@ impl Chunk {
                 segments.push((row, segment.len, segment.position as u32, segment.depth));
             }
             starts.sort_unstable();
-            for &index in &family.predictions {
+            for &index in &tree.predictions {
                 let row = batch.predictions[index].row;
                 let (first, _, to) = starts[starts.partition_point(|start| start.0 <= row) - 1];
                 predicted.push((to + row - first, index));
@@ -443,7 +416,7 @@ mod tests {
         batch.push_segment(&[4; 2 * STRETCH], Some(root));
         batch.push_segment(&[5; 1], None);
         let mut chunk = Chunk::default();
-        chunk.lay_out(&batch, batch.families().iter());
+        chunk.lay_out(&batch, batch.prompt_trees().iter());
         let stretches = chunk.stretches.iter().map(|s| (s.rows.len(), s.parent, s.state_slot));
         let expected = [
             (STRETCH, None, Some(0)),

@@ -116,7 +116,6 @@ fn workload(threads: usize, checkpointing: bool, lora: Option<LoraConfig>) -> Wo
         gpu: None,
         chunk_tokens: 1024,
         checkpointing,
-        decode_copies: true,
         optimizer_offload: false,
         lora,
         base: None,
@@ -139,7 +138,6 @@ fn run(config: &Config, w: &Workload) -> usize {
     let mut engine = Engine::init_with_base(config, 0.02, &number, w.base, &device).unwrap();
     engine.set_chunk_tokens(w.chunk_tokens);
     engine.set_checkpointing(w.checkpointing);
-    engine.set_decode_copies(w.decode_copies);
     if let Some(lora) = &w.lora {
         engine.adapt(lora, &mut || 0.5).unwrap();
     }

@@ -12,7 +12,7 @@ mod product;
 mod quantized;
 
 use fgrpo_cuda::emulated::Emulated;
-use fgrpo_cuda::{Argument, Driver, Gpu, Launch, Memory, Node, Pinned, Queue, Shape, fake};
+use fgrpo_cuda::{Argument, Command, Driver, Gpu, Launch, Memory, Pinned, Queue, Shape, fake};
 use poisoned::Poisoned;
 use std::sync::{Arc, OnceLock};
 
@@ -46,7 +46,7 @@ fn in_every_order<T: PartialEq + std::fmt::Debug>(test: impl Fn(&Arc<dyn Driver>
 
 fn launch(driver: &Arc<dyn Driver>, kernel: &'static str, shape: Shape, arguments: &[Argument]) {
     let launch = Launch { kernel, shape, arguments: arguments.to_vec() };
-    driver.submit(&Node::Launch(launch)).expect(kernel);
+    driver.submit(&Command::Launch(launch)).expect(kernel);
 }
 
 /// Numbers in [-1, 1), the same for the same seed.

@@ -1,6 +1,6 @@
 //! A GPU with poisoned fresh memory, like the emulator's, which reveals a kernel that doesn't write all its results.
 
-use fgrpo_cuda::{Address, DeviceMemory, Driver, Error, Gpu, Limits, Node, Queue};
+use fgrpo_cuda::{Address, Command, DeviceMemory, Driver, Error, Gpu, Limits, Queue};
 
 #[derive(Debug)]
 pub(crate) struct Poisoned(pub(crate) Gpu);
@@ -32,12 +32,12 @@ impl Driver for Poisoned {
         self.0.read(from, to)
     }
 
-    fn submit(&self, node: &Node) -> Result<(), Error> {
-        self.0.submit(node)
+    fn submit(&self, command: &Command) -> Result<(), Error> {
+        self.0.submit(command)
     }
 
-    fn capture(&self, nodes: &[Node]) -> Result<u64, Error> {
-        self.0.capture(nodes)
+    fn capture(&self, commands: &[Command]) -> Result<u64, Error> {
+        self.0.capture(commands)
     }
 
     fn replay(&self, graph: u64) -> Result<(), Error> {

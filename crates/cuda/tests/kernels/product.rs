@@ -1,7 +1,7 @@
 //! Matrix products by the device's library and by our kernel.
 
 use super::*;
-use fgrpo_cuda::{Address, Matrix, Node, Numbers, Product};
+use fgrpo_cuda::{Address, Command, Matrix, Numbers, Product};
 
 /// Sizes that aren't multiples of the tiles.
 const SIZES: [usize; 3] = [70, 65, 33];
@@ -33,9 +33,9 @@ fn products_of_matrices_and_their_transposes_replace_or_add_to_the_result_anothe
                     exact: false,
                 };
                 if by_library {
-                    d.submit(&Node::Product(product)).unwrap();
+                    d.submit(&Command::Product(product)).unwrap();
                 } else {
-                    d.submit(&Node::Launch(product.launch())).unwrap();
+                    d.submit(&Command::Launch(product.launch())).unwrap();
                 }
                 mc.read().unwrap()
             });
@@ -102,8 +102,8 @@ fn copies_and_zeros_wait_their_turn_and_memory_is_bounded() {
     let values = numbers(16, 100);
     let found = in_every_order(|d| {
         let (from, to) = (memory(d, &values), memory(d, &values));
-        d.submit(&Node::Zero { at: to.address(), bytes: 40 }).unwrap();
-        d.submit(&Node::Copy { from: from.at(50), to: to.at(90), bytes: 40 }).unwrap();
+        d.submit(&Command::Zero { at: to.address(), bytes: 40 }).unwrap();
+        d.submit(&Command::Copy { from: from.at(50), to: to.at(90), bytes: 40 }).unwrap();
         from.write(50, &[7.0; 10]).unwrap();
         to.read().unwrap()
     });

@@ -77,7 +77,6 @@ struct Packed {
     made: Option<PackedWeights>,
     /// Whether the panels match the current weights.
     fresh: bool,
-    enabled: bool,
 }
 
 pub(crate) struct CpuBackend {
@@ -131,7 +130,7 @@ impl CpuBackend {
             gradients: teams.iter().map(|_| Buffer::default()).collect(),
             teams,
             moments: Default::default(),
-            packed: Packed { layout: layout.clone(), head, made: None, fresh: false, enabled: true },
+            packed: Packed { layout: layout.clone(), head, made: None, fresh: false },
         })
     }
 
@@ -171,17 +170,14 @@ impl CpuBackend {
     }
 
     /// Takes the packed form of the current weights, and packs them if necessary.
-    fn take_packed(&mut self) -> Option<Arc<PackedWeights>> {
-        if !self.packed.enabled {
-            return None;
-        }
-        let made = self.packed.made.take();
-        if self.packed.fresh && made.is_some() {
-            return made.map(Arc::new);
-        }
-        self.packed.fresh = true;
-        let Packed { layout, head, .. } = &self.packed;
-        Some(Arc::new(PackedWeights::new(self.products, layout, *head, &self.weights, made, &self.whole)))
+    fn take_packed(&mut self) -> Arc<PackedWeights> {
+        let Packed { layout, head, made, fresh } = &mut self.packed;
+        let made = match made.take() {
+            Some(made) if *fresh => made,
+            old => PackedWeights::new(self.products, layout, *head, &self.weights, old, &self.whole),
+        };
+        *fresh = true;
+        Arc::new(made)
     }
 }
 
@@ -212,7 +208,7 @@ impl Backend for CpuBackend {
         self.teams.iter().map(Team::size).collect()
     }
 
-    fn fed_executors(&self) -> usize {
+    fn executors_with_feed(&self) -> usize {
         1
     }
 
@@ -238,11 +234,6 @@ impl Backend for CpuBackend {
     }
 
     fn set_optimizer_offload(&mut self, _: bool) {}
-
-    fn set_decode_copies(&mut self, enabled: bool) {
-        self.packed.enabled = enabled;
-        self.packed.made = None;
-    }
 
     fn write(&mut self, store: Store, span: Span, values: &[f32]) {
         let range = span.offset..span.offset + span.len;
@@ -399,7 +390,7 @@ impl ExecutorBackend for CpuBackend {
                 gradient.reserve(trained);
             }
         }
-        let packed = if work == Work::Generate { self.take_packed() } else { None };
+        let packed = (work == Work::Generate).then(|| self.take_packed());
         for (executor, team) in self.executors.iter_mut().zip(&self.teams) {
             executor.team = if tasks.len() == 1 { self.whole.clone() } else { team.clone() };
             executor.packed.clone_from(&packed);

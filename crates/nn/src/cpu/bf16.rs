@@ -194,7 +194,7 @@ unsafe fn squares(side: usize, m: usize, n: usize, c: Output, square: &dyn Fn(us
 /// # Safety
 /// The processor must have the unit, the strips must hold `m` rows and `n` columns of `k` terms, and `m` rows of `n` values of `c` must be
 /// readable and writable.
-unsafe fn multiply<const PARTS: usize>(
+unsafe fn multiply_strips<const PARTS: usize>(
     unit: Unit,
     m: usize,
     n: usize,
@@ -262,11 +262,19 @@ impl<const PARTS: usize> Format for Bf16<PARTS> {
         Operand { first: packed.as_ptr(), line: SIDE * depth::<PARTS>(k), term: 1 }
     }
 
-    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: RowMajor, c: Output, _: *const f32) {
+    unsafe fn multiply_panel(
+        m: usize,
+        n: usize,
+        k: usize,
+        a: Operand,
+        b: RowMajor,
+        c: Output,
+        _: *const f32,
+    ) {
         // SAFETY: the caller guarantees it.
         unsafe {
             let a = RowMajor { first: a.first, stride: a.line };
-            multiply::<PARTS>(unit(), m, n, k, a, b, c);
+            multiply_strips::<PARTS>(unit(), m, n, k, a, b, c);
         }
     }
 }
@@ -326,7 +334,7 @@ mod tests {
                 assert!(row > 0 || rows < m || bits(&one) == bits(&left));
                 let to = Output { first: to.as_mut_ptr(), stride: n, add };
                 // SAFETY: the slices have the given sizes.
-                unsafe { multiply::<PARTS>(unit, rows, n, k, strips(&one), strips(&right), to) };
+                unsafe { multiply_strips::<PARTS>(unit, rows, n, k, strips(&one), strips(&right), to) };
             };
             let mut c = before.clone();
             run(0, m, &mut c);

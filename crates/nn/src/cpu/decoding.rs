@@ -24,7 +24,7 @@ impl Decoding {
     /// Applies changes and prepares the next step.
     pub(super) fn begin_step(&mut self, changes: &DecodeChanges) {
         self.step.begin(changes);
-        self.stage_draws(&changes.draws);
+        self.upload_draws(&changes.draws);
         self.pieces.clear();
         for (queries, mut first, slots) in self.step.sequences() {
             self.pieces.extend(slots.map(|keys| {
@@ -44,7 +44,7 @@ impl Decoding {
     }
 
     /// Stores the draws of the next sampling.
-    pub(super) fn stage_draws(&mut self, draws: &[Draw]) {
+    pub(super) fn upload_draws(&mut self, draws: &[Draw]) {
         self.draws.clear();
         self.draws.extend_from_slice(draws);
     }

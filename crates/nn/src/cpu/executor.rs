@@ -27,7 +27,7 @@ use super::team::{ColumnsMut, RowsMut, Shared, Team};
 use super::weights::Weights;
 use super::{sampler, simd};
 use crate::error::Error;
-use crate::executor::{Holds, Memory};
+use crate::executor::{self, Holds, Memory};
 use crate::layout::Span;
 use crate::numbers::Products;
 use crate::rope::Rope;
@@ -53,7 +53,7 @@ pub(crate) struct CpuExecutor {
     /// Number format of the products in linear maps and the head.
     pub(super) products: Products,
     pub(super) rope: Arc<Rope>,
-    /// Packed weights that linear maps read instead of the matrices: in a generation (`Work::Generate`), unless copies are disabled.
+    /// Packed weights that linear maps read instead of the matrices: in a generation (`Work::Generate`).
     pub(super) packed: Option<Arc<PackedWeights>>,
     /// Scratch memory, one for each part of an operation, so that no two threads share it.
     scratch: Vec<Mutex<Scratch>>,
@@ -119,13 +119,7 @@ impl CpuExecutor {
     }
 }
 
-/// The cache: for each layer, rows of keys and values by slot, as the key/value projection computes them.
-#[derive(Default)]
-pub(crate) struct Cache {
-    layers: Vec<Buffer>,
-    /// For each recurrent layer, states by node: the states of all heads, then the latest inputs of the convolution, newest first.
-    states: Vec<Buffer>,
-}
+pub(crate) type Cache = executor::Cache<Buffer>;
 
 fn part(store: &[f32], span: Span) -> &[f32] {
     &store[span.offset..span.offset + span.len]
@@ -144,7 +138,6 @@ impl Memory for CpuExecutor {
     type Buffer = Buffer;
     type Weights = Weights;
     type Gradient = [f32];
-    type Cache = Cache;
     type Lists = Lists;
     type Decoding = Decoding;
 
@@ -152,7 +145,15 @@ impl Memory for CpuExecutor {
         buffer.reserve(len);
     }
 
-    fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Lists) {
+    fn extend(&mut self, buffer: &mut Buffer, _: Holds, len: usize, _: usize) {
+        buffer.extend_by_eighths(len);
+    }
+
+    fn bytes(buffer: &Buffer) -> usize {
+        4 * buffer.len()
+    }
+
+    fn upload(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Lists) {
         lists.tokens.clone_from(&chunk.tokens);
         lists.positions.clone_from(&chunk.positions);
         lists.all.clone_from(&chunk.all);

@@ -41,5 +41,13 @@ pub(crate) trait Format {
     ///
     /// # Safety
     /// `a` must come from [`Format::left`] and `b` from [`Format::panel`], and `m` rows of `n` values of `c` must be readable and writable.
-    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: RowMajor, c: Output, ahead: *const f32);
+    unsafe fn multiply_panel(
+        m: usize,
+        n: usize,
+        k: usize,
+        a: Operand,
+        b: RowMajor,
+        c: Output,
+        ahead: *const f32,
+    );
 }

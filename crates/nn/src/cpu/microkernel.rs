@@ -1,13 +1,13 @@
 //! Microkernels of matrix products: tiles of the result in registers, from one source for AVX-512, AVX2, NEON, and arrays on other processors.
 //!
-//! [`outer`] reads its right operand by rows, from panels or in place; [`dot`] reads the rows of its transpose. A general product first copies
+//! [`tiles`] reads its right operand by rows, from panels or in place; [`dot`] reads the rows of its transpose. A general product first copies
 //! operands into panels, which pays off if each value is used hundreds of times. A generation packs the weights into panels once
 //! (`packed_weights.rs`), and its products read them; attention reads operands in place. A kernel's order of summation depends only on the
 //! length of the sum, so with one kernel a row's result doesn't depend on the other rows.
 
 use super::level::{Level, level};
 
-/// Maximum number of rows that [`outer`] processes together.
+/// Maximum number of rows that [`tiles`] processes together.
 pub(crate) const TALL: usize = 6;
 
 /// Number of values in a register.
@@ -19,7 +19,7 @@ pub(crate) fn lanes() -> usize {
     }
 }
 
-/// Maximum number of columns that [`outer`] processes together: four registers of AVX-512 or NEON, two of others.
+/// Maximum number of columns that [`tiles`] processes together: four registers of AVX-512 or NEON, two of others.
 pub(crate) fn wide() -> usize {
     match level() {
         Level::Avx512 => 64,
@@ -115,7 +115,7 @@ at_level! {
     ///
     /// # Safety
     /// Like [`dot`]; `ahead` may be any address.
-    outer(sizes: [usize; 3], a: Operand, b: RowMajor, y: Output, ahead: *const f32)
+    tiles(sizes: [usize; 3], a: Operand, b: RowMajor, y: Output, ahead: *const f32)
 }
 
 /// `to[i * to_stride + j] = from[j][i]` for `rows` rows and `columns` columns, both at most [`lanes`]. Sets the rest of each row of [`lanes`] values to 0.
@@ -177,16 +177,16 @@ pub(crate) fn fetch(data: &[f32]) {
 }
 
 /// Calls `$tile` with the height and width as compile-time constants.
-macro_rules! tiles {
+macro_rules! at_size {
     ($tile:ident, $tall:expr, $wide:expr, $arguments:tt) => {
-        tiles!($tile, $tall, $wide, $arguments, 1 2 3 4 5 6)
+        at_size!($tile, $tall, $wide, $arguments, 1 2 3 4 5 6)
     };
     ($tile:ident, $tall:expr, $wide:expr, $arguments:tt, $($t:literal)*) => {
         match ($tall, $wide) {
-            $(($t, 4) => tiles!(@call $tile, $t, 4, $arguments),
-            ($t, 3) => tiles!(@call $tile, $t, 3, $arguments),
-            ($t, 2) => tiles!(@call $tile, $t, 2, $arguments),
-            ($t, _) => tiles!(@call $tile, $t, 1, $arguments),)*
+            $(($t, 4) => at_size!(@call $tile, $t, 4, $arguments),
+            ($t, 3) => at_size!(@call $tile, $t, 3, $arguments),
+            ($t, 2) => at_size!(@call $tile, $t, 2, $arguments),
+            ($t, _) => at_size!(@call $tile, $t, 1, $arguments),)*
             (tall, _) => unreachable!("{tall} rows"),
         }
     };
@@ -243,7 +243,7 @@ macro_rules! kernels {
                             let x = RowMajor { first: x.first.add(row * x.stride), ..x };
                             let w = RowMajor { first: w.first.add(column * w.stride), ..w };
                             let y = y.at(row, column);
-                            tiles!(dot_tile, tall, wide, (k, x, w, y));
+                            at_size!(dot_tile, tall, wide, (k, x, w, y));
                         }
                         row += tall;
                     }
@@ -292,7 +292,7 @@ macro_rules! kernels {
         }
 
         #[$features]
-        pub(super) unsafe fn outer(
+        pub(super) unsafe fn tiles(
             [m, n, k]: [usize; 3],
             a: Operand,
             b: RowMajor,
@@ -314,7 +314,7 @@ macro_rules! kernels {
                         // An address only: nothing is read. Later tiles prefetch the last quarter again, which is already cached.
                         let ahead = ahead.wrapping_add(done.min(3) * k * 16);
                         let registers = wide.div_ceil(r::LANES);
-                        tiles!(outer_tile, tall, registers, (wide, k, a, b, y, ahead));
+                        at_size!(tile, tall, registers, (wide, k, a, b, y, ahead));
                     }
                     (row, done) = (row + tall, done + 1);
                 }
@@ -323,7 +323,7 @@ macro_rules! kernels {
         }
 
         #[$features]
-        unsafe fn outer_tile<const R: usize, const C: usize>(
+        unsafe fn tile<const R: usize, const C: usize>(
             wide: usize,
             k: usize,
             a: Operand,
@@ -334,13 +334,13 @@ macro_rules! kernels {
             // SAFETY: the tile has R rows and `wide` columns.
             unsafe {
                 if wide < r::LANES * C {
-                    outer_sums::<R, C, false, ANY>(wide, k, a, b, y, ahead);
+                    tile_sums::<R, C, false, ANY>(wide, k, a, b, y, ahead);
                 } else if a.term == 1 {
-                    outer_sums::<R, C, true, BY_ROWS>(wide, k, a, b, y, ahead);
+                    tile_sums::<R, C, true, BY_ROWS>(wide, k, a, b, y, ahead);
                 } else if a.line == 1 {
-                    outer_sums::<R, C, true, BY_COLUMNS>(wide, k, a, b, y, ahead);
+                    tile_sums::<R, C, true, BY_COLUMNS>(wide, k, a, b, y, ahead);
                 } else {
-                    outer_sums::<R, C, true, ANY>(wide, k, a, b, y, ahead);
+                    tile_sums::<R, C, true, ANY>(wide, k, a, b, y, ahead);
                 }
             }
         }
@@ -348,7 +348,7 @@ macro_rules! kernels {
         /// Computes one tile. `FULL` means that the last register is completely within the matrix. `LEFT` is the layout of `a`.
         #[inline]
         #[$features]
-        unsafe fn outer_sums<const R: usize, const C: usize, const FULL: bool, const LEFT: u8>(
+        unsafe fn tile_sums<const R: usize, const C: usize, const FULL: bool, const LEFT: u8>(
             wide: usize,
             k: usize,
             a: Operand,
@@ -426,7 +426,7 @@ mod avx512 {
         use std::arch::x86_64::*;
 
         pub(super) const LANES: usize = 16;
-        /// Registers per row of a tile of [`super::outer`]: 24 sums with [`super::TALL`] rows.
+        /// Registers per row of a tile of [`super::tiles`]: 24 sums with [`super::TALL`] rows.
         pub(super) const WIDE: usize = 4;
         /// Rows of a tile of [`super::dot`]: 24 sums.
         pub(super) const DOT_TALL: usize = 6;
@@ -474,7 +474,7 @@ mod avx2 {
         use std::arch::x86_64::*;
 
         pub(super) const LANES: usize = 8;
-        /// Registers per row of a tile of [`super::outer`]: 12 sums with [`super::TALL`] rows, out of 16 registers.
+        /// Registers per row of a tile of [`super::tiles`]: 12 sums with [`super::TALL`] rows, out of 16 registers.
         pub(super) const WIDE: usize = 2;
         /// Rows of a tile of [`super::dot`]: 8 sums.
         pub(super) const DOT_TALL: usize = 2;
@@ -515,7 +515,7 @@ mod neon {
         use std::arch::aarch64::*;
 
         pub(super) const LANES: usize = 4;
-        /// Registers per row of a tile of [`super::outer`]: 24 sums with [`super::TALL`] rows, out of 32 registers.
+        /// Registers per row of a tile of [`super::tiles`]: 24 sums with [`super::TALL`] rows, out of 32 registers.
         pub(super) const WIDE: usize = 4;
         /// Rows of a tile of [`super::dot`]: 24 sums.
         pub(super) const DOT_TALL: usize = 6;

@@ -41,7 +41,7 @@ impl PackedWeights {
     ) -> PackedWeights {
         let sizes = layout
             .linears()
-            .filter(|linear| !linear.weight.is_separate())
+            .filter(|linear| !linear.weight.is_quantized())
             .map(|&Linear { weight, outputs, inputs, .. }| (weight.offset, outputs, inputs))
             .chain([(head.weight.offset, head.vocabulary, head.width)]);
         let (mut matrices, mut len) = (Vec::new(), 0);

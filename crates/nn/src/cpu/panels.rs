@@ -133,7 +133,7 @@ unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: ColumnRange, a: Operand
                             // Prefetch the next panel while this one is used.
                             let ahead = panel.first.wrapping_add(F::len(F::columns(), depth));
                             let wide = F::columns().min(columns - column);
-                            F::multiply(band, wide, deep, a, panel, c.at(row, start + column), ahead);
+                            F::multiply_panel(band, wide, deep, a, panel, c.at(row, start + column), ahead);
                         }
                     }
                 }
@@ -235,9 +235,17 @@ impl Format for F32 {
         Operand { first: packed.as_ptr(), line: 1, term: LEFT }
     }
 
-    unsafe fn multiply(m: usize, n: usize, k: usize, a: Operand, b: RowMajor, c: Output, ahead: *const f32) {
+    unsafe fn multiply_panel(
+        m: usize,
+        n: usize,
+        k: usize,
+        a: Operand,
+        b: RowMajor,
+        c: Output,
+        ahead: *const f32,
+    ) {
         // SAFETY: the caller guarantees it.
-        unsafe { microkernel::outer([m, n, k], a, b, c, ahead) }
+        unsafe { microkernel::tiles([m, n, k], a, b, c, ahead) }
     }
 }
 

@@ -99,7 +99,7 @@ fn count(m: usize, n: usize, k: usize) {
 #[derive(Clone, Copy)]
 enum Method {
     Dot,
-    Outer,
+    Tiles,
     Packing,
     /// The system's BLAS, which divides the product among its threads.
     Blas(&'static Blas),
@@ -127,7 +127,7 @@ impl Method {
         } else if av.column == 1 && bv.row == 1 && (m <= FEW_ROWS || k <= FEW_TERMS && n <= 512) {
             Method::Dot
         } else if bv.column == 1 && (n <= 2 * FEW_TERMS && k <= 512 || m <= FEW_READS) {
-            Method::Outer
+            Method::Tiles
         } else {
             Method::Packing
         }
@@ -158,7 +158,7 @@ impl DividedProduct<'_> {
             let to = Output { first, stride: cv.row, add: write == Write::Add };
             match self.method {
                 Method::Dot => microkernel::dot(m, n, k, left.lines(), right.lines(), to),
-                Method::Outer => microkernel::outer([m, n, k], left, right.terms(), to, right.first),
+                Method::Tiles => microkernel::tiles([m, n, k], left, right.terms(), to, right.first),
                 Method::Blas(blas) => blas.product([m, n, k], left, right, to),
                 Method::Packing => {
                     panels::multiply(products, [m, k], ColumnRange::all(n), left, Right::Operand(right), to);
@@ -209,7 +209,7 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
 }
 
 /// Team that multiplies, or `None` to use only this thread, and number format of the product.
-pub(crate) type By<'a> = (Option<&'a Team>, Products);
+pub(crate) type Workers<'a> = (Option<&'a Team>, Products);
 
 /// `c = a b` or `c += a b` in f32 on this thread. `a` is `[m, k]` and `b` is `[k, n]`.
 ///
@@ -223,20 +223,26 @@ pub(crate) fn product(sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Targe
 ///
 /// # Panics
 /// See [`product`].
-pub(crate) fn team_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    let method = Method::choose(by.1, sizes, a.view, b.view);
-    checked_product(method, by, sizes, a, b, to);
-}
-
-fn checked_product(
-    method: Method,
-    by: By<'_>,
+pub(crate) fn team_product(
+    workers: Workers<'_>,
     sizes: [usize; 3],
     a: Matrix<'_>,
     b: Matrix<'_>,
     to: Target<'_>,
 ) {
-    let ((team, products), [m, n, k]) = (by, sizes);
+    let method = Method::choose(workers.1, sizes, a.view, b.view);
+    checked_product(method, workers, sizes, a, b, to);
+}
+
+fn checked_product(
+    method: Method,
+    workers: Workers<'_>,
+    sizes: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    to: Target<'_>,
+) {
+    let ((team, products), [m, n, k]) = (workers, sizes);
     if m == 0 || n == 0 {
         return;
     }
@@ -260,20 +266,32 @@ fn checked_product(
 ///
 /// # Panics
 /// See [`product`].
-pub(crate) fn packing_product(by: By<'_>, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    checked_product(Method::Packing, by, sizes, a, b, to);
+pub(crate) fn packing_product(
+    workers: Workers<'_>,
+    sizes: [usize; 3],
+    a: Matrix<'_>,
+    b: Matrix<'_>,
+    to: Target<'_>,
+) {
+    checked_product(Method::Packing, workers, sizes, a, b, to);
 }
 
 /// `y = x wᵀ` or `y += x wᵀ` with `w`'s panels, which take the place of the right operand. Rows of `x` have `k` values.
 ///
 /// # Panics
 /// If a slice is too short.
-pub(crate) fn product_with_panels(by: By<'_>, sizes: [usize; 3], x: &[f32], panels: &[f32], y: Target<'_>) {
+pub(crate) fn product_with_panels(
+    workers: Workers<'_>,
+    sizes: [usize; 3],
+    x: &[f32],
+    panels: &[f32],
+    y: Target<'_>,
+) {
     let [_, n, k] = sizes;
-    assert!(panels.len() == panels::len(by.1, n, k), "panels of [{n}, {k}]: {}", panels.len());
+    assert!(panels.len() == panels::len(workers.1, n, k), "panels of [{n}, {k}]: {}", panels.len());
     // The kernel finds rows in the panels by itself, so the view only has to pass the check of lengths.
     let b = View { offset: 0, row: 0, column: 0 }.of(panels);
-    checked_product(Method::Panels(n), by, sizes, View::rows(0, k).of(x), b, y);
+    checked_product(Method::Panels(n), workers, sizes, View::rows(0, k).of(x), b, y);
 }
 
 #[cfg(test)]

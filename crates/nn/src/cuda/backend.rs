@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 
-use fgrpo_cuda::{Driver, Memory, Node, Product, Shape, Values, kernels};
+use fgrpo_cuda::{Command, Driver, Memory, Product, Shape, Values, kernels};
 
 use super::buffer::Buffer;
 use super::executor::{CudaExecutor, numbers};
@@ -17,8 +17,9 @@ use crate::adamw::AdamWStep;
 use crate::backend::{Backend, ExecutorAccess, ExecutorBackend, FillFn, GraphCounts, Store, Work};
 use crate::cache::{PAGE, numbers_per_token, state_pages};
 use crate::config::Config;
+use crate::decoder::Decoder;
 use crate::error::Error;
-use crate::layout::{Layout, Span};
+use crate::layout::Span;
 use crate::lora::AdapterLayout;
 use crate::numbers::Precision;
 use crate::quantized::Quantized;
@@ -39,7 +40,7 @@ struct Adapters {
 }
 
 pub(crate) struct CudaBackend {
-    config: Config,
+    decoder: Decoder,
     /// Number of positions in the tables of angles.
     positions: usize,
     precision: Precision,
@@ -77,13 +78,13 @@ impl CudaBackend {
     /// A GPU backend with weights of 0. `moments` is the number type of AdamW's moments, and `exact` is whether decoding and passes compute the same bits.
     /// Returns an error if the model doesn't fit in memory.
     pub(crate) fn new(
-        config: &Config,
-        layout: &Layout,
+        decoder: &Decoder,
         precision: Precision,
         moments: Precision,
         exact: bool,
         driver: Arc<dyn Driver>,
     ) -> Result<CudaBackend, Error> {
+        let Decoder { config, layout, .. } = decoder;
         let graphs = Graphs::new(graphs::enabled()?);
         let (positions, stream) = (POSITIONS, Arc::new(Stream::new(driver)));
         let rows = angles(config, positions);
@@ -96,7 +97,7 @@ impl CudaBackend {
         };
         stream.check()?;
         Ok(CudaBackend {
-            config: config.clone(),
+            decoder: decoder.clone(),
             positions,
             precision,
             exact,
@@ -185,20 +186,24 @@ impl Backend for CudaBackend {
     }
 
     fn state_pages(&self) -> usize {
-        state_pages(&self.config, self.precision)
+        state_pages(&self.decoder.config, self.precision)
     }
 
     fn cached_tokens(&self, _: usize, rollout: &Rollout) -> usize {
-        PAGE * needs::cached_pages(&self.config, self.precision, self.exact, rollout, self.room())
+        PAGE * needs::cached_pages(&self.decoder, self.precision, self.exact, rollout, self.room())
     }
 
     fn fits(&self, rollout: &Rollout) -> bool {
         let Rollout { samples, cached_tokens, .. } = *rollout;
         let rollout = Rollout { samples: samples.min(cached_tokens / PAGE), ..*rollout };
-        let pages =
-            needs::pages_with_states(&self.config, self.precision, &rollout, cached_tokens.div_ceil(PAGE));
-        let cached = needs::bytes_of(self.precision, pages * PAGE * numbers_per_token(&self.config));
-        let needed = cached + needs::rollout_bytes(&self.config, self.precision, self.exact, &rollout);
+        let pages = needs::pages_with_states(
+            &self.decoder.config,
+            self.precision,
+            &rollout,
+            cached_tokens.div_ceil(PAGE),
+        );
+        let cached = needs::bytes_of(self.precision, pages * PAGE * numbers_per_token(&self.decoder.config));
+        let needed = cached + needs::rollout_bytes(&self.decoder, self.precision, self.exact, &rollout);
         // Leave a little for the driver and its libraries.
         let free = |memory: fgrpo_cuda::DeviceMemory| memory.free.saturating_sub(memory.total / 64) as u64;
         needed <= self.stream.memory().map_or(0, free)
@@ -218,14 +223,12 @@ impl Backend for CudaBackend {
     fn reach(&mut self, positions: usize) {
         if positions > self.positions {
             let positions = positions.next_power_of_two();
-            self.executor.set_angles(&angles(&self.config, positions));
+            self.executor.set_angles(&angles(&self.decoder.config, positions));
             if self.check().is_ok() {
                 self.positions = positions;
             }
         }
     }
-
-    fn set_decode_copies(&mut self, _: bool) {}
 
     fn set_graphs(&mut self, enabled: bool) {
         self.executor.graphs.set(enabled);
@@ -325,7 +328,11 @@ impl Backend for CudaBackend {
                     .map(|(span, stride)| values.rows(span.offset, stride));
                 let to = self.weights.rows(offset, adapted.inputs);
                 let product = Product::new(adapted.sizes(), b, a, to, numbers(self.precision));
-                self.stream.add(Node::Product(Product { alpha: layout.scale, onto: Some(to.at), ..product }));
+                self.stream.submit_or_record(Command::Product(Product {
+                    alpha: layout.scale,
+                    onto: Some(to.at),
+                    ..product
+                }));
             }
         }
     }

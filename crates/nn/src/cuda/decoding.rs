@@ -70,7 +70,7 @@ impl Decoding {
         }
         self.step.begin(changes);
         let lists;
-        (self.bucket, self.items, lists) = self.lists.stage_step(stream, &self.step, changes, has_states);
+        (self.bucket, self.items, lists) = self.lists.upload_step(stream, &self.step, changes, has_states);
         if let Some(results) = &self.draws.results {
             // Gather tokens that the host has not read, before they are overwritten. The kernel copies 32-bit words without converting them.
             let Lists { words, sampled, tokens, .. } = &self.lists;
@@ -84,7 +84,7 @@ impl Decoding {
     /// Transfers the draws for the first tokens of completions, which aren't part of a decoding step.
     pub(super) fn begin_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) {
         self.results.pending.clear();
-        let lists = self.lists.stage_draws(stream, rows, draws);
+        let lists = self.lists.upload_draws(stream, rows, draws);
         self.draws.begin(stream, lists, draws, draws.len());
     }
 

@@ -1,7 +1,6 @@
 //! The operations as kernel launches, for activations in f32 or bf16. Sums, statistics, logits and parameter gradients are always f32.
 
 mod attention;
-mod convolution;
 mod decoding;
 mod head;
 mod linear;
@@ -26,7 +25,7 @@ use super::stream::{Purpose, Stream};
 use super::weights::Weights;
 use super::words::List;
 use crate::config::Config;
-use crate::executor::{Holds, Memory};
+use crate::executor::{self, ConvolutionOps, Holds, Memory};
 use crate::families::Theta;
 use crate::layout::Write;
 use crate::numbers::Precision;
@@ -205,7 +204,6 @@ impl Memory for CudaExecutor {
     type Buffer = Buffer;
     type Weights = Weights;
     type Gradient = Buffer;
-    type Cache = Cache;
     type Lists = Lists;
     type Decoding = Decoding;
 
@@ -214,8 +212,24 @@ impl Memory for CudaExecutor {
         buffer.reserve(&self.stream, precision, len, Purpose::Pass);
     }
 
-    fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Lists) {
-        lists.stage(&self.stream, chunk, slots, self.exact, self.taps);
+    fn extend(&mut self, buffer: &mut Buffer, holds: Holds, len: usize, most: usize) {
+        if holds == Holds::Activations {
+            assert!(len <= most, "{len} values of at most {most}");
+            // Allocated at its maximum size before anything is stored: growing would copy, and would need memory for both.
+            buffer.reserve(&self.stream, self.precision, most, Purpose::Cache);
+        } else {
+            // Grow by at least an eighth, to bound both the cost of copies and the unused memory.
+            let more = if len > buffer.len() { len.max(buffer.len() + buffer.len() / 8) } else { len };
+            buffer.extend(&self.stream, FULL, more, Purpose::Cache);
+        }
+    }
+
+    fn bytes(buffer: &Buffer) -> usize {
+        buffer.bytes(buffer.len())
+    }
+
+    fn upload(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Lists) {
+        lists.upload(&self.stream, chunk, slots, self.exact, self.taps);
     }
 
     fn first_non_finite(&mut self, len: usize, x: &Buffer) -> Option<(usize, f32)> {
@@ -223,10 +237,6 @@ impl Memory for CudaExecutor {
     }
 }
 
-/// The cache: for each layer, rows of keys and values by slot, as the key/value projection computes them.
-#[derive(Default)]
-pub(crate) struct Cache {
-    layers: Vec<Buffer>,
-    /// For each recurrent layer, f32 states by node: the states of all heads, then the latest inputs of the convolution, newest first.
-    states: Vec<Buffer>,
-}
+impl ConvolutionOps for CudaExecutor {}
+
+pub(crate) type Cache = executor::Cache<Buffer>;

@@ -56,17 +56,17 @@ impl Graphs {
             let mut sequence =
                 self.sequences.remove(&bucket).map_or_else(Sequence::default, |(_, sequence)| sequence);
             sequence.begin();
-            stream.record_work(sequence);
+            stream.begin_recording(sequence);
         }
     }
 
     /// Ends a step: submits its recorded work, as a graph if the same work came before.
     pub(super) fn end_step(&mut self, stream: &Stream, bucket: Bucket) {
         // Nothing is recorded if graphs are disabled or a buffer has grown.
-        let Some(mut sequence) = stream.recorded_work() else { return };
-        self.counts.nodes = self.counts.nodes.max(sequence.nodes().len());
+        let Some(mut sequence) = stream.end_recording() else { return };
+        self.counts.nodes = self.counts.nodes.max(sequence.commands().len());
         if sequence.came_before() && sequence.graph.is_none() {
-            sequence.graph = stream.capture(sequence.nodes());
+            sequence.graph = stream.capture(sequence.commands());
             self.counts.captured += u64::from(sequence.graph.is_some());
             if sequence.graph.is_none() {
                 self.enabled = false;
@@ -78,7 +78,7 @@ impl Graphs {
                 stream.replay(graph);
                 self.counts.replayed += 1;
             }
-            None => stream.submit_all(sequence.nodes()),
+            None => stream.submit_all(sequence.commands()),
         }
         let oldest = |sequences: &HashMap<Bucket, (u64, Sequence)>| {
             sequences.iter().min_by_key(|(_, (used, _))| *used).map(|(bucket, _)| *bucket)

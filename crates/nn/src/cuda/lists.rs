@@ -72,7 +72,7 @@ impl Lists {
 
     /// Builds and transfers the lists of a pass over a chunk. `exact` adds items for attention whose results equal those of decoding, and `taps`, the
     /// kernel size of the mixers' convolution, adds paths.
-    pub(super) fn stage(
+    pub(super) fn upload(
         &mut self,
         stream: &Stream,
         chunk: &Chunk,
@@ -105,7 +105,7 @@ impl Lists {
         self.starts = words.put(starts);
         self.order = words.put(order);
         self.paths = taps.map_or_else(Paths::default, |taps| Paths::put(words, chunk, taps));
-        words.stage(stream);
+        words.upload(stream);
     }
 }
 
@@ -333,7 +333,7 @@ impl DrawLists {
 
 impl Lists {
     /// Builds and transfers the lists of a decoding step and its draws.
-    pub(super) fn stage_step(
+    pub(super) fn upload_step(
         &mut self,
         stream: &Stream,
         step: &Step,
@@ -368,15 +368,15 @@ impl Lists {
             if has_states { Paths::put_step(words, &step.states, bucket.rows) } else { Paths::default() };
         let items = collected.put(words, bucket.items, bucket.rows, bucket.parts);
         self.sampled = words.put(sampled.iter().copied());
-        words.stage(stream);
+        words.upload(stream);
         (bucket, items, draws)
     }
 
     /// Builds and transfers the lists of the draws for the first tokens of completions.
-    pub(super) fn stage_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) -> DrawLists {
+    pub(super) fn upload_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) -> DrawLists {
         self.words.clear();
         let lists = DrawLists::put(&mut self.words, draws, rows, rows, draws.len());
-        self.words.stage(stream);
+        self.words.upload(stream);
         lists
     }
 }

@@ -178,15 +178,15 @@ impl Moments {
             for (moment, to) in host.iter_mut().zip(at) {
                 moment.upload(stream, &part, to.address());
             }
-            stream.record(Queue::Upload, UPLOADED[slot]);
+            stream.record_event(Queue::Upload, UPLOADED[slot]);
             stream.wait(Queue::Compute, UPLOADED[slot]);
             update(part.clone(), at);
-            stream.record(Queue::Compute, UPDATED[slot]);
+            stream.record_event(Queue::Compute, UPDATED[slot]);
             stream.wait(Queue::Download, UPDATED[slot]);
             for (moment, from) in host.iter_mut().zip(at) {
                 moment.download(stream, from.address(), &part);
             }
-            stream.record(Queue::Download, DOWNLOADED[slot]);
+            stream.record_event(Queue::Download, DOWNLOADED[slot]);
         }
         // Later work of the compute queue waits until the moments are in host memory.
         DOWNLOADED.iter().for_each(|&event| stream.wait(Queue::Compute, event));

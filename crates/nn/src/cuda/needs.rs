@@ -1,9 +1,9 @@
 //! GPU memory requirements of the kinds of work, in bytes.
 
 use super::lists::{ITEM_KEYS, PASS_PARTS, bucket};
-use crate::activations::{Keep, activations, largest, prefill};
 use crate::cache::{PAGE, numbers_per_token, pages_of_keys, state_pages};
 use crate::config::Config;
+use crate::decoder::{Decoder, PassMemory};
 use crate::families::Theta;
 use crate::layout::Layout;
 use crate::numbers::Precision;
@@ -26,8 +26,8 @@ pub(crate) fn bytes_of(precision: Precision, numbers: usize) -> u64 {
 /// Bytes of a quantized base: its matrices and maps, and scratch memory for the largest dequantized matrix, if one is needed.
 pub(crate) fn quantized_bytes(layout: &Layout, precision: Precision) -> u64 {
     let Some(format) = layout.base else { return 0 };
-    let stored: u64 = layout.separate().map(|tensor| format.bytes(tensor.shape[0], tensor.shape[1])).sum();
-    let largest = layout.separate().map(|tensor| tensor.span.len).max().unwrap_or(0);
+    let stored: u64 = layout.quantized().map(|tensor| format.bytes(tensor.shape[0], tensor.shape[1])).sum();
+    let largest = layout.quantized().map(|tensor| tensor.span.len).max().unwrap_or(0);
     let in_place = format == BaseFormat::Bf16 && precision == Precision::Bf16;
     let maps = 4 * (NF4.len() + dynamic_map().len()) as u64;
     stored + maps + if in_place { 0 } else { bytes_of(precision, largest) }
@@ -113,20 +113,21 @@ pub(crate) fn prefilled_parts(exact: bool, rollout: &Rollout) -> usize {
     exact_parts(exact, rollout.prefilled(), rollout.prompt_tokens)
 }
 
+/// Maximum number of rows of a rollout's decoding steps.
+pub(crate) fn step_rows(rollout: &Rollout) -> usize {
+    bucket(rollout.samples)
+}
+
 /// Bytes that a rollout needs besides keys and values.
-pub(crate) fn rollout_bytes(config: &Config, precision: Precision, exact: bool, rollout: &Rollout) -> u64 {
-    let prefilled = prefilled_parts(exact, rollout);
-    bytes_of(precision, rollout_buffers(config, rollout).iter().sum())
+pub(crate) fn rollout_bytes(decoder: &Decoder, precision: Precision, exact: bool, rollout: &Rollout) -> u64 {
+    let (config, prefilled) = (&decoder.config, prefilled_parts(exact, rollout));
+    let mut memory = PassMemory::new(decoder, precision);
+    memory.rollout(rollout, step_rows(rollout));
+    memory.bytes()
         + 4 * mixer_numbers(config, rollout.prefilled(), false) as u64
         + 4 * sampled_logits(config, rollout) as u64
         + listed(config, rollout.prefilled(), prefilled)
         + decoding(config, rollout, prefilled)
-}
-
-/// Lengths of a rollout's buffers, for both prompts and decoding steps.
-pub(crate) fn rollout_buffers(config: &Config, rollout: &Rollout) -> Vec<usize> {
-    let rows = bucket(rollout.samples);
-    largest(prefill(config, rollout), activations(config, rows, rows, Keep::Nothing))
 }
 
 /// Number of logits from which a rollout samples at a time.
@@ -143,19 +144,19 @@ pub(crate) fn reserved(total: u64, used: u64) -> u64 {
 
 /// Maximum number of pages of keys and values that fit in `room` bytes together with the rest of the rollout.
 pub(crate) fn cached_pages(
-    config: &Config,
+    decoder: &Decoder,
     precision: Precision,
     exact: bool,
     rollout: &Rollout,
     room: u64,
 ) -> usize {
-    let page = bytes_of(precision, PAGE * numbers_per_token(config));
+    let page = bytes_of(precision, PAGE * numbers_per_token(&decoder.config));
     // A row has at least one page.
     let fits = |pages: usize| {
         let rollout =
             Rollout { samples: rollout.samples.min(pages), cached_tokens: PAGE * pages, ..*rollout };
-        let pages = pages_with_states(config, precision, &rollout, pages);
-        rollout_bytes(config, precision, exact, &rollout) + pages as u64 * page <= room
+        let pages = pages_with_states(&decoder.config, precision, &rollout, pages);
+        rollout_bytes(decoder, precision, exact, &rollout) + pages as u64 * page <= room
     };
     let (mut fitting, mut highest) = (0, usize::try_from(room / page).unwrap_or(usize::MAX));
     while fitting < highest {

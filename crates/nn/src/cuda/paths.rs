@@ -182,7 +182,7 @@ mod tests {
         batch.push_segment(&[6; 1], Some(branch));
         batch.push_segment(&[7; 2], None);
         let mut chunk = Chunk::default();
-        chunk.lay_out(&batch, batch.families().iter());
+        chunk.lay_out(&batch, batch.prompt_trees().iter());
         chunk.nodes = vec![8, 9];
         let mut words = Words::default();
         let paths = Paths::put(&mut words, &chunk, 3);

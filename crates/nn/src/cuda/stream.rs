@@ -8,7 +8,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fgrpo_cuda::kernels::Kernel;
-use fgrpo_cuda::{DeviceMemory, Driver, Graph, Memory, Message, Node, Pinned, Queue, Shape, Values};
+use fgrpo_cuda::{Command, DeviceMemory, Driver, Graph, Memory, Message, Pinned, Queue, Shape, Values};
 
 use crate::error::Error;
 
@@ -58,38 +58,38 @@ impl Stream {
     }
 
     /// Starts recording: launches, products, copies and fills are stored in `sequence` instead of being submitted.
-    pub(super) fn record_work(&self, sequence: Sequence) {
+    pub(super) fn begin_recording(&self, sequence: Sequence) {
         *self.recording() = Some(sequence);
     }
 
     /// Ends recording and returns the recorded work, or `None` if nothing was being recorded.
-    pub(super) fn recorded_work(&self) -> Option<Sequence> {
+    pub(super) fn end_recording(&self) -> Option<Sequence> {
         self.recording().take()
     }
 
     /// Ends recording and submits the recorded work, because memory that it uses is about to be freed.
     pub(super) fn submit_recorded_work(&self) {
-        if let Some(sequence) = self.recorded_work() {
-            self.submit_all(sequence.nodes());
+        if let Some(sequence) = self.end_recording() {
+            self.submit_all(sequence.commands());
         }
     }
 
     /// Records work, or submits it if nothing is being recorded.
-    pub(super) fn add(&self, node: Node) {
+    pub(super) fn submit_or_record(&self, command: Command) {
         let mut recording = self.recording();
         if let Some(sequence) = recording.as_mut() {
-            return sequence.record(node);
+            return sequence.record(command);
         }
         drop(recording);
-        self.run(|| self.driver.submit(&node));
+        self.run(|| self.driver.submit(&command));
     }
 
-    pub(super) fn submit_all(&self, nodes: &[Node]) {
-        nodes.iter().for_each(|node| self.run(|| self.driver.submit(node)));
+    pub(super) fn submit_all(&self, commands: &[Command]) {
+        commands.iter().for_each(|command| self.run(|| self.driver.submit(command)));
     }
 
     /// Captures a graph. Returns `None` if the driver refuses or the device has failed.
-    pub(super) fn capture(&self, nodes: &[Node]) -> Option<Graph> {
+    pub(super) fn capture(&self, commands: &[Command]) -> Option<Graph> {
         if self.failure().is_some() {
             return None;
         }
@@ -98,7 +98,7 @@ impl Stream {
                 "the driver refuses a CUDA graph; decoding continues without graphs, more slowly: {why}"
             )
         };
-        Graph::capture(&self.driver, nodes).map_err(refused).ok()
+        Graph::capture(&self.driver, commands).map_err(refused).ok()
     }
 
     pub(super) fn replay(&self, graph: &Graph) {
@@ -143,7 +143,7 @@ impl Stream {
     /// Launches a kernel, or records the launch for a graph, unless the grid is empty, which no device accepts.
     pub(super) fn launch(&self, shape: Shape, kernel: impl Kernel) {
         if !shape.grid.contains(&0) {
-            self.add(Node::Launch(kernel.launch(shape)));
+            self.submit_or_record(Command::Launch(kernel.launch(shape)));
         }
     }
 
@@ -180,7 +180,7 @@ impl Stream {
     }
 
     /// Records an event after a queue's work so far.
-    pub(super) fn record(&self, queue: Queue, event: usize) {
+    pub(super) fn record_event(&self, queue: Queue, event: usize) {
         self.run(|| self.driver.record(queue, event));
     }
 
@@ -206,13 +206,17 @@ impl Stream {
     pub(super) fn copy(&self, from: Values, to: Values, len: usize) {
         assert_eq!(from.bytes(), to.bytes(), "a copy between number types");
         if len > 0 {
-            self.add(Node::Copy { from: from.address(), to: to.address(), bytes: len * from.bytes() });
+            self.submit_or_record(Command::Copy {
+                from: from.address(),
+                to: to.address(),
+                bytes: len * from.bytes(),
+            });
         }
     }
 
     pub(super) fn zero(&self, at: Values, len: usize) {
         if len > 0 {
-            self.add(Node::Zero { at: at.address(), bytes: len * at.bytes() });
+            self.submit_or_record(Command::Zero { at: at.address(), bytes: len * at.bytes() });
         }
     }
 }
@@ -223,12 +227,12 @@ const LOST: &str = "resume from the last checkpoint, on this device or another";
 /// Work of a decoding step. While it is recorded, it is compared with the work of the earlier step.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
-    nodes: Vec<Node>,
-    /// Number of nodes recorded since [`Sequence::begin`].
+    commands: Vec<Command>,
+    /// Number of commands recorded since [`Sequence::begin`].
     recorded: usize,
-    /// Whether the nodes differ from the earlier step's.
+    /// Whether the commands differ from the earlier step's.
     changed: bool,
-    /// Graph of exactly these nodes, if one was captured.
+    /// Graph of exactly these commands, if one was captured.
     pub(super) graph: Option<Graph>,
 }
 
@@ -237,30 +241,30 @@ impl Sequence {
         (self.recorded, self.changed) = (0, false);
     }
 
-    /// Records a node.
-    pub(super) fn record(&mut self, node: Node) {
-        if self.changed || self.nodes.get(self.recorded) != Some(&node) {
+    /// Records a command.
+    pub(super) fn record(&mut self, command: Command) {
+        if self.changed || self.commands.get(self.recorded) != Some(&command) {
             self.change();
-            self.nodes.push(node);
+            self.commands.push(command);
         }
         self.recorded += 1;
     }
 
-    /// Marks the work from the next node on as different from the earlier step's, and drops the graph.
+    /// Marks the work from the next command on as different from the earlier step's, and drops the graph.
     fn change(&mut self) {
         self.changed = true;
         self.graph = None;
-        self.nodes.truncate(self.recorded);
+        self.commands.truncate(self.recorded);
     }
 
-    /// Nodes recorded since [`Sequence::begin`].
-    pub(super) fn nodes(&self) -> &[Node] {
-        &self.nodes[..self.recorded]
+    /// Commands recorded since [`Sequence::begin`].
+    pub(super) fn commands(&self) -> &[Command] {
+        &self.commands[..self.recorded]
     }
 
-    /// Whether all nodes equal the nodes of the earlier step.
+    /// Whether all commands equal the commands of the earlier step.
     pub(super) fn came_before(&mut self) -> bool {
-        if self.recorded < self.nodes.len() {
+        if self.recorded < self.commands.len() {
             self.change();
         }
         !self.changed
@@ -273,16 +277,16 @@ mod tests {
 
     use super::*;
 
-    fn launch(kernel: &'static str, blocks: usize, address: u64, number: f32) -> Node {
+    fn launch(kernel: &'static str, blocks: usize, address: u64, number: f32) -> Command {
         let arguments = vec![Argument::Address(Address(address)), Argument::F32(number)];
-        Node::Launch(Launch { kernel, shape: Shape::of(blocks, 32, 0), arguments })
+        Command::Launch(Launch { kernel, shape: Shape::of(blocks, 32, 0), arguments })
     }
 
-    /// Whether a step with these nodes repeats the previous one.
-    fn record(sequence: &mut Sequence, nodes: &[Node]) -> bool {
+    /// Whether a step with these commands repeats the previous one.
+    fn record(sequence: &mut Sequence, commands: &[Command]) -> bool {
         sequence.begin();
-        nodes.iter().for_each(|node| sequence.record(node.clone()));
-        assert_eq!(sequence.nodes(), nodes);
+        commands.iter().for_each(|command| sequence.record(command.clone()));
+        assert_eq!(sequence.commands(), commands);
         sequence.came_before()
     }
 
@@ -295,7 +299,7 @@ mod tests {
             launch("b", 9, 128, 0.5),
             launch("b", 8, 132, 0.5),
             launch("b", 8, 128, 0.25),
-            Node::Zero { at: Address(128), bytes: 8 },
+            Command::Zero { at: Address(128), bytes: 8 },
         ] {
             others.push(vec![step[0].clone(), other, step[2].clone()]);
         }

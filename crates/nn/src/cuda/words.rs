@@ -45,7 +45,7 @@ impl Words {
     }
 
     /// Transfers all lists to the device.
-    pub(super) fn stage(&mut self, stream: &Stream) {
+    pub(super) fn upload(&mut self, stream: &Stream) {
         if self.device.as_ref().is_none_or(|device| device.len() < self.host.len()) {
             self.device = None;
             self.device = stream.allocate(self.host.len().next_power_of_two(), Purpose::Pass);

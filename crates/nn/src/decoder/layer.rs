@@ -1,28 +1,26 @@
 //! One layer of attention and MLP: the forward pass, and the backward pass in the opposite order.
 
 use crate::executor::{
-    Attention, AttentionInputs, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation, Strip,
-    Subset,
+    Attention, AttentionInputs, Cache, Executor, Gate, HeadRows, Heads, Holds, Memory, Mixer, Norm, Rotation,
+    Strip, Subset,
 };
 use crate::families::{KeysValues, QkNorm};
-use crate::layout::{
-    AttentionLayout, ConvolutionLayout, LayerLayout, Linear, MixerLayout, Mixing, PerLayerInput, Span, Write,
-};
+use crate::layout::{AttentionLayout, LayerLayout, Linear, MixerLayout, Mixing, PerLayerInput, Span, Write};
 
 use super::workspace::{
     Buffers, Mixed, Normed, RowSet, Saved, SavedAttention, SavedInput, SavedMixer, SavedRows, Workspace,
 };
-use super::{Gradients, Parameters};
+use super::{Decoder, Gradients, Parameters};
 
 /// Saved activations of a layer on an executor.
 type SavedOn<X> = Saved<<X as Memory>::Buffer>;
 
 /// Source of the tokens that a layer mixes.
-pub(crate) enum Context<'a, X: Executor> {
+pub(crate) enum KeySource<'a, X: Executor> {
     /// The rows of a batch. Their keys, values and states are also stored in the cache, if given.
-    Batch(Option<&'a mut X::Cache>),
+    Batch(Option<&'a mut Cache<X::Buffer>>),
     /// The rows of a decoding step and the tokens before them in the cache.
-    Step { decoding: &'a X::Decoding, cache: &'a mut X::Cache },
+    Step { decoding: &'a X::Decoding, cache: &'a mut Cache<X::Buffer> },
 }
 
 /// Column ranges: whole rows of `width` values, and the first and the second half of rows of twice as many.
@@ -34,12 +32,11 @@ fn strips(width: usize) -> [Strip; 3] {
 pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) ops: &'a mut X,
     pub(super) parameters: Parameters<'a, X>,
+    pub(super) decoder: &'a Decoder,
     pub(super) layer: &'a LayerLayout,
     /// Index of the layer.
     pub(super) index: usize,
     pub(super) heads: Heads,
-    /// Factor of the results of attention and of the MLP. It is 1 if a norm follows them.
-    pub(super) residual_scale: f32,
     pub(super) lists: &'a X::Lists,
     /// All rows, which have keys.
     pub(super) all: RowSet,
@@ -47,10 +44,6 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) needed: RowSet,
     /// `D`, the width of the residual stream.
     pub(super) hidden: usize,
-    /// `F`, the inner width of the MLP.
-    pub(super) intermediate: usize,
-    /// Width of a row of per-layer inputs.
-    pub(super) width_of_inputs: usize,
 }
 
 impl<'a, X: Executor> LayerPass<'a, X> {
@@ -120,6 +113,21 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
+    /// Like [`LayerPass::norm_before`], from the scales that it saved.
+    fn norm_again<'b>(
+        &mut self,
+        norm: Option<Span>,
+        rows: usize,
+        x: &'b X::Buffer,
+        scale: &X::Buffer,
+        to: &'b mut X::Buffer,
+    ) -> &'b X::Buffer {
+        let Some(weight) = norm else { return x };
+        self.ops.reserve(to, Holds::Activations, rows * weight.len);
+        self.ops.rms_norm_again(self.parameters.norm(weight, rows), x, scale, to);
+        to
+    }
+
     /// Ends attention or the MLP: `y = residual + after(linear(x))`, or `y = residual + residual_scale * linear(x)` without a norm.
     fn add_to_residual(
         &mut self,
@@ -132,11 +140,11 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     ) {
         let (rows, d) = (self.needed, linear.outputs);
         let Some(norm) = after else {
-            if self.residual_scale == 1.0 {
+            if self.decoder.residual_scale == 1.0 {
                 return self.parameters.linear(self.ops, &[linear], rows.count, x, Some(residual), y);
             }
             self.parameters.linear(self.ops, &[linear], rows.count, x, None, y);
-            self.ops.scale(rows.count * d, self.residual_scale, y);
+            self.ops.scale(rows.count * d, self.decoder.residual_scale, y);
             return self.ops.add(rows.count * d, residual, y);
         };
         keep.raw.reserve(self.ops, rows, d);
@@ -171,7 +179,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     /// Runs the forward pass. Without `output`, it stops once all activations for the backward pass are computed.
     pub(super) fn forward(
         &mut self,
-        context: &mut Context<'_, X>,
+        source: &mut KeySource<'_, X>,
         x: &X::Buffer,
         saved: &mut SavedOn<X>,
         work: &mut Workspace<X>,
@@ -181,8 +189,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         let Saved { scale, mixed, result, attended, middle, .. } = saved;
         let Buffers { normed, normed_rows, qkv, halves, mixed: convolved, gated, lent, .. } = work;
         let input = self.norm_before(layer.attention.before, all, x, scale, normed);
-        match (layer.mixing, &mut *context) {
-            (Mixing::Attention(layout), Context::Batch(cache)) => {
+        match (layer.mixing, &mut *source) {
+            (Mixing::Attention(layout), KeySource::Batch(cache)) => {
                 let (saved, queries) = (mixed.attention(), layout.queries);
                 let mut kv = std::mem::take(self.keys_values(&mut saved.kv, lent));
                 let keys = self.key_maps(layout);
@@ -200,24 +208,33 @@ impl<'a, X: Executor> LayerPass<'a, X> {
                 self.attend(cache.as_deref_mut(), saved, &mut kv, result, halves);
                 *self.keys_values(&mut saved.kv, lent) = kv;
             }
-            (Mixing::Attention(layout), Context::Step { decoding, cache }) => {
+            (Mixing::Attention(layout), KeySource::Step { decoding, cache }) => {
                 let saved = mixed.attention();
                 self.step_projections(layout, input, saved, qkv, halves);
                 self.step_attention(decoding, cache, qkv, saved, result);
             }
-            (Mixing::Recurrent(layout), context) => {
+            (Mixing::Recurrent(layout), source) => {
                 let saved = mixed.recurrent();
                 saved.inputs.reserve(self.ops, all, layout.inputs.outputs);
                 self.parameters.linear(self.ops, &[layout.inputs], all.count, input, None, &mut saved.inputs);
                 saved.gate.reserve(self.ops, needed, layout.gate.outputs);
                 self.linear_of_needed(layout.gate, input, normed_rows, &mut saved.gate);
-                self.mix(layout, context, saved, result, convolved);
+                self.mix(layout, source, saved, result, convolved);
             }
-            (Mixing::Convolution(layout), context) => {
+            (Mixing::Convolution(layout), source) => {
                 let inputs = &mut mixed.recurrent().inputs;
                 inputs.reserve(self.ops, all, layout.inputs.outputs);
                 self.parameters.linear(self.ops, &[layout.inputs], all.count, input, None, inputs);
-                self.mix_by_convolution(layout, context, inputs, result);
+                result.reserve(self.ops, needed, layout.sizes.width);
+                let mixer = self.mixer(layout);
+                match source {
+                    KeySource::Batch(cache) => {
+                        self.ops.short_convolution(mixer, cache.as_deref_mut(), inputs, result);
+                    }
+                    KeySource::Step { decoding, cache } => {
+                        self.ops.step_convolution(mixer, decoding, cache, inputs, result);
+                    }
+                }
             }
         }
         let residual = self.needed_rows(x, normed_rows);
@@ -253,7 +270,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
 
     /// Columns of this layer among the inputs of all layers.
     fn input_strip(&self, PerLayerInput { gate, .. }: PerLayerInput) -> Strip {
-        Strip { stride: self.width_of_inputs, first: self.index * gate.outputs }
+        let stride = gate.outputs * self.decoder.layout.layers.len();
+        Strip { stride, first: self.index * gate.outputs }
     }
 
     /// Adds the layer's input after the MLP: `y = sum + norm(projection(activation(gate(sum)) * input))`.
@@ -364,29 +382,11 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Computes a gated short convolution, between its projections.
-    fn mix_by_convolution(
-        &mut self,
-        layout: ConvolutionLayout,
-        context: &mut Context<'_, X>,
-        inputs: &X::Buffer,
-        result: &mut SavedRows<X::Buffer>,
-    ) {
-        result.reserve(self.ops, self.needed, layout.sizes.width);
-        let mixer = self.mixer(layout);
-        match context {
-            Context::Batch(cache) => self.ops.short_convolution(mixer, cache.as_deref_mut(), inputs, result),
-            Context::Step { decoding, cache } => {
-                self.ops.step_convolution(mixer, decoding, cache, inputs, result)
-            }
-        }
-    }
-
     /// Computes the part of a recurrent mixer that follows its projections and precedes its gate.
     fn mix(
         &mut self,
         layout: MixerLayout,
-        context: &mut Context<'_, X>,
+        source: &mut KeySource<'_, X>,
         saved: &mut SavedMixer<X::Buffer>,
         result: &mut SavedRows<X::Buffer>,
         convolved: &mut X::Buffer,
@@ -394,12 +394,12 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.ops.reserve(convolved, Holds::Activations, self.all.count * layout.sizes.channels());
         result.reserve(self.ops, self.needed, layout.sizes.value_width());
         let (mixer, inputs) = (self.mixer(layout), &saved.inputs);
-        match context {
-            Context::Batch(cache) => {
+        match source {
+            KeySource::Batch(cache) => {
                 self.ops.convolve(mixer, cache.as_deref_mut(), inputs, convolved);
                 self.ops.delta_rule(self.mixer(layout), cache.as_deref_mut(), inputs, convolved, result);
             }
-            Context::Step { decoding, cache } => {
+            KeySource::Step { decoding, cache } => {
                 self.ops.step_mixer(mixer, decoding, cache, inputs, convolved, result);
             }
         }
@@ -410,7 +410,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     /// Computes attention between its projections and its gate. With an output gate, `halves` holds queries and gates.
     fn attend(
         &mut self,
-        cache: Option<&mut X::Cache>,
+        cache: Option<&mut Cache<X::Buffer>>,
         saved: &mut SavedAttention<X::Buffer>,
         kv: &mut SavedRows<X::Buffer>,
         result: &mut SavedRows<X::Buffer>,
@@ -480,7 +480,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         act: &mut X::Buffer,
         output: Option<&mut SavedRows<X::Buffer>>,
     ) {
-        let (layer, needed, m, f) = (self.layer, self.needed, self.needed.count, self.intermediate);
+        let (layer, needed, m) = (self.layer, self.needed, self.needed.count);
+        let f = layer.spec.intermediate;
         let Saved { middle, mlp_scale, gate_up, transformed, .. } = saved;
         let input = self.norm_before(layer.mlp.before, needed, middle, mlp_scale, normed);
         gate_up.reserve(self.ops, needed, 2 * f);
@@ -516,7 +517,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
     ) {
         let (parameters, layer, lists, n, m) =
             (self.parameters, self.layer, self.lists, self.all.count, self.needed.count);
-        let (d, f, width) = (self.hidden, self.intermediate, layer.output.inputs);
+        let (d, f, width) = (self.hidden, layer.spec.intermediate, layer.output.inputs);
         self.ops.reserve(&mut work.dnormed, Holds::Activations, n * d);
         if let Some(scalar) = layer.scalar {
             self.ops.scale_by(parameters.weights, scalar, m * d, &mut work.dx);
@@ -526,45 +527,26 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
         // The MLP.
         self.ops.reserve(&mut work.act, Holds::Activations, m * f);
-        let dy = self.derivative_of_result(
-            gradients,
-            layer.mlp.after,
-            &saved.transformed,
-            &work.dx,
-            &mut work.dnormed,
-        );
+        let after = layer.mlp.after;
+        let dy = self.derivative_of_result(gradients, after, &saved.transformed, &work.dx, &mut work.dnormed);
         parameters.linear_backward_input(self.ops, layer.down, m, dy, Write::Replace, &mut work.act);
         self.ops.gated_backward(layer.spec.activation, m, f, &mut saved.gate_up, &mut work.act);
         gradients.linear(self.ops, layer.down, m, dy, &work.act);
         let Saved { middle, mlp_scale, gate_up, .. } = &*saved;
-        match layer.mlp.before {
-            Some(norm) => {
-                self.ops.reserve(&mut work.normed_rows, Holds::Activations, m * d);
-                self.ops.rms_norm_again(parameters.norm(norm, m), middle, mlp_scale, &mut work.normed_rows);
-                gradients.linear(self.ops, layer.gate_up, m, gate_up, &work.normed_rows);
-                parameters.linear_backward_input(
-                    self.ops,
-                    layer.gate_up,
-                    m,
-                    gate_up,
-                    Write::Replace,
-                    &mut work.dnormed,
-                );
-                let (norm, dy, dx) = (parameters.norm(norm, m), &work.dnormed, &mut work.dx);
-                self.ops.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
-            }
-            None => {
-                gradients.linear(self.ops, layer.gate_up, m, gate_up, middle);
-                parameters.linear_backward_input(
-                    self.ops,
-                    layer.gate_up,
-                    m,
-                    gate_up,
-                    Write::Add,
-                    &mut work.dx,
-                );
-            }
+        let before = layer.mlp.before;
+        let input = self.norm_again(before, m, middle, mlp_scale, &mut work.normed_rows);
+        gradients.linear(self.ops, layer.gate_up, m, gate_up, input);
+        // Without a norm, the derivative through the projections is added to the residual's.
+        let (write, to) = match before {
+            Some(_) => (Write::Replace, &mut work.dnormed),
+            None => (Write::Add, &mut work.dx),
+        };
+        parameters.linear_backward_input(self.ops, layer.gate_up, m, gate_up, write, to);
+        if let Some(norm) = before {
+            let (norm, dy, dx) = (parameters.norm(norm, m), &work.dnormed, &mut work.dx);
+            self.ops.rms_norm_backward(norm, gradients.all(), middle, mlp_scale, dy, dx);
         }
+
         // Attention, or the mixer.
         self.ops.reserve(&mut work.dout, Holds::Activations, m * width);
         let after = layer.attention.after;
@@ -586,13 +568,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             (Mixed::Recurrent(saved), Mixing::Convolution(layout)) => {
                 self.ops.reserve(&mut work.dkv, Holds::Activations, n * layout.inputs.outputs);
                 let (mixer, gradient) = (self.mixer(layout), gradients.all());
-                self.ops.short_convolution_backward(
-                    mixer,
-                    gradient,
-                    &saved.inputs,
-                    &work.dout,
-                    &mut work.dkv,
-                );
+                let (inputs, dout, dx) = (&saved.inputs, &work.dout, &mut work.dkv);
+                self.ops.short_convolution_backward(mixer, gradient, inputs, dout, dx);
             }
             (Mixed::Attention(saved_attention), Mixing::Attention(_)) => {
                 let kv = std::mem::take(self.keys_values(&mut saved_attention.kv, &mut work.lent));
@@ -603,14 +580,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
         let before = layer.attention.before;
         let (needed_map, all_map) = layer.input_maps();
-        let input = match before {
-            Some(norm) => {
-                self.ops.reserve(&mut work.normed, Holds::Activations, n * d);
-                self.ops.rms_norm_again(parameters.norm(norm, n), x, &saved.scale, &mut work.normed);
-                &work.normed
-            }
-            None => x,
-        };
+        let input = self.norm_again(before, n, x, &saved.scale, &mut work.normed);
         if let Some(&map) = all_map {
             gradients.linear(self.ops, map, n, &work.dkv, input);
         }
@@ -628,7 +598,6 @@ impl<'a, X: Executor> LayerPass<'a, X> {
             self.ops.scatter_add(d, lists, &work.dx, &mut work.dx_rows);
             std::mem::swap(&mut work.dx, &mut work.dx_rows);
         }
-        // Without a norm, the derivative through the projections is added to the residual's.
         let (write, to) = match before {
             Some(_) => (Write::Replace, &mut work.dnormed),
             None => (Write::Add, &mut work.dx),
@@ -640,14 +609,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
         match needed_map {
             Some(&map) if predicting => {
-                parameters.linear_backward_input(
-                    self.ops,
-                    map,
-                    m,
-                    &work.dq,
-                    Write::Replace,
-                    &mut work.normed_rows,
-                );
+                let (dq, rows) = (&work.dq, &mut work.normed_rows);
+                parameters.linear_backward_input(self.ops, map, m, dq, Write::Replace, rows);
                 self.ops.scatter_add(d, lists, &work.normed_rows, to);
             }
             Some(&map) => parameters.linear_backward_input(self.ops, map, m, &work.dq, Write::Add, to),
@@ -675,13 +638,8 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.ops.reserve(&mut work.dkv, Holds::Activations, n * layout.sizes.input_width());
         let (mixer, gradient) = (self.mixer(layout), gradients.all());
         self.ops.delta_rule_backward(mixer, gradient, inputs, &work.dout, &mut work.mixed, &mut work.dkv);
-        self.ops.convolve_backward(
-            self.mixer(layout),
-            gradients.all(),
-            inputs,
-            &mut work.mixed,
-            &mut work.dkv,
-        );
+        let (mixer, gradient) = (self.mixer(layout), gradients.all());
+        self.ops.convolve_backward(mixer, gradient, inputs, &mut work.mixed, &mut work.dkv);
         std::mem::swap(&mut work.dq, gate);
     }
 
@@ -755,13 +713,13 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to: &'b mut X::Buffer,
     ) -> &'b X::Buffer {
         let (m, d) = (self.needed.count, self.hidden);
-        if norm.is_none() && self.residual_scale == 1.0 {
+        if norm.is_none() && self.decoder.residual_scale == 1.0 {
             return dx;
         }
         self.ops.zero(m * d, to);
         let Some(weight) = norm else {
             self.ops.add(m * d, dx, to);
-            self.ops.scale(m * d, self.residual_scale, to);
+            self.ops.scale(m * d, self.decoder.residual_scale, to);
             return to;
         };
         self.ops.rms_norm_backward(self.parameters.norm(weight, m), gradients.all(), raw, scale, dx, to);

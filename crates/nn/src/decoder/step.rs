@@ -1,7 +1,7 @@
 //! Attention in a decoding step: one new token per row, whose keys and values are added to the cache.
 
-use crate::executor::{Executor, HeadRows, Holds, StepAttention};
-use crate::families::{Layer, QkNorm};
+use crate::executor::{Cache, Executor, HeadRows, Holds, StepAttention};
+use crate::families::QkNorm;
 use crate::layout::{AttentionLayout, Linear};
 
 use super::Parameters;
@@ -40,7 +40,7 @@ impl<X: Executor> LayerPass<'_, X> {
     pub(super) fn step_attention(
         &mut self,
         decoding: &X::Decoding,
-        cache: &mut X::Cache,
+        cache: &mut Cache<X::Buffer>,
         qkv: &mut X::Buffer,
         saved: &mut SavedAttention<X::Buffer>,
         result: &mut SavedRows<X::Buffer>,
@@ -59,23 +59,10 @@ impl<X: Executor> LayerPass<'_, X> {
             let keys = HeadRows { first: q_width, size: kv_width / 2, ..whole };
             self.norm_heads(parameters.norm(k, count), rows, keys, qkv, &mut saved.k_norm);
         }
-        let ([q_norm, k_norm], v_norm, weights, heads) =
-            (norms, self.v_norm(), parameters.weights, self.heads);
-        let (Layer { rope, window, .. }, borrows) = (layer.spec, !layer.spec.computes_keys());
-        let (Parameters { offset, eps, .. }, layer) = (parameters, layer.index_of_kind);
-        let attention = StepAttention {
-            weights,
-            q_norm,
-            k_norm,
-            v_norm,
-            borrows,
-            offset,
-            eps,
-            rope,
-            heads,
-            window,
-            layer,
-        };
+        let ([q_norm, k_norm], v_norm, heads) = (norms, self.v_norm(), self.heads);
+        let Parameters { weights, offset, eps, .. } = parameters;
+        let (spec, layer) = (layer.spec, layer.index_of_kind);
+        let attention = StepAttention { weights, q_norm, k_norm, v_norm, offset, eps, heads, spec, layer };
         self.ops.step_attention(attention, decoding, cache, qkv, result);
     }
 }

@@ -9,7 +9,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
-use super::{Engine, NamedTensor, find};
+use super::{Engine, NamedTensor};
 use crate::backend::Store;
 use crate::error::Error;
 use crate::families::is_left_out;
@@ -181,20 +181,6 @@ impl Engine {
         for (tensor, values) in layout.tensors.iter().zip(&values) {
             self.runtime.backend_mut().write(Store::Factors, tensor.span, values);
         }
-        self.merge();
-        Ok(())
-    }
-
-    /// Replaces one of LoRA's factors, by its PEFT name.
-    /// Returns an error if the factor doesn't exist or has another length.
-    ///
-    /// # Panics
-    /// If the engine doesn't have adapters.
-    pub fn set_adapter_tensor(&mut self, name: &str, values: &[f32]) -> Result<(), Error> {
-        self.runtime.forget_prompts();
-        let adapters = self.adapters.as_mut().expect("an engine with adapters");
-        let span = find(&adapters.layout.tensors, name, values.len())?.span;
-        self.runtime.backend_mut().write(Store::Factors, span, values);
         self.merge();
         Ok(())
     }

@@ -12,10 +12,10 @@ use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::lora::AdapterLayout;
 use crate::sampling::{Rollout, Sampling};
-use crate::scheduler::{self, DoneFn, Fed, Feed, GenerationSettings, Job, Prompt, StopFn, UniformFn};
+use crate::scheduler::{self, DoneFn, Feed, GenerationSettings, Job, JobSource, Prompt, StopFn, UniformFn};
 
 /// Minimum number of samples for which a generation with a feed reserves buffers. If there are more samples, they wait or use other free memory.
-const FED_SAMPLES: usize = 256;
+const FEED_SAMPLES: usize = 256;
 
 impl Engine {
     /// Samples completions of `prompts`.
@@ -72,20 +72,20 @@ impl Engine {
     ) -> Result<(), Error> {
         sampling.check()?;
         let (executors, state) =
-            (self.runtime.backend().fed_executors(), self.runtime.backend().state_pages());
+            (self.runtime.backend().executors_with_feed(), self.runtime.backend().state_pages());
         let working = AtomicUsize::new(executors);
         let uniform = |prompt: usize, sample: usize, position: usize| feed.uniform(prompt, sample, position);
         let ended = |prompt: usize, tokens: &[u32]| feed.ended(prompt, tokens);
         let vocabulary = self.decoder.config.vocab_size;
-        let fed = Fed { feed, working: &working, longest, vocabulary, keep };
+        let fed = JobSource { feed, working: &working, longest, vocabulary, keep };
         let settings = GenerationSettings { sampling, uniform: &uniform, ended: &ended, feed: Some(fed) };
         let rollout = Rollout {
-            prompts: FED_SAMPLES,
+            prompts: FEED_SAMPLES,
             prompt_tokens: longest,
-            samples: FED_SAMPLES,
+            samples: FEED_SAMPLES,
             new_tokens: longest,
             chunk_tokens: self.chunk_tokens,
-            cached_tokens: FED_SAMPLES * scheduler::pages_needed(state, longest, 1, 1) * PAGE,
+            cached_tokens: FEED_SAMPLES * scheduler::pages_needed(state, longest, 1, 1) * PAGE,
         };
         self.run_generation(&vec![Vec::new(); executors], longest, rollout, &settings, on_done)
     }

@@ -183,7 +183,7 @@ impl Engine {
                 "compute.precision is \"f32\"; with \"bf16\" the products of this model run 10 to 15 times faster, on tensor cores"
             );
         }
-        let backend = CudaBackend::new(config, &decoder.layout, precision, moments, exact, driver)?;
+        let backend = CudaBackend::new(&decoder, precision, moments, exact, driver)?;
         Ok(Engine::new(decoder, backend))
     }
 

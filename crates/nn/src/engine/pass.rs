@@ -5,14 +5,13 @@ use std::sync::{Mutex, PoisonError};
 
 use super::adapters::unmerged;
 use super::{Engine, FamilyScores, LossFn, Scores};
-use crate::activations::Keep;
 use crate::backend::{ExecutorAccess, deal};
-use crate::decoder::{Context, Decoder, Gradients, PickScores, RemainingRows, Scored, Staged, Workspace};
+use crate::decoder::{Decoder, Gradients, Keep, KeySource, Pass, PickScores, RemainingRows, Workspace};
 use crate::error::Error;
 use crate::executor::checks::{Checked, finite_loss};
-use crate::executor::{Executor, HeadOps, Memory};
+use crate::executor::{Cache, Executor, HeadOps, Memory};
 use crate::lora::AdapterLayout;
-use crate::segments::{Batch, Chunk, Family};
+use crate::segments::{Batch, Chunk, PromptTree};
 use crate::tree::Tree;
 
 /// Result of one prediction: (its index in the batch, log-probability, entropy).
@@ -24,7 +23,7 @@ pub(super) struct ExecutorBuffers<X: Executor> {
     pub(super) chunk: Chunk,
     pub(super) lists: X::Lists,
     /// Keys and values of the sequences in `tree`. Between requests, they are only valid if `tree` is kept.
-    pub(super) cache: X::Cache,
+    pub(super) cache: Cache<X::Buffer>,
     pub(super) decoding: X::Decoding,
     /// Sequences in the cache, if the cache is kept for later requests.
     pub(super) tree: Tree,
@@ -36,7 +35,7 @@ impl<X: Executor> Default for ExecutorBuffers<X> {
             workspace: Workspace::<X>::default(),
             chunk: Chunk::default(),
             lists: Default::default(),
-            cache: Default::default(),
+            cache: Cache::default(),
             decoding: Default::default(),
             tree: Tree::default(),
         }
@@ -123,9 +122,9 @@ impl Engine {
             ));
         }
         batch.check(self.decoder.config.vocab_size);
-        let families = batch.families();
-        self.reach_families(&families)?;
-        let shares = self.shares(&families);
+        let trees = batch.prompt_trees();
+        self.reach_trees(&trees)?;
+        let shares = self.shares(&trees);
         let keep = match (trains, self.checkpointing) {
             (false, _) => Keep::Nothing,
             (true, true) => Keep::Inputs,
@@ -152,18 +151,18 @@ impl Engine {
     }
 
     /// Distributes the trees that have predictions over the executors.
-    fn shares<'a>(&self, families: &'a [Family]) -> Vec<Vec<&'a Family>> {
+    fn shares<'a>(&self, trees: &'a [PromptTree]) -> Vec<Vec<&'a PromptTree>> {
         let config = &self.decoder.config;
         let per_token = self.decoder.layout.len as u64;
         let per_pair = (config.num_hidden_layers * config.num_attention_heads * config.head_dim * 2) as u64;
-        let cost = |family: &Family| family.tokens as u64 * per_token + family.pairs as u64 * per_pair;
-        let predicting = families.iter().filter(|family| !family.predictions.is_empty()).collect();
-        deal(predicting, &self.runtime.backend().executors(), |family: &&Family| cost(family))
+        let cost = |tree: &PromptTree| tree.tokens as u64 * per_token + tree.pairs as u64 * per_pair;
+        let predicting = trees.iter().filter(|tree| !tree.predictions.is_empty()).collect();
+        deal(predicting, &self.runtime.backend().executors(), |tree: &&PromptTree| cost(tree))
     }
 
     /// Extends the rotary tables to the positions of the trees.
-    fn reach_families(&mut self, families: &[Family]) -> Result<(), Error> {
-        let ends = families.iter().flat_map(|family| &family.segments).map(|s| s.position + s.len);
+    fn reach_trees(&mut self, trees: &[PromptTree]) -> Result<(), Error> {
+        let ends = trees.iter().flat_map(|tree| &tree.segments).map(|s| s.position + s.len);
         self.reach(ends.max().unwrap_or(0))
     }
 
@@ -191,32 +190,31 @@ impl BatchPass<'_> {
         &self,
         access: ExecutorAccess<'_, X>,
         buffers: &mut ExecutorBuffers<X>,
-        families: &[&Family],
+        trees: &[&PromptTree],
     ) -> Result<Vec<Score>, Error> {
         let ExecutorAccess { executor, weights, factors, mut gradient } = access;
         let BatchPass { decoder, adapters, unmerged, batch, chunk_tokens, temperature, keep, output } = *self;
         let executor = &mut Checked::new(executor, decoder.checked_layout());
         let parameters = decoder.parameters(weights, factors.zip(unmerged));
         let (mut scores, mut logits) = (Vec::new(), Vec::new());
-        let [mut scored, mut derivatives] =
-            [const { PickScores { logp: Vec::new(), entropy: Vec::new() } }; 2];
+        let [mut scored, mut derivatives] = <[PickScores; 2]>::default();
         let mut next = 0;
-        while next < families.len() {
+        while next < trees.len() {
             let first = next;
             let mut tokens = 0;
-            while next < families.len() && (next == first || tokens + families[next].tokens <= chunk_tokens) {
-                tokens += families[next].tokens;
+            while next < trees.len() && (next == first || tokens + trees[next].tokens <= chunk_tokens) {
+                tokens += trees[next].tokens;
                 next += 1;
             }
-            let group = &families[first..next];
+            let group = &trees[first..next];
             let ExecutorBuffers { workspace, chunk, lists, .. } = buffers;
             chunk.lay_out(batch, group.iter().copied());
-            executor.stage(chunk, &[], lists);
-            let staged = Staged::new(parameters, chunk, &*lists);
-            decoder.forward(executor, &staged, keep, Context::Batch(None), workspace);
+            executor.upload(chunk, &[], lists);
+            let pass = Pass::new(parameters, chunk, lists, keep);
+            decoder.forward(executor, &pass, KeySource::Batch(None), workspace);
             if let Output::Logits(all) = output {
                 let v = decoder.config.vocab_size;
-                executor.logits(weights, decoder.head(), staged.predicting, workspace.hidden(), &mut logits);
+                executor.logits(weights, decoder.head(), pass.predicting, workspace.hidden(), &mut logits);
                 executor.checked()?;
                 let mut all = all.lock().unwrap_or_else(PoisonError::into_inner);
                 for (pick, &index) in chunk.picks.iter().zip(&chunk.indices) {
@@ -224,25 +222,18 @@ impl BatchPass<'_> {
                 }
                 continue;
             }
-            let PickScores { logp, entropy } = &mut scored;
-            let PickScores { logp: dlogp, entropy: dentropy } = &mut derivatives;
-            for list in [&mut *logp, &mut *entropy, &mut *dlogp, &mut *dentropy] {
-                list.clear();
-                list.resize(chunk.picks.len(), 0.0f32);
-            }
-            decoder.score(executor, &staged, keep, temperature, workspace, PickScores { logp, entropy })?;
-            scores.extend(
-                chunk
-                    .indices
-                    .iter()
-                    .zip(logp.iter().zip(&*entropy))
-                    .map(|(&i, (&logp, &entropy))| (i, logp, entropy)),
-            );
+            scored.reset(chunk.picks.len());
+            derivatives.reset(chunk.picks.len());
+            decoder.score(executor, &pass, temperature, workspace, &mut scored)?;
+            let PickScores { logp, entropy } = &scored;
+            let pairs = logp.iter().zip(entropy);
+            scores.extend(chunk.indices.iter().zip(pairs).map(|(&i, (&logp, &entropy))| (i, logp, entropy)));
             let Output::Gradient(loss) = output else { continue };
+            let PickScores { logp: dlogp, entropy: dentropy } = &mut derivatives;
             let mut first = 0;
-            for (family, &(.., end)) in group.iter().zip(&chunk.ends) {
+            for (tree, &(.., end)) in group.iter().zip(&chunk.ends) {
                 loss(FamilyScores {
-                    family: family.index,
+                    family: tree.index,
                     predictions: &chunk.indices[first..end],
                     logp: &logp[first..end],
                     entropy: &entropy[first..end],
@@ -258,14 +249,13 @@ impl BatchPass<'_> {
                 continue;
             }
             let ExecutorBuffers { workspace, chunk, lists, .. } = buffers;
-            let scored = Scored { staged: Staged::new(parameters, chunk, &*lists), keep, temperature };
+            let pass = Pass::new(parameters, chunk, lists, keep);
             let gradient = gradient.as_deref_mut().expect("a pass with a loss has a gradient");
             let mut gradients = match (adapters, factors) {
                 (Some(layout), Some(factors)) => Gradients::Adapters { gradient, factors, layout },
                 _ => Gradients::All(gradient),
             };
-            let PickScores { logp, entropy } = &derivatives;
-            decoder.backward(executor, &mut gradients, &scored, PickScores { logp, entropy }, workspace)?;
+            decoder.backward(executor, &mut gradients, &pass, temperature, &derivatives, workspace)?;
         }
         Ok(scores)
     }
@@ -275,25 +265,25 @@ impl BatchPass<'_> {
         &self,
         executor: &mut Checked<'_, X>,
         buffers: &mut ExecutorBuffers<X>,
-        families: &[&Family],
-        derivatives: &mut PickScores<Vec<f32>>,
+        trees: &[&PromptTree],
+        derivatives: &mut PickScores,
     ) -> bool {
         let ExecutorBuffers { workspace, chunk, lists, .. } = buffers;
         let PickScores { logp: dlogp, entropy: dentropy } = derivatives;
         let mut starts = (0, 0, 0);
         let mut active = Vec::new();
         let [mut all, mut predicting, mut picks] = [const { Vec::<Range<usize>>::new() }; 3];
-        for (&family, &ends) in families.iter().zip(&chunk.ends) {
+        for (&tree, &ends) in trees.iter().zip(&chunk.ends) {
             let range = starts.2..ends.2;
             if dlogp[range.clone()].iter().chain(&dentropy[range.clone()]).any(|&d| d != 0.0) {
-                active.push(family);
+                active.push(tree);
                 all.push(starts.0..ends.0);
                 predicting.push(starts.1..ends.1);
                 picks.push(range);
             }
             starts = ends;
         }
-        if active.is_empty() || active.len() == families.len() {
+        if active.is_empty() || active.len() == trees.len() {
             return !active.is_empty();
         }
         let remaining = RemainingRows { all: &all, predicting: &predicting };
@@ -302,7 +292,7 @@ impl BatchPass<'_> {
             *list = picks.iter().flat_map(|range| list[range.clone()].iter().copied()).collect();
         }
         chunk.lay_out(self.batch, active.into_iter());
-        executor.stage(chunk, &[], lists);
+        executor.upload(chunk, &[], lists);
         true
     }
 }

@@ -9,10 +9,9 @@ use super::pass::{BatchPass, ExecutorBuffers, Output, Score};
 use crate::backend::{Backend, ExecutorAccess, ExecutorBackend, Work};
 use crate::cache::{KEPT_BYTES, PAGE, pages_of_keys};
 use crate::error::Error;
-use crate::executor::AttentionOps;
 use crate::executor::checks::Checked;
 use crate::scheduler::{self, Completion, DoneFn, Job, StepRunner, pages_needed, slots_needed};
-use crate::segments::Family;
+use crate::segments::PromptTree;
 
 /// A device with the buffers of its executors.
 pub(super) struct BackendRuntime<D: ExecutorBackend> {
@@ -38,7 +37,7 @@ pub(super) trait Runtime: Send + Sync {
     fn forget_prompts(&mut self);
 
     /// Runs a pass over each share of trees, one share per executor.
-    fn pass(&mut self, pass: &BatchPass<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error>;
+    fn pass(&mut self, pass: &BatchPass<'_>, shares: &[Vec<&PromptTree>]) -> Result<Vec<Score>, Error>;
 
     /// Generates completions for each share of jobs, one share per executor.
     fn generate(
@@ -66,7 +65,7 @@ impl<D: ExecutorBackend> Runtime for BackendRuntime<D> {
         }
     }
 
-    fn pass(&mut self, pass: &BatchPass<'_>, shares: &[Vec<&Family>]) -> Result<Vec<Score>, Error> {
+    fn pass(&mut self, pass: &BatchPass<'_>, shares: &[Vec<&PromptTree>]) -> Result<Vec<Score>, Error> {
         let work = if matches!(pass.output, Output::Gradient(_)) { Work::Accumulate } else { Work::Score };
         if work == Work::Accumulate && !self.backend.has_gradient() {
             // The gradient may need the memory of cached keys and values.
@@ -84,7 +83,8 @@ impl<D: ExecutorBackend> Runtime for BackendRuntime<D> {
             .map(|(buffers, share)| (buffers, share, Ok(Vec::new())))
             .collect();
         let body = |access: ExecutorAccess<'_, D::Executor>, task: &mut (_, _, _)| {
-            let (buffers, share, result): &mut (&mut ExecutorBuffers<D::Executor>, &Vec<&Family>, _) = task;
+            let (buffers, share, result): &mut (&mut ExecutorBuffers<D::Executor>, &Vec<&PromptTree>, _) =
+                task;
             *result = pass.run(access, buffers, share);
         };
         self.backend.run(work, &mut tasks, &body, &mut || {});
@@ -196,11 +196,11 @@ impl<D: ExecutorBackend> Runtime for BackendRuntime<D> {
             };
             *result = scheduler::run(&mut runner, jobs, limit, most_slots, settings, &mut emit);
             if !tree.keep {
-                executor.shrink_cache(cache, KEPT_BYTES);
+                cache.shrink::<D::Executor>(KEPT_BYTES);
             } else if tree.is_empty() {
                 // The generation was cancelled or failed.
                 (tree.keep, tree.limit) = (false, 0);
-                executor.shrink_cache(cache, KEPT_BYTES);
+                cache.shrink::<D::Executor>(KEPT_BYTES);
             }
         };
         self.backend.run(Work::Generate, &mut tasks, &body, &mut || {

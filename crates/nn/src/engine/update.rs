@@ -74,7 +74,7 @@ impl Engine {
     }
 
     /// Loads an optimizer's state tensor by tensor, so that there is no second copy: `tensors` are the names and lengths of [`OptimizerState::tensors`], and
-    /// `read` writes the values of the tensor with an index.
+    /// `read` writes the values of the tensor with an index. A GPU with bf16 moments rounds them to nearest; values that were bf16 don't change.
     /// Returns an error, without a change, if a tensor is missing, unknown, or has another length. If `read` fails, the state is reset to that before the first
     /// update.
     pub fn load_optimizer(
@@ -111,16 +111,5 @@ impl Engine {
         }
         self.step = step;
         Ok(())
-    }
-
-    /// Loads the result of [`Engine::optimizer_state`]. A GPU with bf16 moments rounds them to nearest; values that were bf16 don't change.
-    /// Returns an error, without a change, if a tensor is missing, unknown, or has another length.
-    pub fn load_state(&mut self, state: &OptimizerState<'_>) -> Result<(), Error> {
-        let tensors: Vec<(&str, usize)> =
-            state.tensors.iter().map(|(name, _, values)| (name.as_str(), values.len())).collect();
-        self.load_optimizer(state.step, &tensors, &mut |index, out| {
-            out.copy_from_slice(&state.tensors[index].2);
-            Ok(())
-        })
     }
 }

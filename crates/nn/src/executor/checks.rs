@@ -4,7 +4,7 @@
 //! If checks are off, they cost one branch per operation. If they are on, the host waits for every operation and decoding steps are not
 //! captured as CUDA graphs, but results have the same bits.
 
-use super::{Holds, Memory, Place, Stage, Subset};
+use super::{Holds, Memory, Phase, Place, Subset};
 use crate::error::Error;
 use crate::layout::{Layout, Span};
 use crate::segments::Chunk;
@@ -32,7 +32,7 @@ pub(super) struct CheckedResult {
 impl<'a, X: Memory> Checked<'a, X> {
     /// Wraps `inner`. If `layout` is given, results are searched for values that are not finite.
     pub(crate) fn new(inner: &'a mut X, layout: Option<&'a Layout>) -> Checked<'a, X> {
-        let place = Place { stage: Stage::Forward, layer: None, rows: 0, needed: 0 };
+        let place = Place { phase: Phase::Forward, layer: None, rows: 0, needed: 0 };
         Checked { inner, layout, place, failure: None }
     }
 
@@ -89,14 +89,14 @@ impl<'a, X: Memory> Checked<'a, X> {
                 None => break name,
             }
         };
-        let side = if self.place.stage == Stage::Backward { "input gradient" } else { "output" };
+        let side = if self.place.phase == Phase::Backward { "input gradient" } else { "output" };
         let predicting = self.place.needed < self.place.rows && rows == self.place.needed;
         let kind = if predicting { "predicting row" } else { "row" };
         let what = format!("{side} of {name}, {kind} {row} of {rows}, column {column}");
         self.failure = Some(error(self.place, what, found));
     }
 
-    /// Adds the stage to an error of the vocabulary head.
+    /// Adds the phase to an error of the vocabulary head.
     pub(super) fn at_head(&self, error_of_head: Error) -> Error {
         match error_of_head {
             Error::NonFinite { what, found, .. } if self.layout.is_some() => {
@@ -108,22 +108,21 @@ impl<'a, X: Memory> Checked<'a, X> {
 }
 
 /// Error for a value that is not finite, without advice; the engine adds it.
-fn error(Place { stage, layer, .. }: Place, what: String, found: f32) -> Error {
-    let stage = match stage {
-        Stage::Forward => "forward pass",
-        Stage::Prompts => "forward pass over prompts",
-        Stage::Decoding => "decoding step",
-        Stage::Backward => "backward pass",
+fn error(Place { phase, layer, .. }: Place, what: String, found: f32) -> Error {
+    let phase = match phase {
+        Phase::Forward => "forward pass",
+        Phase::Prompts => "forward pass over prompts",
+        Phase::Decoding => "decoding step",
+        Phase::Backward => "backward pass",
     };
     let layer = layer.map_or_else(String::new, |layer| format!(", layer {layer}"));
-    Error::NonFinite { what: format!("{stage}{layer}: {what}"), found, remedy: String::new() }
+    Error::NonFinite { what: format!("{phase}{layer}: {what}"), found, remedy: String::new() }
 }
 
 impl<X: Memory> Memory for Checked<'_, X> {
     type Buffer = X::Buffer;
     type Weights = X::Weights;
     type Gradient = X::Gradient;
-    type Cache = X::Cache;
     type Lists = X::Lists;
     type Decoding = X::Decoding;
 
@@ -131,8 +130,16 @@ impl<X: Memory> Memory for Checked<'_, X> {
         self.inner.reserve(buffer, holds, len);
     }
 
-    fn stage(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut X::Lists) {
-        self.inner.stage(chunk, slots, lists);
+    fn extend(&mut self, buffer: &mut X::Buffer, holds: Holds, len: usize, most: usize) {
+        self.inner.extend(buffer, holds, len, most);
+    }
+
+    fn bytes(buffer: &X::Buffer) -> usize {
+        X::bytes(buffer)
+    }
+
+    fn upload(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut X::Lists) {
+        self.inner.upload(chunk, slots, lists);
     }
 
     fn first_non_finite(&mut self, len: usize, x: &X::Buffer) -> Option<(usize, f32)> {
@@ -154,7 +161,7 @@ pub(crate) fn finite_loss(picks: &[usize], dlogp: &[f32], dentropy: &[f32]) -> R
         if let Some(at) = values.iter().position(|value| !value.is_finite()) {
             let what =
                 format!("derivative of the loss with respect to the {name} of prediction {}", picks[at]);
-            let place = Place { stage: Stage::Backward, layer: None, rows: 0, needed: 0 };
+            let place = Place { phase: Phase::Backward, layer: None, rows: 0, needed: 0 };
             return Err(error(place, what, values[at]));
         }
     }

@@ -8,26 +8,27 @@ use std::ops::Range;
 
 use super::checks::Checked;
 use super::{
-    Attention, AttentionInputs, DecodeChanges, Gate, Head, HeadInputs, HeadPass, HeadRows, Heads, LowRank,
-    Memory, Mixer, Norm, Rotation, StepAttention, Strip, Subset,
+    Attention, AttentionInputs, Cache, Counter, DecodeChanges, Gate, Head, HeadInputs, HeadPass, HeadRows,
+    Heads, LowRank, Memory, Mixer, Norm, Rotation, StepAttention, Strip, Subset,
 };
 use crate::error::Error;
 use crate::families::Activation;
 use crate::layout::{ConvolutionLayout, Linear, Span, Write};
 use crate::sampling::{Draw, Drawn, Sampling};
 
-/// Declares a trait of operations and implements it for [`Checked`]. The results to check follow `=>`, each with its rows and the names of its
-/// columns. Methods of other forms are written out in `declared` for the trait, and in `checked` for [`Checked`].
+/// Declares a trait of operations and implements it for [`Checked`] and [`Counter`]. The results to check follow `=>`, each with its rows and the names of its
+/// columns. Operations with `[on_cpus]` may be missing on a GPU, because
+/// [`Config::check_on_gpus`](crate::config::Config::check_on_gpus) refuses the models that need them. Methods of other forms are written out in `declared` for the trait, and in `checked` and `counted` for these two.
 macro_rules! operations {
     (
         $(#[$about:meta])* trait $ops:ident {
-            $($(#[$doc:meta])* fn $name:ident($me:ident $(, $arg:ident: $type:ty)*) $(=> $($out:ident: $columns:expr),+)?;)*
+            $($(#[$doc:meta])* fn $name:ident($me:ident $(, $arg:ident: $type:ty)*) $([$cpus:tt])? $(=> $($out:ident: $columns:expr),+)?;)*
         }
-        $(declared { $($declared:tt)* } checked { $($checked:tt)* })?
+        $(declared { $($declared:tt)* } checked { $($checked:tt)* } counted { $($counted:tt)* })?
     ) => {
         $(#[$about])*
         pub(crate) trait $ops: Memory {
-            $($(#[$doc])* fn $name(&mut $me $(, $arg: $type)*);)*
+            $(operations!(@method [$($cpus)?] $(#[$doc])* fn $name(&mut $me $(, $arg: $type)*));)*
             $($($declared)*)?
         }
 
@@ -42,6 +43,20 @@ macro_rules! operations {
                 })?
             })*
             $($($checked)*)?
+        }
+
+        #[allow(unused_variables, reason = "a counter computes nothing")]
+        impl $ops for Counter {
+            $(fn $name(&mut $me $(, $arg: $type)*) {})*
+            $($($counted)*)?
+        }
+    };
+    (@method [] $(#[$doc:meta])* fn $name:ident $arguments:tt) => { $(#[$doc])* fn $name $arguments; };
+    (@method [on_cpus] $(#[$doc:meta])* fn $name:ident $arguments:tt) => {
+        $(#[$doc])*
+        #[allow(unused_variables, reason = "a device without the operation")]
+        fn $name $arguments {
+            unreachable!("check_on_gpus refuses models that need it");
         }
     };
 }
@@ -83,11 +98,11 @@ operations! {
             => y: self.named(self.place.rows, &[("model.embed_tokens (scaled)", len / self.place.rows.max(1))]);
 
         /// `y[..len] *= weights[factor]`.
-        fn scale_by(self, weights: &Self::Weights, factor: Span, len: usize, y: &mut Self::Buffer)
+        fn scale_by(self, weights: &Self::Weights, factor: Span, len: usize, y: &mut Self::Buffer) [on_cpus]
             => y: self.named(self.place.needed, &[("layer_scalar", len / self.place.needed.max(1))]);
 
         /// Copies `width` columns of `x`, in each of `rows` rows, to columns of `y`.
-        fn copy_columns(self, rows: usize, width: usize, from: Strip, x: &Self::Buffer, to: Strip, y: &mut Self::Buffer);
+        fn copy_columns(self, rows: usize, width: usize, from: Strip, x: &Self::Buffer, to: Strip, y: &mut Self::Buffer) [on_cpus];
 
         /// `act = activation(gate) * up`. A row of `gate_up` is `width` values of the gate, then `width` values of `up`.
         fn gated(self, kind: Activation, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer)
@@ -163,15 +178,8 @@ operations! {
             => dq: self.named(self.rows_of(attention.rows), &[("self_attn (attention, queries)", attention.heads.query_width())]),
                dkv: self.named(attention.keys, &[("self_attn (attention, keys)", attention.heads.key_width() / 2), ("self_attn (attention, values)", attention.heads.key_width() / 2)]);
 
-        /// Grows the cache to `slots` tokens, and retains its content. `widths` yields the size of a token's keys and values for each layer that computes them.
-        /// `limit` is the maximum number of slots that the request can need, the same in all calls for a request.
-        fn grow_cache(self, widths: &mut dyn Iterator<Item = usize>, cache: &mut Self::Cache, slots: usize, limit: usize);
-
-        /// Frees the cache if it is larger than `bytes`.
-        fn shrink_cache(self, cache: &mut Self::Cache, bytes: usize);
-
         /// Stores each row of `kv` in its slot of `layer`.
-        fn store_cache(self, heads: Heads, cache: &mut Self::Cache, layer: usize, lists: &Self::Lists, kv: &Self::Buffer);
+        fn store_cache(self, heads: Heads, cache: &mut Cache<Self::Buffer>, layer: usize, lists: &Self::Lists, kv: &Self::Buffer);
     }
 }
 
@@ -199,7 +207,7 @@ operations! {
 
         /// Causal convolution of the first columns of `x` along the paths of the forest, then SiLU. Stores the latest inputs of each tree in the
         /// cache, if given, at the nodes in the lists.
-        fn convolve(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, y: &mut Self::Buffer)
+        fn convolve(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]);
 
         /// Replaces the first columns of `dx` by their derivative. Overwrites `dy`.
@@ -209,7 +217,7 @@ operations! {
         /// Gated delta rule along the paths of the forest. Inputs are `mixed`, the result of the convolution, and the last columns of `x`, which are
         /// `b` and `a` of each head. Normalises queries and keys in `mixed` in place. Stores the last state of each tree in the cache, if given, at
         /// the nodes in the lists.
-        fn delta_rule(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
+        fn delta_rule(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
             => out: self.named(self.rows_of(mixer.rows), &[("linear_attn (gated delta rule)", mixer.layout.sizes.value_width())]);
 
         /// Replaces `mixed`, the result of the convolution, by its derivative, and the last columns of `dx` by the derivative with respect to `x`.
@@ -217,12 +225,9 @@ operations! {
             => mixed: self.named(self.place.rows, &[("linear_attn (gated delta rule)", mixer.layout.sizes.channels())]);
 
         /// Convolution and delta rule for the rows of a decoding step. Updates their states.
-        fn step_mixer(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, decoding: &Self::Decoding, cache: &mut Self::Cache, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
+        fn step_mixer(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, decoding: &Self::Decoding, cache: &mut Cache<Self::Buffer>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
             => mixed: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]),
                out: self.named(self.place.rows, &[("linear_attn (gated delta rule)", mixer.layout.sizes.value_width())]);
-
-        /// Grows the cache to the states of `nodes` nodes, and retains its content. `states` yields the size of a state for each recurrent layer.
-        fn grow_states(self, states: &mut dyn Iterator<Item = usize>, cache: &mut Self::Cache, nodes: usize);
     }
 }
 
@@ -231,15 +236,15 @@ operations! {
     trait ConvolutionOps {
         /// `out = after * conv(before * values)` for the needed rows, along the paths of the forest. Stores the latest inputs of each tree's convolution in
         /// the cache, if given, at the nodes in the lists.
-        fn short_convolution(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, cache: Option<&mut Self::Cache>, x: &Self::Buffer, out: &mut Self::Buffer)
+        fn short_convolution(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, out: &mut Self::Buffer) [on_cpus]
             => out: self.named(self.rows_of(mixer.rows), &[("conv.conv", mixer.layout.sizes.width)]);
 
         /// Replaces `dx` by the derivative with respect to `x`.
-        fn short_convolution_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dout: &Self::Buffer, dx: &mut Self::Buffer)
+        fn short_convolution_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dout: &Self::Buffer, dx: &mut Self::Buffer) [on_cpus]
             => dx: self.named(self.place.rows, &[("conv.conv", 3 * mixer.layout.sizes.width)]);
 
         /// Like [`ConvolutionOps::short_convolution`], for the rows of a decoding step. Updates their states.
-        fn step_convolution(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, decoding: &Self::Decoding, cache: &mut Self::Cache, x: &Self::Buffer, out: &mut Self::Buffer)
+        fn step_convolution(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, decoding: &Self::Decoding, cache: &mut Cache<Self::Buffer>, x: &Self::Buffer, out: &mut Self::Buffer) [on_cpus]
             => out: self.named(self.place.rows, &[("conv.conv", mixer.layout.sizes.width)]);
     }
 }
@@ -278,6 +283,15 @@ operations! {
             self.inner.scores(lists, scores, logp, entropy).map_err(|error| self.at_head(error))
         }
     }
+    counted {
+        fn keeps_logits(&self, _: Head, _: usize) -> bool {
+            false
+        }
+
+        fn scores(&mut self, _: &(), _: &usize, _: &mut [f32], _: &mut [f32]) -> Result<(), Error> {
+            Ok(())
+        }
+    }
 }
 
 operations! {
@@ -290,11 +304,11 @@ operations! {
         /// Computes the attention of the step's rows to their sequences in the cache. A row of `qkv` has queries, keys and values as computed by the linear
         /// maps; this operation applies the head norms, if the layer has them, and the rotary embedding. A row's keys and values are stored in its slot before
         /// attention is computed.
-        fn step_attention(self, attention: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Self::Cache, qkv: &Self::Buffer, out: &mut Self::Buffer)
+        fn step_attention(self, attention: StepAttention<'_, Self::Weights>, decoding: &Self::Decoding, cache: &mut Cache<Self::Buffer>, qkv: &Self::Buffer, out: &mut Self::Buffer)
             => out: self.named(self.place.rows, &[("self_attn (norms, rotary embedding and attention)", attention.heads.query_width())]);
 
         /// Transfers the draws for the first tokens of completions, from `rows` rows, in the order of their rows.
-        fn stage_draws(self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
+        fn upload_draws(self, rows: usize, draws: &[Draw], decoding: &mut Self::Decoding);
 
         /// Samples tokens from rows of `x` with the draws that were transferred last.
         fn sample(self, weights: &Self::Weights, head: Head, sampling: &Sampling, rows: usize, x: &Self::Buffer, decoding: &mut Self::Decoding);
@@ -313,7 +327,7 @@ operations! {
 
         /// Waits for the sampled tokens and reads them. Call it once for each [`DecodeOps::end_step`], in the same order.
         /// Returns an error if a row's logits are not finite.
-        fn drawn(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
+        fn wait_for_tokens(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
     }
     checked {
         const RUNS_AHEAD: bool = X::RUNS_AHEAD;
@@ -326,9 +340,24 @@ operations! {
             X::step_lists(decoding)
         }
 
-        fn drawn(&mut self, decoding: &mut X::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+        fn wait_for_tokens(&mut self, decoding: &mut X::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
             self.checked()?;
-            self.inner.drawn(decoding, drawn).map_err(|error| self.at_head(error))
+            self.inner.wait_for_tokens(decoding, drawn).map_err(|error| self.at_head(error))
+        }
+    }
+    counted {
+        const RUNS_AHEAD: bool = false;
+
+        fn step_rows(rows: &usize) -> usize {
+            *rows
+        }
+
+        fn step_lists(_: &usize) -> &() {
+            &()
+        }
+
+        fn wait_for_tokens(&mut self, _: &mut usize, _: &mut Vec<Drawn>) -> Result<(), Error> {
+            Ok(())
         }
     }
 }

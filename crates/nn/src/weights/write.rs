@@ -50,7 +50,9 @@ impl Content {
     /// Name in a safetensors header.
     fn name(self) -> &'static str {
         match self {
-            Content::Numbers(dtype) => dtype.header_name(),
+            Content::Numbers(Dtype::F32) => "F32",
+            Content::Numbers(Dtype::BF16) => "BF16",
+            Content::Numbers(Dtype::F16) => "F16",
             Content::Bytes => "U8",
             Content::Q8 => "Q8_0",
         }

@@ -11,6 +11,7 @@ use fgrpo_nn::{
 };
 
 use crate::lora::adapted;
+use crate::optimizer::load_state;
 use crate::reference::{
     BASES, GEMMA, MISTRAL, Numbers, configs, engine_on, engine_with_base, forest, seven_heads, with_recurrent,
 };
@@ -66,7 +67,7 @@ fn copy_to(device: &Device, from: &Engine) -> Engine {
     for (name, _, values) in from.tensors() {
         to.set_tensor(name, &values).unwrap();
     }
-    to.load_state(&state(from)).unwrap();
+    load_state(&mut to, &state(from)).unwrap();
     to
 }
 
@@ -370,7 +371,7 @@ fn moments_in_host_memory_give_the_same_bits_and_spare_the_device_8_bytes_per_pa
         assert_eq!(state(&kept), state(&offloaded));
         assert_eq!(step(&mut kept, 4), step(&mut offloaded, 4));
         offloaded.set_optimizer_offload(true);
-        offloaded.load_state(&state(&kept)).unwrap();
+        load_state(&mut offloaded, &state(&kept)).unwrap();
         assert_eq!(step(&mut kept, 5), step(&mut offloaded, 5));
         assert_eq!(bits(&weights(&kept)), bits(&weights(&offloaded)));
     }
@@ -457,7 +458,6 @@ fn computed_needs_are_what_the_device_holds() {
             gpu: Some(GpuSettings { precision, moments, exact, memory: None }),
             chunk_tokens: 360,
             checkpointing: false,
-            decode_copies: true,
             optimizer_offload: false,
             lora: lora.clone(),
             base,
@@ -557,7 +557,6 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
                 gpu: Some(GpuSettings { precision, moments: Precision::F32, exact: false, memory: None }),
                 chunk_tokens: 1,
                 checkpointing: false,
-                decode_copies: false,
                 optimizer_offload: false,
                 lora: Some(lora.clone()),
                 base: Some(base),

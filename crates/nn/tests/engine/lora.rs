@@ -4,6 +4,7 @@ use fgrpo_nn::config::Architecture;
 use fgrpo_nn::{AdamW, BaseFormat, Batch, Engine, LoraConfig};
 
 use crate::device::device;
+use crate::optimizer::load_state;
 use crate::reference::{
     BASES, Numbers, configs, engine, engine_with_base, forest, score, weights, with_recurrent,
 };
@@ -17,12 +18,10 @@ fn lora(targets: &[&str]) -> LoraConfig {
 pub(crate) fn adapted(mut engine: Engine, lora: &LoraConfig) -> Engine {
     let mut numbers = Numbers::new(50);
     engine.adapt(lora, &mut || numbers.uniform()).unwrap();
-    let factors: Vec<(String, usize)> =
-        engine.adapter_tensors().map(|(name, _, data)| (name.to_string(), data.len())).collect();
-    for (name, len) in factors {
-        let values: Vec<f32> = (0..len).map(|_| numbers.normal() as f32 * 0.2).collect();
-        engine.set_adapter_tensor(&name, &values).unwrap();
-    }
+    let mut values = |len: usize| (0..len).map(|_| numbers.normal() as f32 * 0.2).collect();
+    let mut factors: Vec<Vec<f32>> =
+        engine.adapter_tensors().map(|(_, _, data)| values(data.len())).collect();
+    engine.exchange_factors(&mut factors);
     engine
 }
 
@@ -232,7 +231,7 @@ fn training_resumed_from_a_saved_adapter_equals_uninterrupted_training_bit_for_b
             assert_eq!(LoraConfig::trained_on(dir.path()).unwrap(), format);
             let mut resumed = base();
             resumed.read_adapter(dir.path()).unwrap();
-            resumed.load_state(&through.optimizer_state()).unwrap();
+            load_state(&mut resumed, &through.optimizer_state()).unwrap();
             assert_eq!(bits(through.tensors()), bits(resumed.tensors()));
             (0..3).for_each(|_| {
                 step(&mut through);

@@ -30,7 +30,7 @@ fn what_does_not_depend_on_batches_threads_and_resumes_does_not_with_products_of
                 &[
                     "recorded_logp_and_entropy_equal_scored_ones_to_rounding",
                     "a_sample_does_not_depend_on_its_batch_threads_order_or_cache_bound",
-                    "samples_with_and_without_copied_weights_are_the_same_also_after_the_weights_change",
+                    "samples_are_drawn_with_the_current_weights_also_after_these_change",
                     "samples_taken_out_for_want_of_room_are_drawn_again_alike",
                     "a_prefix_tree_has_the_gradient_of_its_separate_sequences",
                     "random_forests_score_as_their_paths_alone",

@@ -84,27 +84,6 @@ impl AttentionOps for CpuExecutor {
         self.delta = delta;
     }
 
-    fn grow_cache(
-        &mut self,
-        widths: &mut dyn Iterator<Item = usize>,
-        cache: &mut Cache,
-        slots: usize,
-        _: usize,
-    ) {
-        for (layer, width) in widths.enumerate() {
-            if layer == cache.layers.len() {
-                cache.layers.push(Buffer::default());
-            }
-            cache.layers[layer].extend_by_eighths(slots * width);
-        }
-    }
-
-    fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
-        if cache.layers.iter().chain(&cache.states).map(|layer| layer.len() * 4).sum::<usize>() > bytes {
-            *cache = Cache::default();
-        }
-    }
-
     fn store_cache(&mut self, heads: Heads, cache: &mut Cache, layer: usize, lists: &Lists, kv: &Buffer) {
         let width = heads.key_width();
         let cache = Shared::new(&mut cache.layers[layer]);

@@ -37,13 +37,13 @@ impl DecodeOps for CpuExecutor {
         qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        let StepAttention { weights, heads, layer, .. } = attention;
+        let StepAttention { weights, heads, spec, layer, .. } = attention;
         let (width, stride, size) = (heads.query_width(), heads.key_width(), heads.size);
         let Decoding { step, lists, pieces, .. } = decoding;
         let [q_norm, k_norm] = [attention.q_norm, attention.k_norm]
             .map(|norm| norm.map(|norm| weight_of(weights, norm, attention.offset)));
         let v_norm = attention.v_norm.map(|zeros| weight_of(weights, zeros, 1.0));
-        let computed = if attention.borrows { 0 } else { stride };
+        let computed = if spec.computes_keys() { stride } else { 0 };
         let mut q = std::mem::take(&mut self.queries);
         q.reserve(step.rows() * width);
         let keys = Shared::new(&mut cache.layers[layer]);
@@ -53,7 +53,7 @@ impl DecodeOps for CpuExecutor {
                 // SAFETY: each slot belongs to one row.
                 let kv = unsafe { keys.part(at..at + computed) };
                 let (from_q, from_kv) = qkv[row * (width + computed)..][..width + computed].split_at(width);
-                let angles = attention.rope.map(|theta| self.rope.at(theta, step.positions[row] as usize));
+                let angles = spec.rope.map(|theta| self.rope.at(theta, step.positions[row] as usize));
                 let prepare = |from: &[f32], to: &mut [f32], norm: &Option<Cow<'_, [f32]>>, rotates: bool| {
                     for (from, to) in from.chunks_exact(size).zip(to.chunks_exact_mut(size)) {
                         match norm {
@@ -75,13 +75,13 @@ impl DecodeOps for CpuExecutor {
         let keys = Keys { data: &cache.layers[layer], stride, values: stride / 2 };
         let mut lse = std::mem::take(&mut self.lse);
         lse.reserve(step.rows() * heads.queries);
-        let (queries, positions, window) = (step.rows(), &step.positions, attention.window);
+        let (queries, positions, window) = (step.rows(), &step.positions, spec.window);
         self.attend(heads, Plan { queries, positions, pieces, window }, &q, keys, out, &mut lse);
         (self.lse, self.queries) = (lse, q);
     }
 
-    fn stage_draws(&mut self, _: usize, draws: &[Draw], decoding: &mut Decoding) {
-        decoding.stage_draws(draws);
+    fn upload_draws(&mut self, _: usize, draws: &[Draw], decoding: &mut Decoding) {
+        decoding.upload_draws(draws);
     }
 
     fn sample(
@@ -131,7 +131,7 @@ impl DecodeOps for CpuExecutor {
 
     fn end_step(&mut self, _: &mut Decoding) {}
 
-    fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+    fn wait_for_tokens(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         if let Some(error) = decoding.failed.take() {
             return Err(error);
         }

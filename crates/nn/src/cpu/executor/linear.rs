@@ -1,6 +1,6 @@
 //! Linear maps and their derivatives: dense, quantized, and LoRA updates.
 
-use super::super::product::{By, Matrix, Target, packing_product, product_with_panels, team_product};
+use super::super::product::{Matrix, Target, Workers, packing_product, product_with_panels, team_product};
 use super::{Buffer, CpuExecutor, View, Weights, part, part_mut, simd};
 use crate::cpu::format::CUT;
 use crate::executor::{LinearOps, LowRank};
@@ -22,17 +22,17 @@ fn factors_of<'a>(factors: &'a Weights, adapted: &Adapted) -> [Matrix<'a>; 2] {
 }
 
 impl CpuExecutor {
-    fn by(&self) -> By<'_> {
+    fn workers(&self) -> Workers<'_> {
         (Some(&self.team), self.products)
     }
 
     pub(super) fn product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-        team_product(self.by(), sizes, a, b, to);
+        team_product(self.workers(), sizes, a, b, to);
     }
 
     /// Computes a product on the team, always with panels, so that an element depends only on its row and column.
     pub(super) fn packing_product(&self, sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-        packing_product(self.by(), sizes, a, b, to);
+        packing_product(self.workers(), sizes, a, b, to);
     }
 
     /// Computes `x Wᵀ` on the team for the rows of `W` from offset `at` on, with their panels if available.
@@ -46,7 +46,7 @@ impl CpuExecutor {
     ) {
         match &self.packed {
             Some(packed) => {
-                product_with_panels(self.by(), sizes, x, packed.at(at), to);
+                product_with_panels(self.workers(), sizes, x, packed.at(at), to);
             }
             None => {
                 let row = sizes[2];
@@ -113,7 +113,7 @@ impl LinearOps for CpuExecutor {
                 });
                 write = Write::Add;
             }
-            if weight.is_separate() {
+            if weight.is_quantized() {
                 let x_rows = View::rows(0, inputs);
                 self.tiles(weights, linear, |executor, part, tile| {
                     let w = x_rows.transposed().of(tile);
@@ -139,7 +139,7 @@ impl LinearOps for CpuExecutor {
     ) {
         let Linear { inputs, outputs, .. } = linear;
         let to = View::rows(0, inputs);
-        if linear.weight.is_separate() {
+        if linear.weight.is_quantized() {
             let mut write = write;
             return self.tiles(weights, linear, |executor, first, tile| {
                 let (dy, w) = (View::rows(first, outputs).of(dy), View::rows(0, inputs).of(tile));

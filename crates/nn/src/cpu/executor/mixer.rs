@@ -536,13 +536,4 @@ impl MixerOps for CpuExecutor {
             }
         });
     }
-
-    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut Cache, nodes: usize) {
-        for (layer, state) in states.enumerate() {
-            if layer == cache.states.len() {
-                cache.states.push(Buffer::default());
-            }
-            cache.states[layer].extend_by_eighths(nodes * state);
-        }
-    }
 }

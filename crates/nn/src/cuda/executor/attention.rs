@@ -183,30 +183,6 @@ impl AttentionOps for CudaExecutor {
         self.stream.launch(shape_kv, kernel);
     }
 
-    fn grow_cache(
-        &mut self,
-        widths: &mut dyn Iterator<Item = usize>,
-        cache: &mut Cache,
-        slots: usize,
-        limit: usize,
-    ) {
-        assert!(slots <= limit, "{slots} slots of at most {limit}");
-        for (layer, width) in widths.enumerate() {
-            if layer == cache.layers.len() {
-                cache.layers.push(Buffer::default());
-            }
-            // Allocated at its maximum size before anything is stored: growing would copy, and would need memory for both.
-            cache.layers[layer].reserve(&self.stream, self.precision, limit * width, Purpose::Cache);
-        }
-    }
-
-    fn shrink_cache(&mut self, cache: &mut Cache, bytes: usize) {
-        let buffers = cache.layers.iter().chain(&cache.states);
-        if buffers.map(|buffer| buffer.bytes(buffer.len())).sum::<usize>() > bytes {
-            *cache = Cache::default();
-        }
-    }
-
     fn store_cache(&mut self, heads: Heads, cache: &mut Cache, layer: usize, lists: &Lists, kv: &Buffer) {
         let (width, x, y) = (heads.key_width(), kv.at(0), cache.layers[layer].at(0));
         self.rows(width, lists, lists.slots, |rows| kernels::Scatter { x, rows, y, width });

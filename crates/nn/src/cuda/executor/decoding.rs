@@ -99,7 +99,7 @@ impl DecodeOps for CudaExecutor {
         qkv: &Buffer,
         out: &mut Buffer,
     ) {
-        let StepAttention { weights, heads, layer, .. } = attention;
+        let StepAttention { weights, heads, spec, layer, .. } = attention;
         let cache = &cache.layers[layer];
         let Heads { queries, keys, size, scale } = heads;
         let (items, lists) = (decoding.items, &decoding.lists);
@@ -109,7 +109,7 @@ impl DecodeOps for CudaExecutor {
         // Without norms, the kernel doesn't read their weights.
         let norm = |norm: Option<Span>| norm.map_or(qkv.at(0), |norm| weights.at(norm.offset));
         let (variant, shape) = parts_variant(self.precision, heads, items.first_part.len);
-        let (positions, window) = (words.at(lists.positions, 0), window(attention.window));
+        let (positions, window) = (words.at(lists.positions, 0), window(spec.window));
         let kernel = kernels::DecodeParts {
             variant,
             items: words.at(items.items, 0).cast(),
@@ -119,7 +119,7 @@ impl DecodeOps for CudaExecutor {
             starts: words.at(items.starts, 0),
             window,
             slots: words.at(lists.slots, 0),
-            angles: self.table(attention.rope).full(0),
+            angles: self.table(spec.rope).full(0),
             rotary: self.rotary,
             q_norm: norm(attention.q_norm),
             k_norm: norm(attention.k_norm),
@@ -142,7 +142,7 @@ impl DecodeOps for CudaExecutor {
         self.merge(heads, Merged { words, items: &decoding.items, positions, window, rows }, out.at(0), None);
     }
 
-    fn stage_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {
+    fn upload_draws(&mut self, rows: usize, draws: &[Draw], decoding: &mut Decoding) {
         decoding.begin_draws(&self.stream, rows, draws);
     }
 
@@ -188,7 +188,7 @@ impl DecodeOps for CudaExecutor {
         decoding.send_results(&self.stream);
     }
 
-    fn drawn(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
+    fn wait_for_tokens(&mut self, decoding: &mut Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         decoding.read_results(&self.stream, drawn)
     }
 }

@@ -1,6 +1,6 @@
 //! Linear maps and their derivatives: dense, quantized, and LoRA updates.
 
-use fgrpo_cuda::Node;
+use fgrpo_cuda::Command;
 
 use super::{Buffer, CudaExecutor, Matrix, Product, Purpose, Weights, Write};
 use crate::executor::{LinearOps, LowRank};
@@ -31,7 +31,7 @@ impl CudaExecutor {
     pub(super) fn add_product(&self, product: Product, write: Write) {
         let onto = if write == Write::Add { Some(product.c) } else { product.onto };
         if product.m > 0 {
-            self.stream.add(Node::Product(Product { onto, ..product }));
+            self.stream.submit_or_record(Command::Product(Product { onto, ..product }));
         }
     }
 }
@@ -55,7 +55,7 @@ impl LinearOps for CudaExecutor {
                 (Some(a), Some(b)) => follows(a, b),
                 (a, b) => a.is_none() && b.is_none(),
             };
-            !separately && !a.weight.is_separate() && follows(a.weight, b.weight) && biases
+            !separately && !a.weight.is_quantized() && follows(a.weight, b.weight) && biases
         };
         for group in linears.chunk_by(adjacent) {
             let (Linear { weight, bias, inputs, .. }, begin) = (group[0], first);
@@ -70,7 +70,7 @@ impl LinearOps for CudaExecutor {
                 };
                 executor.add_product(product, Write::Replace);
             };
-            if weight.is_separate() {
+            if weight.is_quantized() {
                 let stored = &weights.quantized;
                 for (matrix, of) in stored.parts(group[0]) {
                     let w = stored.values(&self.stream, self.precision, matrix, of.start, &mut self.values);
@@ -95,7 +95,7 @@ impl LinearOps for CudaExecutor {
         dx: &mut Buffer,
     ) {
         let Linear { weight, outputs, inputs, .. } = linear;
-        if weight.is_separate() {
+        if weight.is_quantized() {
             let (mut first, mut write, stored) = (0, write, &weights.quantized);
             for (matrix, of) in stored.parts(linear) {
                 let w = stored.values(&self.stream, self.precision, matrix, of.start, &mut self.values);

@@ -396,18 +396,4 @@ impl MixerOps for CudaExecutor {
         let shape = delta_shape(rows, sizes.linear_num_value_heads, sizes.linear_value_head_dim);
         self.stream.launch(shape, kernel);
     }
-
-    fn grow_states(&mut self, states: &mut dyn Iterator<Item = usize>, cache: &mut Cache, nodes: usize) {
-        for (layer, state) in states.enumerate() {
-            if layer == cache.states.len() {
-                cache.states.push(Buffer::default());
-            }
-            // Grow by at least an eighth, to bound both the cost of copies and the unused memory.
-            let (nodes_before, states) = (cache.states[layer].len() / state, &mut cache.states[layer]);
-            if nodes > nodes_before {
-                let nodes = nodes.max(nodes_before + nodes_before / 8);
-                states.extend(&self.stream, FULL, nodes * state, Purpose::Cache);
-            }
-        }
-    }
 }

@@ -6,7 +6,7 @@ use super::{
     Buffer, CudaExecutor, FULL, Lists, MOVED, Precision, Purpose, Shape, THREADS, Weights, kernels,
     row_threads,
 };
-use crate::executor::{HeadRows, Rotation, RowOps, Strip, Subset};
+use crate::executor::{HeadRows, Rotation, RowOps, Subset};
 use crate::families::Activation;
 use crate::layout::Span;
 
@@ -92,14 +92,6 @@ impl RowOps for CudaExecutor {
     fn scale(&mut self, len: usize, factor: f32, y: &mut Buffer) {
         let kernel = kernels::Scale { y: y.at(0), factor, count: len };
         self.stream.launch(Shape::covering(len, THREADS), kernel);
-    }
-
-    fn scale_by(&mut self, _: &Weights, _: Span, _: usize, _: &mut Buffer) {
-        unreachable!("check_on_gpus refuses models with layer scalars");
-    }
-
-    fn copy_columns(&mut self, _: usize, _: usize, _: Strip, _: &Buffer, _: Strip, _: &mut Buffer) {
-        unreachable!("check_on_gpus refuses models with per-layer inputs");
     }
 
     fn gated(&mut self, kind: Activation, rows: usize, width: usize, gate_up: &Buffer, act: &mut Buffer) {

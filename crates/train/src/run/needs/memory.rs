@@ -124,7 +124,6 @@ fn workloads(config: &Config, lengths: &Lengths, gpu: Option<GpuSettings>) -> [W
         gpu,
         chunk_tokens: DEFAULT_CHUNK_TOKENS.min(mini_batch.max(demonstrations)),
         checkpointing: config.compute.checkpointing(),
-        decode_copies: true,
         optimizer_offload: config.compute.optimizer_offload,
         lora: config.lora.as_ref().map(|lora| lora.engine()),
         base: config.lora.as_ref().and_then(|lora| lora.base),

@@ -120,7 +120,7 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     let long = if value.is_empty() { 3 } else { 7 };
     const OPENS: &str = concat!(
         r"^(?:(?:but|however),? )?(?:done|makes sense|quite (?:neat|nice|simple|easy)|you're welcome|ask|nothing else|took|happy|glad|i'm (?:sure|certain|confident)|does (?:that|this)|easy|simple|checked|all good|perfect|enjoy|have a|want me|shall i|yes|end|good luck|that was|option|choice|correct|right|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
-        r"let me know|feel free|if you|would you|do you|note|here|(?:we|you|one) can|check(?:ed)?|verif(?:y|ied|ication)|explanation|proof|reason|reasoning|",
+        r"let me (?:know|explain|show|summari[sz]e|walk|elaborate)|quite an?|feel free|if you|would you|do you|note|here|(?:we|you|one) can|check(?:ed)?|verif(?:y|ied|ication)|explanation|proof|reason|reasoning|",
         r"solution|details?|steps?|first|second|there (?:are|is) no|we are done|we have (?:shown|proved|verified)|see|recall|since|because|by|using|",
         r"let \S+ be|finally|remember|interestingly|geometrically|algebraically|substituting|plugging|another way|both methods|students|many people|",
         r"in other words|to (?:summari[sz]e|recap|conclude)|python|dimensional analysis|for|this|that|it|these|those|so|thus|hence|therefore|and|answer|final|in (?:summary|conclusion)|equivalently|alternatively|",
@@ -139,8 +139,8 @@ fn confirms(sentence: &str) -> bool {
     const CONFIRMS: &str = concat!(
         r"^(?:(?:i|we)(?:'ve| have| also| then| just)* (?:verified|(?:double[ -]?)?checked|confirmed|used|applied|computed|rounded|simplified|factored)|",
         r"(?:i|we)(?: am| are|'m|'re) (?:confident|certain|happy|glad)|(?:\pL+ ){1,3}(?:confirms?|agrees?|verif(?:y|ies))) [^0-9]*$|",
-        r"^(?:all|every|both|each)\b[^0-9]* (?:holds?|pass|passes|satisfied|met|fulfilled|correct|true|valid)\W*$|^no other\b[^0-9]*$|",
-        r"^(?:the|all|all the|every|each|any) other(?:s| \pL+) (?:are|fails?|leads?|contradicts?|violates?|breaks?)\b[^0-9]*$"
+        r"^(?:all|every|both|each)\b[^0-9]* (?:holds?|pass|passes|checked|verified|excluded|satisfied|met|fulfilled|correct|true|valid)\W*$|^no other\b[^0-9]*$|",
+        r"^(?:the|all|all the|every|each|any) other(?:s| \pL+) (?:are|can|fails?|leads?|contradicts?|violates?|breaks?)\b[^0-9]*$"
     );
     regex!(CONFIRMS).is_match(sentence)
 }
@@ -215,7 +215,7 @@ fn takes_back(sentence: &str, value: Written<'_>) -> bool {
     const AGREES: &str = concat!(
         r"^(?:(?:also|indeed|then|thus|therefore|clearly|now|in fact) )*(?:(?:completes|concludes|ends|finishes|matches|satisfies|means|",
         r"follows|works|agrees|shows|proves|confirms|checks|fits|verifies|corresponds|represents|comes|happens|occurs|was (?:obtained|found|computed|problem|question))\b|",
-        r"(?:gives|makes|equals|is|are|amounts to|comes to|must be)? ?-?\\?(?:\d|frac|sqrt)|",
+        r"(?:(?:is|are) )?(?:the one|it|all|(?:that|so|as) (?:simple|easy|straightforward))$|(?:gives|makes|equals|is|are|amounts to|comes to|must be)? ?-?\\?(?:\d|frac|sqrt)|",
         r"(?:is|are)? ?(?:(?:also|indeed|thus|therefore|then|exactly|clearly|in fact|just|simply) )*(?:because|since|by|from|due|how|why|",
         r"achieved|attained|obtained|reached|consistent|valid|verified|confirmed|equal to|equivalent|positive|negative|non-?(?:negative|positive|zero|empty|trivial)|less|",
         r"greater|larger|smaller|between|within|possible|in|at|on|when|where|easy|clear|known|obvious|straightforward|worth|",

@@ -84,7 +84,7 @@ const WORDS: &[(&str, Roles)] = &[
     (
         "is are was were be been being it's that's here's there's thats definitely surely certainly clearly indeed obviously equals equal equaling equalling gives give giving gave yields yield \
          yielding get gets getting got gotten have has had having obtain obtains obtaining obtained find finds found finding \
-         makes make making made receives received reaches reached becomes become became contains contain produces shows see \
+         makes make making made receives received reaches reached becomes become became contains contain produces shows see reach arrive \
          worth exactly only just simply precisely approximately about roughly there here namely that which then now so thus hence \
          therefore conclude concludes consequently finally answer answers ans result solution total totals total's value \
          es ist est är er 答案是 答案为 所以答案是 因此答案是 故答案为 所以 因此",
@@ -394,15 +394,19 @@ pub(crate) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
 /// `(random pick)`.
 const TRIALS: &str = "practi[cs]e|practi[cs]ing|testing|jokes?|joking|jest|illustrations?|demo|demonstrations?|placeholders?|stopgaps?|fillers?|guess(?:es|ing|work)?|hunch|random(?:ly)?|luck|accident(?:ally)?|mistake|error|oversight|typo|drafts?|sketch|template|dummy|trial|examples?|hypothes[ie]s|conjecture|fiction|show|stage|dream";
 
+/// Returns the part of a sentence behind its last contrast.
+fn contrasted(said: &str) -> &str {
+    regex!(r"(?i)^.*\b(?:but|however|yet)\b").find(said).map_or(said, |turn| said[turn.end()..].trim_start())
+}
+
 /// Whether the writer doesn't know the answer: `I don't know`, `without having checked`. A contrast behind it states an answer.
 fn is_ignorant(said: &str) -> bool {
     const IGNORANT: &str = concat!(
         r"(?i)\b(?:i|we)(?:'m| am|'ve| have)?(?: \w+)? ?(?:don't|do not|can't|cannot|couldn't|could not|didn't|did not|haven't|have not|never|not)(?: \w+)? ",
         r"(?:know|knew|figure|tell|solve|solved|decide|remember|understand|understood|worked|checked|verified|tested|computed|sure|certain)\b|",
-        r"\b(?:i|we) (?:have|had) no (?:idea|clue)\b|\b(?:not|never|without)(?: really| actually| fully)? (?:having )?(?:knowing|solving|solved|checking|checked|verifying|verified|computing|computed)\b"
+        r"\b(?:i|we) (?:(?:have|had) no|haven't (?:an?|any)|don't have (?:an?|any)) (?:idea|clue)\b|\b(?:not|never|without)(?: really| actually| fully)? (?:having )?(?:knowing|solving|solved|checking|checked|verifying|verified|computing|computed)\b"
     );
-    let contrast = regex!(r"(?i)^.*\b(?:but|however|yet)\b").find(said).map_or(0, |turn| turn.end());
-    regex!(IGNORANT).is_match(&said[contrast..])
+    regex!(IGNORANT).is_match(contrasted(said))
 }
 
 /// Words of a clause that attributes the rest of its sentence to somebody else.
@@ -443,7 +447,8 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"^step (?:[0-9]+ )?(?:gives|yields)\b|\b(?:runner-up|counterexample|second[ -]best|worst|excluded|discarded|rejected|odd one out|bait)\b(?: \S+){0,2} is$|",
         r"\b(?:practi[cs]\w*|formatting|testing)\b[^,]*:$|\blatex (?:for|of|code)\b|",
         r"^before (?:\w+ing\b|\S+ , we\b|the (?:last|final) step\b)|^up to\b|^so far\b|\bbox (?:looks|is written)\b|",
-        r"^(?:ignoring|without) (?:the|this|that|an?) (?:\w+ )?(?:step|rule|condition|constraint|clue|sign)s?\b|",
+        r"^without (?:the|this|that|an?) (?:\w+ )?(?:step|rule|condition|constraint|clue|sign|correction|term|factor|case|assumption)s?\b|",
+        r"\b(?:for|towards?) (?:an? |the sake of )?(?:contradiction|argument)\b|^(?:the|my|our) first\b.*\bwas$|",
         // A label that names no answer, and a scale of all values.
         r"\b(?:examples?|drafts?|hypothes[ie]s|conjectures?|templates?|placeholders?|samples?|illustrations?|sketch|attempts?|tries|try|guess(?:es)?)(?: (?:output|answer|solution|response|[0-9]+))?(?: (?:is|would be|looks like))? ?:?$|^(?:(?:the|an?|this) )?(?:\w+ )?formats?(?: (?:is|would be))? ?:?$|",
         r"\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|",
@@ -473,7 +478,15 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     let said = phrase(before);
     const ADJUNCT: &str = r"(?i)^(?:(?:so|well|ok|okay|and) ,? ?)?(?:as|for|in|by|at|on|just|only|picking|choosing|guessing)\b(?: \S+){0,4}? ";
     const CLOSED: &str = r"(?: (?:\w+ )?,| (?:i|we|you)\b| :|$)";
-    if is_ignorant(&said) || regex!(&format!(r"{ADJUNCT}(?:{TRIALS}|fun)\b{CLOSED}")).is_match(&said) {
+    // `Neglecting friction, we get`, `in another world, it would be`
+    const OMITTED: &str = concat!(
+        r"(?i)^(?:(?:so|and|well) ,? ?)?(?:(?:ignor|neglect|forgett|omitt|skipp|dropp|disregard|overlook)ing\b|",
+        r"(?:in|under|with|without|at|as|\w+ing)\b.*\b(?:it|this|that|the (?:answer|result|value)) would be$)"
+    );
+    if is_ignorant(&said)
+        || regex!(OMITTED).is_match(contrasted(&said))
+        || regex!(&format!(r"{ADJUNCT}(?:{TRIALS}|fun)\b{CLOSED}")).is_match(&said)
+    {
         return true;
     }
     // What a contrast or a conclusion states is separate: `Bob says 9, but the answer is`.
@@ -541,7 +554,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     }
     // `the answer that we want is`, `the answer, as we saw, is`
     const ASIDE: &str = concat!(
-        r"(?i)^ (?:(?:is|becomes)(?: now)? clear :|(?:that|which) (?:fits?|works?|satisf\w+|remains?|solves?|meets?|is left)\b|",
+        r"(?i)^ (?:(?:is|becomes)(?: now)? clear :|(?:consistent|compatible) with\b|(?:satisfy|match|fitt)ing\b|(?:that|which) (?:fits?|works?|satisf\w+|remains?|solves?|meets?|is left)\b|",
         r"(?:that |which )?(?:we|you|i)(?:'ve|'re|'m)?(?: are| were| have| been| all)* (?:want|need|seek|get|got|find|found|obtain|obtained|look|looking|",
         r"saw|see|have|wanted|needed|sought|asked|after)\b|\( (?:after|as)\b[^)]*\)|, (?:as|after|then|of|therefore|thus|in)\b[^,]*,)"
     );
@@ -618,7 +631,7 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     const REDIRECTED: &str = concat!(
         r"(?i)\b(?:in|for|of|to|from|by) (?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
         r"version|case|group|student|book)s?\b|\b(?:in|for|at) (?:some|certain|many|most|other) (?:cases|times|days|versions)\b|\bhalf (?:of )?the time\b|\bsometimes\b|\bunless (?:it|n)\b|\b(?:last|next|previous) (?:time|year|week|month|step|part)\b|\buntil\b|\b(?:by (?:accident|luck)|typo|grain of salt|first (?:sight|glance)|give or take|or (?:higher|lower|more|less|so|thereabouts))\b|\b(?:earlier|first|rough) draft\b|\bwith (?:an? )?(?:\S+ ){0,2}?(?:probability|chance|confidence|odds)\b|\bwhich (?:i|we) (?:made|guessed|invented)\b|\b(?:worlds?|universes?|coin toss|guess|jest|pending|tentative(?:ly)?|unverified|unconfirmed|provisional(?:ly)?)\W*$|\bto be (?:checked|confirmed|verified|corrected|continued|determined|decided|doubled|halved|negated|squared|flipped|inverted|fixed)\b|\bpending \w+|\bfor (?:lack|want) of\b|\bsubject to\b|\b(?:by|in) (?:mistake|error)\b|\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
-        r"^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
+        r"^for the sake of\b|^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
         r"at (?:most|least|best|worst)|off|short|too (?:many|few|much))\b|",
         r"\b(?:on top of|in addition to|along with|together with|apart from|as well as|besides?) (?:another )?[0-9]|",
         r"^for (?:odd|even|large|small|certain|most)\b|\b(?:as long as|in case|provided|assuming|at least)\b|",
@@ -636,6 +649,11 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let mut others = regex!(ANOTHER).captures_iter(after).filter_map(|found| found.get(1).or(found.get(2)));
     const REMARKS: &str = r"(?i)^(?:means|simplifies|satisfies|matches|corresponds|agrees|represents|leads|works|fits|checks|follows|completes|reduces|rounds|confirms|shows|was)$";
     let which = regex!(r"(?i)\bwhich (\w+)").captures(after);
+    // A role that isn't the answer's, as in `as a warm-up`.
+    const ANSWERS: &str = "final result answer solution consequence conclusion fraction decimal percentage percent mixed reduced simplified whole integer number single \
+        unique common simple function sum product power ratio direct proper";
+    let role = regex!(r"(?i)^as an? (\w+)").captures(after);
+    let role = role.is_some_and(|found| !ANSWERS.split(' ').any(|word| word.eq_ignore_ascii_case(&found[1])));
     // A purpose, as in `for practice`, or one person or case, as in `for Bob`.
     const EVERY: &str =
         "sure certain short all each both everything everyone everybody us you me it this that";
@@ -645,6 +663,7 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
             && !found[1].starts_with(|c: char| c.is_ascii_digit())
     });
     purpose
+        || role
         || regex!(REDIRECTED).is_match(after)
         || others.any(|word| number(word.as_str()))
         || cites(after)
@@ -1002,7 +1021,7 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                             let on = next.is_word(Roles::GOES_ON) || matches!(next.text, "not" | "none");
                             // `I believe`, `no question`, `final answer`
                             let sure = regex!(
-                                r"(?i)^(?:and )?(?:(?:i|we)(?:'m| am| are|'re|'ve| have)? (?:believe|think|(?:absolutely |quite |very |pretty |fairly )?(?:sure|certain|confident)|(?:double[ -]?)?checked)|if (?:i'm|i am|we)\b|as far as (?:i|we)|no (?:more|less|question|doubt)|(?:my )?final answer|done|that's it|as (?:required|requested|desired|wanted|claimed|expected))\b|^(?:of course|clearly|obviously|certainly|definitely|thanks?(?: you)?) ?(?:[.!].*)?$"
+                                r"(?i)^(?:and )?(?:(?:i|we)(?:'m| am| are|'re|'ve| have)? (?:believe|think|(?:absolutely |quite |very |pretty |fairly )?(?:sure|certain|confident)|(?:double[ -]?)?checked)|if (?:i'm|i am|we)\b|as far as (?:i|we)|no (?:more|less|question|doubt)|(?:my )?final answer|done|that's it|without (?:an? |any )?(?:question|doubt)|for (?:sure|certain)|hands down|(?:complet|conclud|finish|end|solv|answer)ing (?:the|this|our|my)\b.*|as (?:required|requested|desired|wanted|claimed|expected))\b|^(?:of course|clearly|obviously|certainly|definitely|thanks?(?: you)?) ?(?:[.!].*)?$"
                             );
                             (and || on) && !taken_back(&rest[1..])
                                 || sure.is_match(&phrase(rest)) && !offers(rest)
@@ -1024,7 +1043,11 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
                     let said: Vec<&str> = inside.iter().map(|piece| piece.text).collect();
                     let said = said.join(" ");
                     let remark = said.to_lowercase();
-                    let same = said == value
+                    let same = regex!(
+                        r"^(?:(?:double|re) ?-? ?)?(?:verified|checked|confirmed|exact|exactly|final)$"
+                    )
+                    .is_match(&remark)
+                        || said == value
                         || number_in_words(&said).is_some_and(|number| number.to_string() == value);
                     if !same
                         && (piece.formula
@@ -1055,7 +1078,7 @@ pub(crate) fn is_correction(words: &str) -> bool {
     const CORRECTS: &str = concat!(
         r"^(?:(?:or|and|oh|well|so|ok|okay) )*(?:(?:actually|wait|hmm+|oops|sorry|correction|errat(?:um|a)|edit|update|scratch that|psych|",
         r"nope|kidding|joking|just (?:kidding|joking)|wrong|false|incorrect|not|maybe|perhaps|possibly|probably|otherwise|else|unless|",
-        r"only if|as if|if only|alternatively|rather|instead|my (?:bad|mistake|apologies)|i mean|make that|on second thought|on reflection|citation|which (?:is|was) (?:wrong|false|incorrect|not)|hold on|",
+        r"only if|as if|if only|alternatively|rather|instead|my (?:bad|mistake|apologies)|i mean|make that|on second thoughts?|on reflection|citation|which (?:is|was) (?:wrong|false|incorrect|not)|hold on|",
         r"in your dreams|who knows|says|sadly|unfortunately|times|plus|minus|squared|cubed|divided by|right)\b|",
         r"no(?:$|[^a-z0-9 ]| (?:it|that|this|wait|i|the answer|but)\b| \d)|",
         r"if [^,]*$|(?:or|and|also|but|however)(?: also| maybe| is it| perhaps| even)* (?:\d|not\b|is it\b|so\b))|",
@@ -1076,13 +1099,13 @@ pub(crate) fn is_correction(words: &str) -> bool {
         r"^but see\b|^(?:but|then|and) (?:negated|doubled|halved|flipped|reversed|squared|inverted)\b|^or (?:the one|something|some other|maybe|perhaps)\b|^said (?:nobody|no one)|^more or less\b|",
         // What is only tried, and what comes later.
         r"^(?:pending|tentative|unverified|unconfirmed|unchecked|provisional|preliminary|draft|guess|placeholder|example|sample|template|trial|to be \w+|to ?do\b.*|tbd|tbc|not)$|",
-        r"^(?:(?:just|only|merely|this (?:is|was)|that (?:is|was)) )+(?:an? )?(?:test|try(?:ing)?)\b|^then again\b|\bmaybe not\b|\bgraders?\b|",
+        r"^(?:(?:just|only|merely|this (?:is|was)|that (?:is|was)) )+(?:an? )?(?:test|try(?:ing)?)\b|^(?:just|only) \pL+ing\b(?: (?:you|with you|around|here))?$|^then again\b|\bmaybe not\b|\bgraders?\b|",
         r"\b(?:let(?:'s| me| us)|i|we|i'll|we'll|must|needs?|have|has|should)\b(?: \w+){0,3} (?:re-?(?:do|check|compute|consider|calculate|think|examine|try|run|start)|checking|verification)\b",
     );
     const ONLY: &str =
         "just|only|merely|an?|my|the|at|by|for|as|picked|chosen|this (?:is|was)|that (?:is|was)";
     let trial = regex!(&format!(r"^(?:(?:{ONLY}) )*(?:{TRIALS})(?: \w+)?$"));
-    regex!(CORRECTS).is_match(words) || trial.is_match(words) || is_deferral(words)
+    is_ignorant(words) || regex!(CORRECTS).is_match(words) || trial.is_match(words) || is_deferral(words)
 }
 
 /// Whether a sentence in lower case announces the answer for later.

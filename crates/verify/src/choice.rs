@@ -194,7 +194,12 @@ impl Verifier {
     ) -> Vec<Candidate<Reading>> {
         marks.extend(finder::marked(response, Marker::Tag));
         marks.extend(finder::marked(response, Marker::Hashes));
-        let mut candidates: Vec<_> = announced(response)
+        marks.sort_by_key(|mark| mark.place.end);
+        let marks = marks.split_off(marks.len().saturating_sub(MOST_STATEMENTS));
+        let mut announced = announced(response);
+        announced.sort_by_key(|place| place.end);
+        let mut candidates: Vec<_> = announced
+            .split_off(announced.len().saturating_sub(MOST_STATEMENTS))
             .into_iter()
             .filter(|place| marks.iter().all(|mark| !place.contains(&mark.place.start)))
             .filter_map(|place| {
@@ -220,7 +225,7 @@ impl Verifier {
             end = end.max(candidate.place.end);
             apart
         });
-        candidates.split_off(candidates.len().saturating_sub(MOST_STATEMENTS))
+        candidates
     }
 
     /// Reads the content of a box, of tags or of a line behind `####`, which may be a sentence.
@@ -603,7 +608,7 @@ const LINES_BEHIND: usize = 4;
 const MOST_NAMED: usize = 8;
 /// Maximum number of announcements whose sentences are read, starting from the last one.
 const MOST_ANNOUNCED: usize = 256;
-/// Maximum number of statements that are read, starting from the last one.
+/// Maximum number of marks, and of announcements, that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
 /// Patterns that announce an answer: phrases in English and Chinese.

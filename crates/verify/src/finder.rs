@@ -1,13 +1,15 @@
-//! Decides whether a response states a value as its answer, for every kind of problem.
+//! Finds the answer that a response states, for every kind of problem.
 //!
-//! A candidate is a value at a position: the content of a box or tag, what follows an announcement (`the answer is`), or a
-//! value in one of the last lines. Each kind lists its candidates, because only a kind can read its values. This module
-//! accepts or rejects a candidate by the text around it, with the same rules for all kinds:
+//! A candidate is a value at a position, with its mark: a box, a tag, `####`, a block of code, an announcement (`the answer
+//! is`), or a value in one of the last lines. A kind of problem chooses the marks that it accepts and reads the values.
+//! [`last`] returns the last candidate that the text around it states, together with those that only joining words separate
+//! from it, or the [`Reason`] why the response has no answer. The same rules accept or reject a candidate of any kind:
 //!
 //! 1. Before the value: it is alone, or the word in front of it states it (`is`, `gives`, `I'd answer`), or a label with a
 //!    colon names an answer, a quantity or a symbol. Any other label, such as `Formatting practice:`, rejects the candidate.
-//! 2. In the rest of the sentence in front of it, nothing denies the value, supposes it, gives it a probability or attributes
-//!    it to somebody else. A subordinate clause without a condition doesn't count (`Though I doubted it, the answer is`).
+//! 2. In the rest of the sentence in front of it, nothing denies the value, supposes it, gives it a probability, makes it a
+//!    trial or a mistake (`by mistake I wrote`), admits ignorance (`I don't know, so`) or attributes it to somebody else. A
+//!    subordinate clause without a condition doesn't count (`Though I doubted it, the answer is`).
 //! 3. Behind the value: a counted noun, a reason, a remark that agrees, or the end of the sentence.
 //! 4. The next sentences don't take the value back, order another step or put the answer off. A short sentence right behind
 //!    the value must be known: one or two words behind a letter or grid, up to six behind a number or formula.
@@ -93,7 +95,8 @@ pub(crate) fn marked(text: &str, marker: Marker) -> Vec<Candidate<&str>> {
         Marker::Tag => regex!(r"(?s)<answer>(.*?)</answer>"),
         Marker::Block => regex!(r"(?s)```[a-z]*\s(.*?)```"),
         Marker::Hashes => regex!(r"####(.*)"),
-        _ => {
+        Marker::Announcement | Marker::Value => return Vec::new(),
+        Marker::Box => {
             let boxes = boxed::outermost(text).into_iter();
             return boxes.map(|(place, value)| Candidate { marker, place, value }).collect();
         }

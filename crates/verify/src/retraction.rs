@@ -121,7 +121,7 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     const OPENS: &str = concat!(
         r"^(?:(?:but|however),? )?(?:done|makes sense|quite (?:neat|nice|simple|easy)|you're welcome|ask|nothing else|took|happy|glad|i'm (?:sure|certain|confident)|does (?:that|this)|easy|simple|checked|all good|perfect|enjoy|have a|want me|shall i|yes|end|good luck|that was|option|choice|correct|right|q\.?\s?e\.?\s?d|the end|end of|thanks?|good|great|nice|well done|cheers|bye|i hope|hope|i apologi[sz]e for|",
         r"let me (?:know|explain|show|summari[sz]e|walk|elaborate)|quite an?|feel free|if you|would you|do you|note|here|(?:we|you|one) can|check(?:ed)?|verif(?:y|ied|ication)|explanation|proof|reason|reasoning|",
-        r"solution|details?|steps?|first|second|there (?:are|is) no|we are done|we have (?:shown|proved|verified)|see|recall|since|because|by|using|",
+        r"solution|details?|steps?|first|second|there (?:are|is) no|(?:we|i)(?:'re| are|'m| am) (?:done|finished|sure|certain)|everything (?:checks out|fits|works|agrees)|we have (?:shown|proved|verified)|see|recall|since|because|by|using|",
         r"let \S+ be|finally|remember|interestingly|geometrically|algebraically|substituting|plugging|another way|both methods|students|many people|",
         r"in other words|to (?:summari[sz]e|recap|conclude)|python|dimensional analysis|for|this|that|it|these|those|so|thus|hence|therefore|and|answer|final|in (?:summary|conclusion)|equivalently|alternatively|",
         r"as (?:wanted|desired|required|requested|claimed|needed|expected|above|before|shown)|which|where|with|when|units?)\b"
@@ -149,7 +149,7 @@ fn confirms(sentence: &str) -> bool {
 fn disputes(sentence: &str, value: &str) -> bool {
     const FAULTS: &str = concat!(
         r"\bbetter$|\b(?:disagree[sd]?|insist(?:s|ed)?|shout(?:s|ed)?|claims|in the box|my (?:response|answer)|placeholder|",
-        r"intermediate result|slip|miscounted|flawed|(?:contains|made|has) an? (?:\pL+ )?(?:error|mistake)|",
+        r"intermediate result|slip|went wrong|miscounted|flawed|(?:contains|made|has) an? (?:\pL+ )?(?:error|mistake)|",
         r"asked for the (?:square|cube|sum|product|double|half|negative|opposite|reciprocal)|case was missed)\b"
     );
     const RESULT: &str = concat!(

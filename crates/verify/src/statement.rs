@@ -433,7 +433,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         r"yesterday|distractor|decoy|trap|red herring|(?:used|rumou?red|claimed|supposed|said|alleged|reported|believed|thought) to be)\b|",
         r"\b(?:impossible that|no (?:way|chance)|absurd (?:that|to)|typo|misprint|misread\w*|mistakenly|erroneously|wrongly)\b|",
         r"\b(?:another|(?:an?|the) (?:different|other|similar|easier|harder|parallel|related|analogous|simpler|companion|previous|earlier)) (?:problem|puzzle|question|exercise|task|exam|test|version)\b|",
-        r"\b(?:parallel|alternate|fictional|imaginary) (?:world|universe|reality|version)s?\b|\bsake of argument\b|\bread (?:somewhere|that)\b|",
+        r"\b(?:parallel|alternate|fictional|imaginary) (?:world|universe|reality|version)s?\b|\bsake of argument\b|\bread (?:somewhere|that)\b|\b(?:might|may) as well\b|\bhas it that\b|\b(?:legend|consensus|folklore|gossip|horoscope|oracle)\b|",
         r"\b(?:flawed|fallacious|dubious|naive|careless|sloppy|unverified|tentative|provisional|preliminary)\b|",
         r"\b(?:intermediate|partial) (?:value|result)s?\b|\b(?:dummy|wrong|incorrect|false|empty|example|sample) (?:box|template|tag|answer|solution|output|response)\b|",
         r"\b(?:would|could|might|\w+'d) have (?:been|got|gotten|had|found|\w+ed)\b|\b(?:love|like|wish|want|was going|were going|about|almost|refuse) to\b|\bwant it\b|",
@@ -476,8 +476,8 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
         return false;
     }
     let said = phrase(before);
-    const ADJUNCT: &str = r"(?i)^(?:(?:so|well|ok|okay|and) ,? ?)?(?:as|for|in|by|at|on|just|only|picking|choosing|guessing)\b(?: \S+){0,4}? ";
-    const CLOSED: &str = r"(?: (?:\w+ )?,| (?:i|we|you)\b| :|$)";
+    const ADJUNCT: &str = r"(?i)^(?:(?:so|well|ok|okay|and) ,? ?)?(?:as|for|in|by|at|on|with|through|just|only|picking|choosing|guessing)\b(?: \S+){0,4}? ";
+    const CLOSED: &str = r"(?: (?:\w+ )?,| (?:i|we|you|it|it's|this|that|the)\b| :|$)";
     // `Neglecting friction, we get`, `in another world, it would be`
     const OMITTED: &str = concat!(
         r"(?i)^(?:(?:so|and|well) ,? ?)?(?:(?:ignor|neglect|forgett|omitt|skipp|dropp|disregard|overlook)ing\b|",
@@ -630,7 +630,7 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let after = &*phrase(&after.all);
     const REDIRECTED: &str = concat!(
         r"(?i)\b(?:in|for|of|to|from|by) (?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
-        r"version|case|group|student|book)s?\b|\b(?:in|for|at) (?:some|certain|many|most|other) (?:cases|times|days|versions)\b|\bhalf (?:of )?the time\b|\bsometimes\b|\bunless (?:it|n)\b|\b(?:last|next|previous) (?:time|year|week|month|step|part)\b|\buntil\b|\b(?:by (?:accident|luck)|typo|grain of salt|first (?:sight|glance)|give or take|or (?:higher|lower|more|less|so|thereabouts))\b|\b(?:earlier|first|rough) draft\b|\bwith (?:an? )?(?:\S+ ){0,2}?(?:probability|chance|confidence|odds)\b|\bwhich (?:i|we) (?:made|guessed|invented)\b|\b(?:worlds?|universes?|coin toss|guess|jest|pending|tentative(?:ly)?|unverified|unconfirmed|provisional(?:ly)?)\W*$|\bto be (?:checked|confirmed|verified|corrected|continued|determined|decided|doubled|halved|negated|squared|flipped|inverted|fixed)\b|\bpending \w+|\bfor (?:lack|want) of\b|\bsubject to\b|\b(?:by|in) (?:mistake|error)\b|\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|\bopinion\b|,? says (?-i:\p{Lu})|, not\W*$|^(?:was|were)\b|",
+        r"version|case|group|student|book)s?\b|\b(?:in|for|at) (?:some|certain|many|most|other) (?:cases|times|days|versions)\b|\bhalf (?:of )?the time\b|\bsometimes\b|\bunless (?:it|n)\b|\b(?:last|next|previous) (?:time|year|week|month|step|part)\b|\buntil\b|\b(?:by (?:accident|luck)|typo|grain of salt|first (?:sight|glance)|give or take|or (?:higher|lower|more|less|so|thereabouts))\b|\b(?:earlier|first|rough) draft\b|\bwith (?:an? )?(?:\S+ ){0,2}?(?:probability|chance|confidence|odds)\b|\bwhich (?:i|we) (?:made|guessed|invented)\b|\b(?:worlds?|universes?|coin toss|guess|jest|pending|tentative(?:ly)?|unverified|unconfirmed|provisional(?:ly)?)\W*$|\bto be (?:checked|confirmed|verified|corrected|continued|determined|decided|doubled|halved|negated|squared|flipped|inverted|fixed)\b|\bpending \w+|\bfor (?:lack|want) of\b|\bsubject to\b|\b(?:by|in) (?:mistake|error)\b|\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|\bopinion\b|,? says (?-i:\p{Lu})|\b(?:they|some|people|he|she) says?\W*$|, not\W*$|^(?:was|were)\b|",
         r"^for the sake of\b|^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
         r"at (?:most|least|best|worst)|off|short|too (?:many|few|much))\b|",
         r"\b(?:on top of|in addition to|along with|together with|apart from|as well as|besides?) (?:another )?[0-9]|",
@@ -691,7 +691,8 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
                 "it" if matches!(before_last(1), "make" | "makes" | "making") => unless_denied(head),
                 "with" if matches!(before_last(1), "left" | "up" | "us") => unless_denied(head),
                 "with" | "for" | "on" | "in" | "at" | "as" | "to" if chooses(head) => unless_denied(head),
-                _ if chooses(before) => unless_denied(before),
+                _ if chooses(before) || acts(before) => unless_denied(before),
+                "on" | "with" | "for" | "at" if acts(head) => unless_denied(head),
                 "like" if matches!(before_last(1), "looks" | "Looks" | "seems" | "Seems") => {
                     unless_denied(&head[..head.len() - 1])
                 }
@@ -798,6 +799,26 @@ fn chooses(words: &[Piece<'_>]) -> bool {
     let Some((verb, head)) = words.split_last() else { return false };
     let neutral = |piece: &&Piece<'_>| piece.is_word(Roles::FILLS.with(Roles::LEADS).with(Roles::CHOOSES));
     verb.is_word(Roles::CHOOSES) && head.iter().rev().take_while(neutral).any(|piece| is_writer(piece.text))
+}
+
+/// Whether the words end with another verb of the writer, as in `I hereby submit`, unless the verb reports, doubts or computes.
+fn acts(words: &[Piece<'_>]) -> bool {
+    const OTHERS: &str = r"(?i)^(?:add|subtract|multipl|divid|doubl|halv|squar|cub|negat|cop[iy]|wrote|heard|hear|remember|recall|saw|tr[iy]|test|need|wish|hop|bet|fear|doubt|reject|refus|exclud|eliminat|disagree|hat|skip|avoid|consider|compar|cross|typ|borrow|stole|steal|invent|was|were|had|used|did|lik|lov|dread|imagin|pictur|start|begin|began|replac|substitut|plug|chang|swap|flip|guess|forg|miss|los|round|cancel|delet|drop|ignor|omit|am|are|can|will|would|could|do|of|about|from|if|or|and|than|not)";
+    let Some((verb, head)) = words.split_last() else { return false };
+    let adverb = |piece: &&Piece<'_>| {
+        piece.is_word(Roles::FILLS.with(Roles::LEADS))
+            || piece.kind == Kind::Word && piece.text.ends_with("by")
+    };
+    verb.kind == Kind::Word
+        && !verb.formula
+        && !regex!(OTHERS).is_match(verb.text)
+        && !verb.is_word(Roles::DENIES)
+        && head
+            .iter()
+            .rev()
+            .take_while(adverb)
+            .take(4)
+            .any(|piece| matches!(uncontracted(&piece.text.to_lowercase().replace('’', "'")), "i" | "we"))
 }
 
 /// Whether a word names the writer of the response.

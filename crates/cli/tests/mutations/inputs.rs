@@ -1,6 +1,6 @@
 //! Valid inputs of every kind, and the commands that read them.
 
-use crate::damage::{Draws, NUMBERS, damage};
+use crate::damage::{Draws, damage};
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
@@ -280,14 +280,14 @@ impl Inputs {
         if draws.below(6) == 0 {
             let table = draws.of(&TABLES);
             let parts = table.split('#').map(str::to_owned);
-            let table = parts.reduce(|text, part| format!("{text}{}{part}", draws.of(&NUMBERS))).unwrap();
+            let table = parts.reduce(|text, part| format!("{text}{}{part}", draws.number())).unwrap();
             let config = self.at("maze.toml");
             let mut case =
                 case("--set", &format!("train {config} --dry-run --set algorithm.{table}"), &["algorithm."]);
             case.names.push("rollout.".to_owned());
             return case;
         }
-        let (key, value) = (draws.of(&keys).clone(), draws.of(&NUMBERS));
+        let (key, value) = (draws.of(&keys).clone(), draws.number());
         let value =
             if draws.below(8) == 0 { format!("{value},{value},{value}") } else { (*value).to_owned() };
         let config = self.at("maze.toml");
@@ -487,7 +487,7 @@ impl Inputs {
                 "DATA" => self.at("data.jsonl"),
                 "EVALUATED" => self.at("evaluated"),
                 word => word.split('#').enumerate().fold(String::new(), |text, (i, part)| {
-                    if i == 0 { part.to_owned() } else { format!("{text}{}{part}", draws.of(&NUMBERS)) }
+                    if i == 0 { part.to_owned() } else { format!("{text}{}{part}", draws.number()) }
                 }),
             };
             words.push(OsString::from(word));

@@ -201,13 +201,12 @@ impl Needs {
                     rollout.samples = rollout.samples.min(pages);
                 }
                 rollout.cached_tokens = cached;
-                memory.rollout(&rollout, gpu::step_rows(&rollout));
+                gpu::add_rollout(&mut memory, &rollout);
                 logits += gpu::sampled_logits(config, &rollout);
                 gpu_only += gpu::decoding(config, &rollout, exact_parts);
                 needs.rollout = Some(gpu::rollout_bytes(&decoder, precision, exact, &rollout));
             } else {
-                // A row has at least one page.
-                memory.rollout(&rollout, rollout.samples.min(cached.div_ceil(PAGE)));
+                memory.prompts(&rollout);
                 logits += rows_at_a_time(config.vocab_size).min(rollout.samples) * config.vocab_size;
                 let linears = layout.linears().filter(|linear| !linear.weight.is_quantized());
                 let len = |n: usize, k: usize| panels::len(workload.products, n, k);

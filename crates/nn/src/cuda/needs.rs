@@ -113,16 +113,17 @@ pub(crate) fn prefilled_parts(exact: bool, rollout: &Rollout) -> usize {
     exact_parts(exact, rollout.prefilled(), rollout.prompt_tokens)
 }
 
-/// Maximum number of rows of a rollout's decoding steps.
-pub(crate) fn step_rows(rollout: &Rollout) -> usize {
-    bucket(rollout.samples)
+/// Adds a rollout's passes over its prompts, and its largest decoding step.
+pub(crate) fn add_rollout(memory: &mut PassMemory<'_>, rollout: &Rollout) {
+    memory.prompts(rollout);
+    memory.step(bucket(rollout.samples));
 }
 
 /// Bytes that a rollout needs besides keys and values.
 pub(crate) fn rollout_bytes(decoder: &Decoder, precision: Precision, exact: bool, rollout: &Rollout) -> u64 {
     let (config, prefilled) = (&decoder.config, prefilled_parts(exact, rollout));
     let mut memory = PassMemory::new(decoder, precision);
-    memory.rollout(rollout, step_rows(rollout));
+    add_rollout(&mut memory, rollout);
     memory.bytes()
         + 4 * mixer_numbers(config, rollout.prefilled(), false) as u64
         + 4 * sampled_logits(config, rollout) as u64

@@ -38,18 +38,19 @@ impl<'a> PassMemory<'a> {
         self.add_scratch(rows, predicting, keep != Keep::Nothing);
     }
 
-    /// Adds a rollout's passes over its prompts, and its decoding steps over up to `rows` rows.
-    pub(crate) fn rollout(&mut self, rollout: &Rollout, rows: usize) {
-        let prefilled = rollout.prefilled();
-        self.pass(prefilled, rollout.prompts.min(prefilled), Keep::Nothing);
+    /// Adds a rollout's passes over its prompts.
+    pub(crate) fn prompts(&mut self, rollout: &Rollout) {
+        let rows = rollout.prefilled();
+        self.pass(rows, rollout.prompts.min(rows), Keep::Nothing);
+    }
+
+    /// Adds a decoding step over `rows` rows.
+    pub(crate) fn step(&mut self, rows: usize) {
         let PassMemory { decoder, counter, work, .. } = self;
         let pass = Pass::of_step(decoder.parameters(&(), None), &rows);
-        decoder.forward(
-            counter,
-            &pass,
-            KeySource::Step { decoding: &rows, cache: &mut Cache::default() },
-            work,
-        );
+        let source: KeySource<'_, Counter> =
+            KeySource::Step { decoding: &rows, cache: &mut Cache::default() };
+        decoder.forward(counter, &pass, source, work);
         self.add_scratch(rows, rows, false);
     }
 

@@ -21,7 +21,8 @@ impl Draws {
     }
 
     pub(crate) fn number(&mut self) -> &'static str {
-        *self.of(&NUMBERS.split(' ').collect::<Vec<&'static str>>())
+        let numbers: Vec<&str> = NUMBERS.split(' ').collect();
+        numbers[self.below(numbers.len())]
     }
 
     pub(crate) fn of<'a, T>(&mut self, list: &'a [T]) -> &'a T {

@@ -121,7 +121,7 @@ impl Trainer<'_> {
     /// updates were skipped.
     pub(super) fn warn(&mut self, m: &Metrics, groups: &[Credited]) {
         if !self.warned_unreadable
-            && let Some(message) = unreadable(groups).message(&remedies(&self.config))
+            && let Some(message) = unreadable(groups).message(&remedies(self.config))
         {
             self.warned_unreadable = true;
             self.events.say(&format!("warning: step {}: {message}; this warning is given once", m.step));

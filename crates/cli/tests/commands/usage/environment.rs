@@ -441,12 +441,14 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
     let long = game.with_feedback("long.py", &format!("{remark} + 'x' * 5000"));
     let sometimes = format!("{remark} if len(str(messages)) % 2 else None");
     let sometimes = game.with_feedback("sometimes.py", &sometimes);
+    // Each character is one token, so that the longest feedback that fits can be computed.
+    let letters = game.with_feedback("letters.py", "'x' * 60");
     let whole = ["task.data", "task.held_out"];
     let [data, held_out] = ["problems", "held-out"].map(|name| at(&format!("calculator/all-{name}.jsonl")));
     let files = [format!("{}={data:?}", whole[0]), format!("{}={held_out:?}", whole[1])];
     let fixed = format!(" {{feedback}}{}", "y".repeat(100));
     let cases = [
-        ("hinted-hardly", game.narrow("fixed-hints"), &short, fixed.as_str()),
+        ("hinted-hardly", game.narrow("fixed-hints"), &letters, fixed.as_str()),
         ("hinted", game.policy.clone(), &short, " (It said: {feedback}.)"),
         ("hinted-sometimes", game.policy.clone(), &sometimes, " (It said: {feedback}.)"),
         ("hinted-parts", game.forgetful("forgets-hints"), &short, " (It said: {feedback}.)"),
@@ -488,7 +490,10 @@ fn the_teacher_scores_what_was_sampled_after_a_prompt_with_the_environments_feed
         for (line, episode) in lines.iter().zip(&episodes) {
             let feedback = episode.graded.feedback.clone();
             assert_eq!(line["feedback"], json!(feedback));
-            let begins = format!("{} messages, ", episode.messages.len());
+            let begins = match name {
+                "hinted-hardly" => "x".to_owned(),
+                _ => format!("{} messages, ", episode.messages.len()),
+            };
             assert!(feedback.as_ref().is_none_or(|feedback| feedback.starts_with(&begins)), "{feedback:?}");
             // An unscorable episode has no feedback.
             assert_eq!(feedback.is_none(), line["verdict"] == "unscorable", "{line}");

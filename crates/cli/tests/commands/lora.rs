@@ -93,9 +93,9 @@ fn only_the_targets_change_and_the_base_is_the_reference() {
     let last = whole.join("checkpoints/step-000006");
     for (name, changes) in [("q_proj", true), ("v_proj", true), ("k_proj", false), ("o_proj", false)] {
         let name = format!("model.layers.1.self_attn.{name}.weight");
-        assert_eq!(tensor(&model, &name) != tensor(&last, &name), changes, "{name}");
+        assert_eq!(tensor(model, &name) != tensor(&last, &name), changes, "{name}");
     }
-    assert_eq!(tensor(&model, "model.embed_tokens.weight"), tensor(&last, "model.embed_tokens.weight"));
+    assert_eq!(tensor(model, "model.embed_tokens.weight"), tensor(&last, "model.embed_tokens.weight"));
     // B is 0 at first, so in the only update of the first step the policy equals its reference.
     let metrics = lines(&whole.join("metrics.jsonl"));
     let kl = |m: &Value| m["kl_loss"].as_f64().unwrap();
@@ -129,7 +129,7 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
         command
             .arg("merge")
             .arg("--model")
-            .arg(&model)
+            .arg(model)
             .arg("--adapter")
             .arg(&adapter)
             .arg("--out")
@@ -153,8 +153,8 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
         }
         command.arg(&sequences).assert().success().get_output().stdout.clone()
     };
-    assert_eq!(score(&[&model, &adapter]), score(&[&merged]));
-    assert_ne!(score(&[&model]), score(&[&merged]));
+    assert_eq!(score(&[model, &adapter]), score(&[&merged]));
+    assert_ne!(score(&[model]), score(&[&merged]));
 
     let data = folder.path().join("held-out.jsonl");
     std::fs::write(&data, "{\"problem\": \"Take 3. Add 1.\", \"answer\": \"4\"}\n").unwrap();
@@ -167,7 +167,7 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
         }
         command.assert()
     };
-    evaluate(&model, Some(&adapter), "with-adapter").success();
+    evaluate(model, Some(&adapter), "with-adapter").success();
     evaluate(&merged, None, "merged").success();
     let texts = |out: &str| {
         let mut all = lines(&folder.path().join(out).join("generations.jsonl"));
@@ -177,7 +177,7 @@ fn an_adapter_scores_evaluates_and_merges_as_the_merged_model_does() {
     assert_eq!(texts("with-adapter"), texts("merged"));
     assert_eq!(texts("merged").len(), 8);
     // Another adapter makes another model.
-    evaluate(&model, None, "with-adapter").code(2).stderr(predicate::str::contains("model: the folder has"));
+    evaluate(model, None, "with-adapter").code(2).stderr(predicate::str::contains("model: the folder has"));
 }
 
 /// An adapter from PEFT for a model whose head is tied to its embedding: factors of the layers, and a head that was trained in full.
@@ -357,7 +357,7 @@ fn a_model_written_in_4_bits_scores_trains_and_is_refused_as_another_format() {
         command.assert().success();
         out
     };
-    let four = convert(&model, "nf4", "four");
+    let four = convert(model, "nf4", "four");
     let config_of = |dir: &Path| -> Value {
         serde_json::from_slice(&std::fs::read(dir.join("config.json")).unwrap()).unwrap()
     };
@@ -381,7 +381,7 @@ fn a_model_written_in_4_bits_scores_trains_and_is_refused_as_another_format() {
     };
     let off = |a: Vec<f64>, b: Vec<f64>| a.iter().zip(&b).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
     assert!(off(score(&four), score(&plain)) < 1e-4, "the values differ from the model");
-    assert!(off(score(&four), score(&model)) > 1e-5, "nothing was rounded");
+    assert!(off(score(&four), score(model)) > 1e-5, "nothing was rounded");
 
     let config = config(folder.path(), &four, &["lora.base=\"nf4\""]);
     let run = folder.path().join("run");

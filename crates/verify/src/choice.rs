@@ -13,7 +13,7 @@ use thiserror::Error;
 use crate::boxed;
 use crate::finder::{self, Candidate, Marker, Reason};
 use crate::retraction::{self, Written};
-use crate::statement;
+use crate::statement::{self, ANSWER, ANSWER_IN_OTHER_SCRIPTS};
 use crate::verdict::{Outcome, Verdict};
 
 /// Maximum number of options: one for each capital letter.
@@ -618,17 +618,11 @@ const ANNOUNCED: [&str; 4] = [
     r"\b(?:choos(?:e|ing)|chose|select(?:ing)?|pick(?:ing)?|go(?:ing)? with|opt for|settle on)\b",
     r"(?:故|应|所以|因此)?选择?\s*:?",
 ];
-/// Words for "answer" in languages that put spaces between words.
-const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
 /// Words or marks that can follow [`ANSWER`].
 const JOINS: &str =
     "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
-/// Words for "answer" in other scripts, in which words aren't always separated by spaces.
-const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
 const JOINS_IN_OTHER_SCRIPTS: &str =
     "应该是|应该为|应是|应为|應為|是|为|為|は|が|은|는|이|คือ|هي|هو|ہے|است|है|ہے|היא|הוא|ঃ|[:=–—-]";
-/// Words that make a statement in a language of [`ANSWER`] or [`ANSWER_IN_OTHER_SCRIPTS`] a supposition or a denial.
-const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|не|якщо|δεν|αν)\b|不|非|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
 /// Pattern of a letter that is called correct, as in "B is correct".
 const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
 /// Words that make a statement a supposition or a denial.
@@ -646,7 +640,7 @@ macro_rules! patterns {
 patterns! {
     ANNOUNCEMENT = ANNOUNCED.join("|");
     ELSEWHERE = format!(r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)");
-    DOUBT_ELSEWHERE = NO_STATEMENT_ELSEWHERE;
+    DOUBT_ELSEWHERE = statement::NO_STATEMENT_ELSEWHERE;
     CORRECT = CALLED_CORRECT;
     DOUBT = NO_STATEMENT;
     // Words that suppose something else, in the sentence before what would then be the answer.

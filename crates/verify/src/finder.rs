@@ -64,11 +64,11 @@ impl<V> Candidate<V> {
 /// Reason why a response has no answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// It has no candidate.
+    /// No candidate was found.
     Missing,
     /// The text around each of the last candidates doesn't state it, or takes it back.
     Denied,
-    /// It states different answers.
+    /// Different answers are stated.
     Several,
 }
 

@@ -12,7 +12,7 @@ use std::sync::LazyLock;
 
 use crate::math::units;
 use crate::math::words::{SCALES, number_in_words};
-use crate::python_text::regex;
+use crate::python_text::{pattern, regex};
 
 /// Roles of words in a statement, as a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -66,6 +66,7 @@ impl Roles {
         let word = word.to_lowercase().replace('’', "'");
         match ROLES.get(&*word).or_else(|| ROLES.get(uncontracted(&word))) {
             Some(roles) => *roles,
+            None if is_answer_elsewhere(&word) => ROLES["answer"],
             None if word.ends_with("n't") => Self::DENIES,
             None if word.chars().count() == 1 => Self::FILLS,
             None => Self::default(),
@@ -320,6 +321,35 @@ impl<'a> Pieces<'a> {
     }
 }
 
+/// Words for "answer" in languages that put spaces between words.
+pub(crate) const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
+/// Words for "answer" in other scripts, in which words aren't always separated by spaces.
+pub(crate) const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
+
+/// Words that make a statement in a language of [`ANSWER`] or [`ANSWER_IN_OTHER_SCRIPTS`] a supposition or a denial.
+pub(crate) const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|falso|falsa|errado|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|неверн\w*|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错误|錯誤|間違|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
+/// Function words of other languages that aren't English words.
+const FUNCTION_WORDS_ELSEWHERE: &str = "ich wir sie es ist sind der das dem ein eine einen zu von mit und je nous il elle est sont le la les des du une \
+    et donc avec yo nosotros el los las una unos por para tenemos sono gli della che quindi os uma temos logo \
+    portanto het een zijn wij dus att det och ett";
+
+/// Whether words are in another language than English: a word has a letter that English lacks, or is a function word.
+fn is_elsewhere(words: &[Piece<'_>]) -> bool {
+    let mut words = words.iter().filter(|piece| piece.kind == Kind::Word && !piece.formula);
+    words.any(|piece| {
+        let lower = piece.text.to_lowercase();
+        lower.len() > 2 && lower.contains(|c: char| c.is_alphabetic() && !c.is_ascii())
+            || FUNCTION_WORDS_ELSEWHERE.split(' ').any(|word| word == lower)
+    })
+}
+
+/// Whether a word means "answer" in another language.
+fn is_answer_elsewhere(word: &str) -> bool {
+    static WORDS: LazyLock<regex::Regex> =
+        LazyLock::new(|| pattern(&format!("^(?:{ANSWER}|(?:{ANSWER_IN_OTHER_SCRIPTS}).*)$")));
+    WORDS.is_match(word)
+}
+
 /// Maximum distance in bytes from a value at which its sentence or formula begins or ends.
 pub(crate) const FAR: usize = 600;
 
@@ -343,7 +373,8 @@ fn introduction(before: &str) -> &str {
         return same_line;
     }
     let above = before.trim_end_matches(|c: char| c.is_whitespace() || "*_`$\"“([{>\\".contains(c));
-    let closed = regex!(r"</\w+>\s*$").is_match(before);
+    // A list or a table introduces nothing.
+    let closed = regex!(r"(?:</\w+>\s*|\n\s*(?:[-*•|]|\d+[.)])\s[^\n:]*\n\W*)$").is_match(before);
     if closed || above.ends_with(['.', '!', '?', '。']) { "" } else { sentence(above) }
 }
 
@@ -364,7 +395,12 @@ pub(crate) fn is_denied_before(before: &str) -> bool {
         || !same_line && is_deferral(&sentence(above).to_lowercase())
         || texts.into_iter().flatten().any(|text| {
             let pieces = Pieces::new().read(introduction(text), false);
-            denies(&pieces.all) || is_disowned(&pieces.all)
+            // All of the last clause of a line above introduces the value.
+            let above = !same_line && pieces.all.last().is_some_and(|last| last.is(":"));
+            let mut clauses = pieces.all.rsplit(|piece| matches!(piece.text, "," | ";" | "but" | "so"));
+            let clause = clauses.next().unwrap_or_default();
+            let denied = above && clause.iter().any(|piece| piece.is_word(Roles::DENIES));
+            denied || denies(&pieces.all) || is_disowned(&pieces.all)
         })
 }
 
@@ -373,12 +409,6 @@ pub(crate) fn is_struck(before: &str) -> bool {
     regex!(r"(?:<!--|<(?:s|del|strike)>|~~)[^\w<~\n]*(?:```[a-z]*\s*)?[^\w<~\n]*$")
         .is_match(&before[low_end(before)..])
 }
-
-/// Words of other languages that deny what follows them.
-const DENIED_ELSEWHERE: &str = concat!(
-    r"(?i)(?:\b(?:no (?:es|son|é|e)|n['’]est|pas|nicht|kein\w*|non è|não|niet|inte|ikke|değil|bukan|không|hindi|falsch|не|не є|δεν)\b|",
-    r"不|非|错误|錯誤|間違)[^\n.,;。，]{0,12}$"
-);
 
 /// Reads the pieces before a value in its sentence. Returns the sign or currency attached to the value (`"-"`, a currency
 /// or `""`), or `None` if the value isn't stated as an answer.
@@ -513,7 +543,11 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     // `I am confident the answer is` has the answer as its own.
     const SURE: &str = r"(?i)^(?:.* )?(?:i am|i'm|we are|we're) (?:(?:now|very|quite|fairly|absolutely|completely) )?(?:confident|certain|sure|positive|convinced)(?: that)?\b";
     let said = regex!(SURE).find(said).map_or(said, |sure| said[sure.end()..].trim_start());
-    if excepted || regex!(DISOWNED).is_match(said) || regex!(DENIED_ELSEWHERE).is_match(said) || cites(said) {
+    if excepted
+        || regex!(DISOWNED).is_match(said)
+        || is_elsewhere(before) && regex!(&format!("(?i){NO_STATEMENT_ELSEWHERE}")).is_match(said)
+        || cites(said)
+    {
         return true;
     }
     let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(said) else { return false };
@@ -712,7 +746,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
                 "to" | "by" | "at" | "as" | "in" if join.is_some() => unless_denied(before),
                 // The sentence denies another value, but states this one.
                 "but" if head.iter().any(|word| word.is_word(Roles::DENIES)) => Some(""),
-                _ if last.is_word(Roles::STATES) => unless_denied(before),
+                _ if last.is_word(Roles::STATES) || is_elsewhere(before) => unless_denied(before),
                 _ => None,
             }
         }
@@ -732,7 +766,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
         }
         (_, ":") => {
             let ratio = head.last().is_some_and(|piece| piece.kind == Kind::Number) && (last.formula || !gap);
-            if ratio || !is_label(head) { None } else { unless_denied(head) }
+            if ratio || !is_label(head) && !is_elsewhere(head) { None } else { unless_denied(head) }
         }
         (_, "," | ";") if last.formula => None,
         (_, "," | ";") => {

@@ -12,8 +12,9 @@ use thiserror::Error;
 
 use crate::boxed;
 use crate::finder::{self, Candidate, Marker, Reason};
+use crate::languages::{self, ANSWER, ANSWER_IN_OTHER_SCRIPTS};
 use crate::retraction::{self, Written};
-use crate::statement::{self, ANSWER, ANSWER_IN_OTHER_SCRIPTS};
+use crate::statement;
 use crate::verdict::{Outcome, Verdict};
 
 /// Maximum number of options: one for each capital letter.
@@ -306,7 +307,7 @@ impl Verifier {
     fn stated_in(&self, response: &str, line: Range<usize>) -> Option<Range<usize>> {
         let said = response[line.clone()].to_ascii_lowercase();
         // A supposition or denial in another language.
-        if ELSEWHERE.is_match(&said) && DOUBT_ELSEWHERE.is_match(&said) {
+        if ELSEWHERE.is_match(&said) && languages::doubts(&said) {
             return None;
         }
         let words = self.options.iter().filter(|words| words.len() > 1);
@@ -640,7 +641,6 @@ macro_rules! patterns {
 patterns! {
     ANNOUNCEMENT = ANNOUNCED.join("|");
     ELSEWHERE = format!(r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)");
-    DOUBT_ELSEWHERE = statement::NO_STATEMENT_ELSEWHERE;
     CORRECT = CALLED_CORRECT;
     DOUBT = NO_STATEMENT;
     // Words that suppose something else, in the sentence before what would then be the answer.
@@ -702,8 +702,7 @@ fn announced(text: &str) -> Vec<Range<usize>> {
         let supposed = text[from..to].contains("would") && SUPPOSED.is_match(sentence);
         !supposed && !DOUBT.is_match(clause(from, to)) && !statement::is_denied_before(&text[..to])
     };
-    let elsewhere =
-        ELSEWHERE.find_iter(text).filter(|m| !DOUBT_ELSEWHERE.is_match(clause(m.start(), m.end())));
+    let elsewhere = ELSEWHERE.find_iter(text).filter(|m| !languages::doubts(clause(m.start(), m.end())));
     let announced: Vec<_> = ANNOUNCEMENT.find_iter(text).collect();
     let earlier = announced.len().saturating_sub(MOST_ANNOUNCED);
     let announced =

@@ -3,7 +3,7 @@
 //! A candidate is a value at a position, with its mark: a box, a tag, `####`, a block of code, an announcement (`the answer
 //! is`), or a value in one of the last lines. A kind of problem chooses the marks that it accepts and reads the values.
 //! [`last`] returns the last candidate that the text around it states, together with those that only joining words separate
-//! from it, or the [`Reason`] why the response has no answer. The same rules accept or reject a candidate of any kind:
+//! from it, or the [`Reason`] why an answer is missing. The same rules accept or reject a candidate of any kind:
 //!
 //! 1. Before the value: it is alone, or the word in front of it states it (`is`, `gives`, `I'd answer`), or a label with a
 //!    colon names an answer, a quantity or a symbol. Any other label, such as `Formatting practice:`, rejects the candidate.
@@ -61,7 +61,7 @@ impl<V> Candidate<V> {
     }
 }
 
-/// Reason why a response has no answer.
+/// Reason why an answer is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reason {
     /// No candidate was found.

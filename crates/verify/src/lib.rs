@@ -5,6 +5,7 @@ pub mod boxed;
 pub mod choice;
 mod finder;
 pub mod ifeval;
+mod languages;
 pub mod math;
 mod python_text;
 mod retraction;

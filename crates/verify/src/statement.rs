@@ -10,9 +10,10 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::languages;
 use crate::math::units;
 use crate::math::words::{SCALES, number_in_words};
-use crate::python_text::{pattern, regex};
+use crate::python_text::regex;
 
 /// Roles of words in a statement, as a set of bits.
 #[derive(Clone, Copy, PartialEq, Eq, Default)]
@@ -66,7 +67,7 @@ impl Roles {
         let word = word.to_lowercase().replace('’', "'");
         match ROLES.get(&*word).or_else(|| ROLES.get(uncontracted(&word))) {
             Some(roles) => *roles,
-            None if is_answer_elsewhere(&word) => ROLES["answer"],
+            None if languages::means_answer(&word) => ROLES["answer"],
             None if word.ends_with("n't") => Self::DENIES,
             None if word.chars().count() == 1 => Self::FILLS,
             None => Self::default(),
@@ -321,33 +322,10 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// Words for "answer" in languages that put spaces between words.
-pub(crate) const ANSWER: &str = "respuesta|réponse|reponse|antwort|antwoord|resposta|risposta|alternativa|odpowiedź|odpowiedz|odpověď|răspuns(?:ul)?|válasz|svar(?:et)?|vastaus|cevap|cevab[ıi]|yanıt[ıi]?|jawaban(?:nya)?|jawapan(?:nya)?|đáp án|câu trả lời|sagot|jibu|amsa|ìdáhùn|idahun|ответ(?:ом)?|відповідь|απάντηση";
-/// Words for "answer" in other scripts, in which words aren't always separated by spaces.
-pub(crate) const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回答|解答|정답|답변|답|उत्तर|जवाब|জবাব|উত্তর|సమాధానం|జవాబు|பதில்|விடை|જવાબ|ਜਵਾਬ|ਉੱਤਰ|ಉತ್ತರ|ഉത്തരം|คำตอบ|الإجابة|الاجابة|الجواب|إجابة|جواب|پاسخ|תשובה|התשובה";
-
-/// Words that make a statement in a language of [`ANSWER`] or [`ANSWER_IN_OTHER_SCRIPTS`] a supposition or a denial.
-pub(crate) const NO_STATEMENT_ELSEWHERE: &str = r"(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|falso|falsa|errado|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|неверн\w*|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错误|錯誤|間違|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
-/// Function words of other languages that aren't English words.
-const FUNCTION_WORDS_ELSEWHERE: &str = "ich wir sie es ist sind der das dem ein eine einen zu von mit und je nous il elle est sont le la les des du une \
-    et donc avec yo nosotros el los las una unos por para tenemos sono gli della che quindi os uma temos logo \
-    portanto het een zijn wij dus att det och ett";
-
-/// Whether words are in another language than English: a word has a letter that English lacks, or is a function word.
-fn is_elsewhere(words: &[Piece<'_>]) -> bool {
+/// Whether a sentence is in another language than English.
+fn is_foreign(words: &[Piece<'_>]) -> bool {
     let mut words = words.iter().filter(|piece| piece.kind == Kind::Word && !piece.formula);
-    words.any(|piece| {
-        let lower = piece.text.to_lowercase();
-        lower.len() > 2 && lower.contains(|c: char| c.is_alphabetic() && !c.is_ascii())
-            || FUNCTION_WORDS_ELSEWHERE.split(' ').any(|word| word == lower)
-    })
-}
-
-/// Whether a word means "answer" in another language.
-fn is_answer_elsewhere(word: &str) -> bool {
-    static WORDS: LazyLock<regex::Regex> =
-        LazyLock::new(|| pattern(&format!("^(?:{ANSWER}|(?:{ANSWER_IN_OTHER_SCRIPTS}).*)$")));
-    WORDS.is_match(word)
+    words.any(|piece| languages::is_foreign(&piece.text.to_lowercase()))
 }
 
 /// Maximum distance in bytes from a value at which its sentence or formula begins or ends.
@@ -420,7 +398,7 @@ pub(crate) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
     if depth > 0 || is_disowned(&before.all) { None } else { sign(&before.all, before.gap, value) }
 }
 
-/// Words that make a value a trial or an accident, wherever they stand in its clause: `by mistake I wrote`, `for practice`,
+/// Words that make a value a trial or an accident, anywhere in its clause: `by mistake I wrote`, `for practice`,
 /// `(random pick)`.
 const TRIALS: &str = "practi[cs]e|practi[cs]ing|testing|jokes?|joking|jest|illustrations?|demo|demonstrations?|placeholders?|stopgaps?|fillers?|guess(?:es|ing|work)?|hunch|random(?:ly)?|luck|accident(?:ally)?|mistake|error|oversight|typo|drafts?|sketch|template|dummy|trial|examples?|hypothes[ie]s|conjecture|fiction|show|stage|dream";
 
@@ -545,7 +523,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     let said = regex!(SURE).find(said).map_or(said, |sure| said[sure.end()..].trim_start());
     if excepted
         || regex!(DISOWNED).is_match(said)
-        || is_elsewhere(before) && regex!(&format!("(?i){NO_STATEMENT_ELSEWHERE}")).is_match(said)
+        || is_foreign(before) && languages::doubts(said)
         || cites(said)
     {
         return true;
@@ -746,7 +724,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
                 "to" | "by" | "at" | "as" | "in" if join.is_some() => unless_denied(before),
                 // The sentence denies another value, but states this one.
                 "but" if head.iter().any(|word| word.is_word(Roles::DENIES)) => Some(""),
-                _ if last.is_word(Roles::STATES) || is_elsewhere(before) => unless_denied(before),
+                _ if last.is_word(Roles::STATES) || is_foreign(before) => unless_denied(before),
                 _ => None,
             }
         }
@@ -766,7 +744,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
         }
         (_, ":") => {
             let ratio = head.last().is_some_and(|piece| piece.kind == Kind::Number) && (last.formula || !gap);
-            if ratio || !is_label(head) && !is_elsewhere(head) { None } else { unless_denied(head) }
+            if ratio || !is_label(head) && !is_foreign(head) { None } else { unless_denied(head) }
         }
         (_, "," | ";") if last.formula => None,
         (_, "," | ";") => {

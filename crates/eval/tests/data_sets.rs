@@ -1,11 +1,13 @@
 //! Data sets as users download them: formats, columns, conversations, and rows that are refused.
 
+mod files;
+
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::{Problem, load};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
+use files::{gz, rows, zst};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 
 fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
@@ -36,24 +38,6 @@ fn prompts_of(problems: &[Problem]) -> Vec<String> {
 
 fn golds_of(problems: &[Problem]) -> Vec<String> {
     problems.iter().map(|problem| problem.truth.gold().unwrap()).collect()
-}
-
-fn rows(from: usize, to: usize) -> String {
-    (from..to)
-        .map(|i| format!("{}\n", json!({"problem": format!("What is {i} + 1?"), "answer": i + 1})))
-        .collect()
-}
-
-fn gz(path: &Path, text: &str) {
-    let file = std::fs::File::create(path).unwrap();
-    let mut out = flate2::write::GzEncoder::new(file, flate2::Compression::default());
-    out.write_all(text.as_bytes()).unwrap();
-    out.finish().unwrap();
-}
-
-fn zst(path: &Path, text: &str) {
-    let file = std::fs::File::create(path).unwrap();
-    zstd::stream::copy_encode(text.as_bytes(), file, 3).unwrap();
 }
 
 #[test]

@@ -89,7 +89,7 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     let config = flags.configuration(training, beside)?;
     let plan = make_plan(flags, &config, &source)?;
     let boxes = |kind| matches!(kind, TaskKind::Math | TaskKind::Choice);
-    let sampled = !matches!(source, Source::Samples(_) | Source::Stored) && !flags.score_only;
+    let sampled = !matches!(source, Source::Samples(_)) && !flags.score_only;
     if training.is_none()
         && sampled
         && !flags.asks_for_a_prompt()

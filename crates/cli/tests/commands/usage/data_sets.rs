@@ -1,27 +1,12 @@
 //! Data sets as users download them, and `fgrpo data show`.
 
+#[path = "../../../../eval/tests/files/mod.rs"]
+mod files;
+
 use super::{config, fgrpo, file, model, run};
+use files::{gz, rows, zst};
 use serde_json::{Value, json};
-use std::io::Write;
 use std::path::Path;
-
-fn rows(from: usize, to: usize) -> String {
-    (from..to)
-        .map(|i| format!("{}\n", json!({"problem": format!("What is {i} + 1?"), "answer": i + 1})))
-        .collect()
-}
-
-fn gz(path: &Path, text: &str) {
-    let file = std::fs::File::create(path).unwrap();
-    let mut out = flate2::write::GzEncoder::new(file, flate2::Compression::default());
-    out.write_all(text.as_bytes()).unwrap();
-    out.finish().unwrap();
-}
-
-fn zst(path: &Path, text: &str) {
-    let file = std::fs::File::create(path).unwrap();
-    zstd::stream::copy_encode(text.as_bytes(), file, 3).unwrap();
-}
 
 /// Number of problems that `fgrpo data show` finds, or its message.
 fn found(path: &Path) -> Result<usize, String> {

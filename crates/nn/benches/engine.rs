@@ -8,7 +8,7 @@ use std::sync::Mutex;
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use fgrpo_nn::config::Config;
 use fgrpo_nn::kernels::{self, Operands};
-use fgrpo_nn::{AdamW, Arrival, Batch, Device, Engine, Feed, Products, Prompt, Sampling};
+use fgrpo_nn::{AdamW, Batch, Device, Engine, ProductFormat, Prompt, PromptQueue, QueuedPrompt, Sampling};
 
 const THREADS: usize = 2;
 
@@ -41,15 +41,15 @@ fn sequences(config: &Config, rows: usize, len: usize, predicted: usize) -> Batc
 }
 
 fn products(c: &mut Criterion) {
-    for products in [Products::F32, Products::Bf16x3, Products::Bf16] {
+    for products in [ProductFormat::F32, ProductFormat::Bf16x3, ProductFormat::Bf16] {
         products_of(c, products);
     }
 }
 
-fn products_of(c: &mut Criterion, products: Products) {
+fn products_of(c: &mut Criterion, products: ProductFormat) {
     let mut group = c.benchmark_group(format!("product, one thread, {products}"));
     // Sums of up to 688 products of numbers of at most a half.
-    let off = if products == Products::Bf16 { 0.5 } else { 1e-3 };
+    let off = if products == ProductFormat::Bf16 { 0.5 } else { 1e-3 };
     // (rows, outputs, inputs): the step's products, and decoding's.
     for (m, n, k) in [(1024, 1376, 256), (1024, 256, 688), (32, 1376, 256), (4, 1376, 256)] {
         let x: Vec<f32> = (0..m * k).map(number).collect();
@@ -147,10 +147,10 @@ fn decode(c: &mut Criterion) {
 }
 
 /// Prompts of a server's clients, each with one sample of one token.
-struct Requests(Mutex<std::vec::IntoIter<Arrival>>);
+struct Requests(Mutex<std::vec::IntoIter<QueuedPrompt>>);
 
-impl Feed for Requests {
-    fn next(&self) -> Option<Arrival> {
+impl PromptQueue for Requests {
+    fn next(&self) -> Option<QueuedPrompt> {
         self.0.lock().expect("no panic").next()
     }
 
@@ -186,12 +186,12 @@ fn cached(c: &mut Criterion) {
         let arrival = |request: usize| {
             let own = (0..4).map(|digit| (request / 100usize.pow(3 - digit) % 100) as u32 + 20);
             let tokens = (0..36).map(|i| i % 16).chain(own).collect();
-            Arrival { prompt: request, tokens, samples: 0..1, max_new_tokens: 1 }
+            QueuedPrompt { prompt: request, tokens, samples: 0..1, max_new_tokens: 1 }
         };
-        let arrivals: Vec<Arrival> = requests.map(arrival).collect();
+        let arrivals: Vec<QueuedPrompt> = requests.map(arrival).collect();
         let mut cached = 0;
         engine
-            .generate_fed(&Requests(Mutex::new(arrivals.into_iter())), 64, &sampling, true, &mut |done| {
+            .generate_queued(&Requests(Mutex::new(arrivals.into_iter())), 64, &sampling, true, &mut |done| {
                 cached += done.cached;
                 ControlFlow::Continue(())
             })

@@ -14,8 +14,8 @@ use std::time::Instant;
 use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, LayerType};
 use fgrpo_nn::kernels::small_decoder;
 use fgrpo_nn::{
-    AdamW, Batch, Completion, Device, Engine, Flops, GraphCounts, LoraConfig, Precision, Products, Prompt,
-    Sampling,
+    AdamW, Batch, Completion, Device, Engine, Flops, GraphCounts, LoraConfig, Precision, ProductFormat,
+    Prompt, Sampling,
 };
 use serde_json::json;
 
@@ -402,7 +402,7 @@ fn gpu(precision: Precision) -> Device {
 fn main() {
     let mut bench =
         Bench { device: Device::cpu(2), repeats: 5, chunk: None, numbers: Numbers(7), small: false };
-    let (mut cores, mut products) = (2, Products::F32);
+    let (mut cores, mut products) = (2, ProductFormat::F32);
     let mut wanted: Vec<String> = Vec::new();
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {

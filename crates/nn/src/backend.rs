@@ -83,9 +83,9 @@ pub(crate) trait Backend: Send + Sync {
     /// Relative speed of each executor.
     fn executors(&self) -> Vec<usize>;
 
-    /// Number of executors for a generation whose prompts come from a feed. Prompts that arrive while it runs share prefixes only within their
+    /// Number of executors for a generation whose prompts come from a queue. Prompts that arrive while it runs share prefixes only within their
     /// executor's cache.
-    fn executors_with_feed(&self) -> usize {
+    fn executors_with_queue(&self) -> usize {
         self.executors().len()
     }
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::error::Error;
-use crate::numbers::{Precision, Products};
+use crate::numbers::{Precision, ProductFormat};
 
 /// Device that a model runs on, with its settings.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub enum Device {
         /// Number of threads, at least 1.
         threads: usize,
         /// Number format of the products in linear maps and in the vocabulary head.
-        products: Products,
+        products: ProductFormat,
     },
     /// An NVIDIA GPU of this machine.
     Cuda {
@@ -49,7 +49,7 @@ pub enum Device {
 impl Device {
     /// The CPU with `threads` threads and f32 products.
     pub const fn cpu(threads: usize) -> Device {
-        Device::Cpu { threads, products: Products::F32 }
+        Device::Cpu { threads, products: ProductFormat::F32 }
     }
 
     /// An emulated GPU with `memory` bytes of memory and f32 moments.
@@ -99,7 +99,7 @@ impl DeviceName {
     pub fn device(
         self,
         threads: usize,
-        products: Products,
+        products: ProductFormat,
         precision: Precision,
         moments: Precision,
         exact: bool,

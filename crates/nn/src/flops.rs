@@ -7,7 +7,7 @@ use crate::config::Config;
 use crate::kernels::{self, Operands};
 use crate::layout::{Layout, Mixing};
 use crate::lora::{AdapterLayout, LoraConfig};
-use crate::numbers::Products;
+use crate::numbers::ProductFormat;
 
 /// Floating-point operations by kind of work; a multiplication and an addition are two.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -85,14 +85,14 @@ impl Flops {
 }
 
 /// Floating-point operations per second of large products on `threads` threads at once, measured for about a tenth of a second of processor
-/// time. This is the machine's peak when nothing else runs. Threads beyond the number of cores aren't started. With [`Products::Blas`], the library
+/// time. This is the machine's peak when nothing else runs. Threads beyond the number of cores aren't started. With [`ProductFormat::Blas`], the library
 /// decides how many threads it uses.
 ///
 /// # Panics
 /// If `threads` is 0, or a thread can't be started.
-pub fn measure_flops(threads: usize, products: Products) -> f64 {
+pub fn measure_flops(threads: usize, products: ProductFormat) -> f64 {
     assert!(threads > 0, "0 threads");
-    if products == Products::Blas {
+    if products == ProductFormat::Blas {
         // The library has threads of its own, so their time isn't this thread's.
         let (start, mut product) = (Instant::now(), Product::new(products));
         return rate(|| start.elapsed(), || product.multiply());
@@ -129,7 +129,7 @@ fn rate(clock: impl Fn() -> Duration, mut work: impl FnMut() -> f64) -> f64 {
 
 /// A large product, `c = a bᵀ`.
 struct Product {
-    products: Products,
+    products: ProductFormat,
     a: Vec<f32>,
     b: Vec<f32>,
     c: Vec<f32>,
@@ -138,7 +138,7 @@ struct Product {
 impl Product {
     const SIZES: [usize; 3] = [384, 512, 512];
 
-    fn new(products: Products) -> Product {
+    fn new(products: ProductFormat) -> Product {
         let [m, n, k] = Product::SIZES;
         Product { products, a: vec![0.5; m * k], b: vec![0.25; n * k], c: vec![0.0; m * n] }
     }
@@ -242,14 +242,14 @@ mod tests {
 
     #[test]
     fn the_timed_product_reports_the_operations_that_it_does() {
-        for products in [Products::F32, Products::Bf16x3, Products::Bf16] {
+        for products in [ProductFormat::F32, ProductFormat::Bf16x3, ProductFormat::Bf16] {
             let (mut product, before) = (Product::new(products), counted());
             let reported = product.multiply();
             assert_eq!(reported, (counted() - before) as f64, "{products}");
             // 512 products of 0.5 and 0.25.
             assert!(product.c.iter().all(|&sum| sum == 64.0), "{products}");
         }
-        assert!(measure_flops(1, Products::F32) > 0.0);
+        assert!(measure_flops(1, ProductFormat::F32) > 0.0);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::config::{Architecture, Config};
 use crate::cpu::panels;
 use crate::cpu::product::{View, team_product};
 use crate::layout::Write;
-use crate::numbers::Products;
+use crate::numbers::ProductFormat;
 
 /// Name of the SIMD level in use: avx512, avx2, neon or plain.
 pub fn simd() -> &'static str {
@@ -28,7 +28,7 @@ pub enum Operands {
 /// # Panics
 /// If a slice is too short.
 pub fn product(
-    products: Products,
+    products: ProductFormat,
     operands: Operands,
     [m, n, k]: [usize; 3],
     a: &[f32],
@@ -45,7 +45,7 @@ pub fn product(
 }
 
 /// Packs `w`, `[n, k]`, into panels.
-pub fn panels(products: Products, n: usize, k: usize, w: &[f32]) -> Vec<f32> {
+pub fn panels(products: ProductFormat, n: usize, k: usize, w: &[f32]) -> Vec<f32> {
     let mut packed = vec![0.0; panels::len(products, n, k)];
     panels::pack_weights(products, n, k, w, &mut packed);
     packed
@@ -56,7 +56,7 @@ pub fn panels(products: Products, n: usize, k: usize, w: &[f32]) -> Vec<f32> {
 /// # Panics
 /// If a slice is too short.
 pub fn product_with_panels(
-    products: Products,
+    products: ProductFormat,
     m: usize,
     n: usize,
     k: usize,

@@ -15,7 +15,7 @@ use crate::cuda::needs as gpu;
 use crate::decoder::{Decoder, Keep, PassMemory};
 use crate::device::DeviceName;
 use crate::lora::{AdapterLayout, LoraConfig};
-use crate::numbers::{Precision, Products};
+use crate::numbers::{Precision, ProductFormat};
 use crate::quantized::BaseFormat;
 use crate::rope::rotated;
 use crate::sampling::Rollout;
@@ -41,7 +41,7 @@ pub struct Workload {
     /// Number of CPU threads. Ignored on a GPU.
     pub threads: usize,
     /// Number format of the CPU's products.
-    pub products: Products,
+    pub products: ProductFormat,
     /// Settings of the GPU, or `None` on the CPU.
     pub gpu: Option<GpuSettings>,
     /// Tokens per pass, see [`Engine::set_chunk_tokens`](crate::Engine::set_chunk_tokens).

@@ -54,7 +54,7 @@ named!(Precision, "precision", "f32 or bf16", F32 = "f32", Bf16 = "bf16");
 /// gradients, sums, attention and the optimizer are always f32.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Products {
+pub enum ProductFormat {
     /// Operands in f32.
     #[default]
     F32,
@@ -68,7 +68,7 @@ pub enum Products {
 }
 
 named!(
-    Products,
+    ProductFormat,
     "products",
     "f32, bf16x3, bf16 or blas",
     F32 = "f32",

@@ -61,8 +61,8 @@ pub struct Completion {
 
 /// A prompt that joins a running generation.
 #[derive(Debug, Clone)]
-pub struct Arrival {
-    /// Id of the prompt, chosen by the feed.
+pub struct QueuedPrompt {
+    /// Id of the prompt, which its completions carry.
     pub prompt: usize,
     /// Tokens of the prompt, at least one.
     pub tokens: Vec<u32>,
@@ -73,9 +73,9 @@ pub struct Arrival {
 }
 
 /// Source of prompts for a running generation. Its methods are called from several threads.
-pub trait Feed: Sync {
+pub trait PromptQueue: Sync {
     /// Returns the next prompt, or `None` if none is available now.
-    fn next(&self) -> Option<Arrival>;
+    fn next(&self) -> Option<QueuedPrompt>;
 
     /// Returns the uniform random number of a draw, in [0, 1).
     fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64;
@@ -107,13 +107,13 @@ pub(crate) struct GenerationSettings<'a> {
     pub(crate) sampling: &'a Sampling,
     pub(crate) uniform: &'a UniformFn<'a>,
     pub(crate) ended: &'a (dyn Fn(usize, &[u32]) -> bool + Sync),
-    pub(crate) feed: Option<JobSource<'a>>,
+    pub(crate) queue: Option<JobQueue<'a>>,
 }
 
 /// Source of further jobs.
 #[derive(Clone, Copy)]
-pub(crate) struct JobSource<'a> {
-    pub(crate) feed: &'a dyn Feed,
+pub(crate) struct JobQueue<'a> {
+    pub(crate) prompts: &'a dyn PromptQueue,
     /// Number of executors that have jobs.
     pub(crate) working: &'a AtomicUsize,
     /// Maximum number of tokens of a prompt and its completion.
@@ -141,11 +141,11 @@ fn future_pages(state: usize, samples: usize, tokens: usize) -> usize {
     samples * tokens.div_ceil(PAGE) + 2 * (samples - 1) * (1 + state)
 }
 
-/// Maximum number of prompts of a feed that wait for an executor, so that other executors get some too.
+/// Maximum number of prompts of a queue that wait for an executor, so that other executors get some too.
 const AHEAD: usize = 8;
 /// Maximum number of prompt tokens per decoding step if a prompt continues a cached prefix. Each of these tokens is a row of the step.
 const READ: usize = 256;
-/// Time for which an executor without work waits before it asks the feed again, while other executors have work.
+/// Time for which an executor without work waits before it asks the queue again, while other executors have work.
 const IDLE: Duration = Duration::from_millis(1);
 
 /// A row of the batch: samples with the same tokens so far.
@@ -207,7 +207,7 @@ struct Scheduler<'a, 'r, X: Executor> {
     changes: DecodeChanges,
 }
 
-/// Runs `jobs`, and the jobs from the feed, to the end or until `emit` breaks. At most `limit` pages are in use, and each sequence must fit into `limit`
+/// Runs `jobs`, and the jobs from the queue, to the end or until `emit` breaks. At most `limit` pages are in use, and each sequence must fit into `limit`
 /// pages. The jobs must need at most `most_slots` slots.
 pub(crate) fn run<X: Executor>(
     runner: &mut StepRunner<'_, X>,
@@ -336,20 +336,20 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.tree.push_slot(node, self.limit, &mut self.changes.nodes)
     }
 
-    /// Receives the prompts that are available in the feed.
+    /// Receives the prompts that are available in the queue.
     fn receive(&mut self) {
-        let Some(fed) = &self.settings.feed else { return };
+        let Some(queue) = &self.settings.queue else { return };
         while self.waiting.len() < AHEAD
-            && let Some(Arrival { prompt, tokens, samples, max_new_tokens }) = fed.feed.next()
+            && let Some(QueuedPrompt { prompt, tokens, samples, max_new_tokens }) = queue.prompts.next()
         {
             let all = tokens.len() + max_new_tokens;
             assert!(
-                !tokens.is_empty() && max_new_tokens > 0 && all <= fed.longest,
+                !tokens.is_empty() && max_new_tokens > 0 && all <= queue.longest,
                 "prompt {prompt}: {all} of {} tokens",
-                fed.longest
+                queue.longest
             );
-            let fits = tokens.iter().all(|&token| (token as usize) < fed.vocabulary);
-            assert!(fits, "prompt {prompt} has a token outside of the vocabulary of {}", fed.vocabulary);
+            let fits = tokens.iter().all(|&token| (token as usize) < queue.vocabulary);
+            assert!(fits, "prompt {prompt} has a token outside of the vocabulary of {}", queue.vocabulary);
             self.waiting.push_back((self.jobs.len(), samples.clone()));
             self.jobs.push(Job { prompt, tokens: Cow::Owned(tokens), samples, max_new_tokens });
             self.cached.push(0);
@@ -358,7 +358,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Waits for prompts while another executor has work. Returns whether a prompt has arrived.
     fn wait(&mut self) -> bool {
-        let Some(JobSource { working, .. }) = self.settings.feed else { return false };
+        let Some(JobQueue { working, .. }) = self.settings.queue else { return false };
         working.fetch_sub(1, Ordering::Relaxed);
         loop {
             self.receive();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use fgrpo_nn::config::{Architecture, Config, GatedDeltaNet, Gemma4, LayerType, RopeScaling};
 use fgrpo_nn::{
-    AdamW, BaseFormat, Batch, Device, Engine, LoraConfig, Needs, Products, Prompt, Sampling, Workload,
+    AdamW, BaseFormat, Batch, Device, Engine, LoraConfig, Needs, ProductFormat, Prompt, Sampling, Workload,
 };
 
 static HELD: AtomicUsize = AtomicUsize::new(0);
@@ -112,7 +112,7 @@ fn gemma4() -> Config {
 fn workload(threads: usize, checkpointing: bool, lora: Option<LoraConfig>) -> Workload {
     Workload {
         threads,
-        products: Products::F32,
+        products: ProductFormat::F32,
         gpu: None,
         chunk_tokens: 1024,
         checkpointing,

@@ -14,7 +14,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_nn::{Batch, Completion, Engine, Error};
 use fgrpo_train::language::Language;
 use fgrpo_train::language::stop::{Stop, StopTexts};
-use fgrpo_train::policy::{self, Arrivals, Bounds, Policy, Request, Sampling, Target};
+use fgrpo_train::policy::{self, Bounds, Policy, Request, RequestQueue, Sampling, Target};
 use std::collections::VecDeque;
 use std::ops::ControlFlow;
 use std::sync::mpsc::Receiver;
@@ -167,7 +167,7 @@ impl<'a> Queue<'a> {
         let Group { temperature, top_k, top_p, min_p, scored } = self.group;
         let sampling =
             Sampling { temperature, top_k, top_p, min_p, keep_cache: keep, max_cached_tokens: None };
-        let result = policy.sample_arrivals(&self, self.room, &sampling, &mut |completion| {
+        let result = policy.sample_queued(&self, self.room, &sampling, &mut |completion| {
             if interrupt::requested() {
                 return ControlFlow::Break(());
             }
@@ -207,7 +207,7 @@ impl<'a> Queue<'a> {
     }
 }
 
-impl Arrivals for Queue<'_> {
+impl RequestQueue for Queue<'_> {
     fn next(&self) -> Option<Request> {
         let mut state = self.state.lock().expect("no panic");
         state.open &= state.active.len() < MOST;

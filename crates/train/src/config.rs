@@ -5,7 +5,7 @@
 
 use anyhow::Context;
 use fgrpo_eval::failure::{OrBadInput, in_one_line};
-use fgrpo_nn::{Engine, Precision, Products};
+use fgrpo_nn::{Engine, Precision, ProductFormat};
 use ranges::{STEPS, THREADS, number, whole};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -171,8 +171,8 @@ pub struct ComputeConfig {
     /// the sum of two bfloat16 numbers; the error is about 1e-5 of the terms, at most 3e-5), in `bf16`, or as `blas`:
     /// in f32, but the system's BLAS (Accelerate on macOS, else OpenBLAS or BLIS) multiplies in updates. `bf16x3` and
     /// `bf16` need AMX or AVX-512 BF16 to be fast.
-    #[schemars(schema_with = "schema::word::<Products>")]
-    pub products: Products,
+    #[schemars(schema_with = "schema::word::<ProductFormat>")]
+    pub products: ProductFormat,
 }
 
 impl ComputeConfig {
@@ -193,8 +193,8 @@ impl ComputeConfig {
     /// samples in different formats. `exact` isn't a format: like another device, it only changes the order of sums.
     pub fn rounding(&self) -> Option<String> {
         match (self.products, self.precision) {
-            (Products::F32 | Products::Blas, Precision::F32) => None,
-            (Products::F32 | Products::Blas, precision) => Some(precision.to_string()),
+            (ProductFormat::F32 | ProductFormat::Blas, Precision::F32) => None,
+            (ProductFormat::F32 | ProductFormat::Blas, precision) => Some(precision.to_string()),
             (products, _) => Some(format!("{products} products")),
         }
     }

@@ -3,7 +3,7 @@
 use crate::config::{ComputeConfig, Config};
 use fgrpo_eval::events::Events;
 pub use fgrpo_nn::DeviceName;
-use fgrpo_nn::{Device, Precision, Products};
+use fgrpo_nn::{Device, Precision, ProductFormat};
 
 /// Returns the device of a run of `config`.
 pub fn of_run(name: DeviceName, config: &Config) -> anyhow::Result<Device> {
@@ -49,7 +49,7 @@ fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()
             "compute.precision: expected \"f32\" on the device cpu, found \"{precision}\"; use the device cuda for it, or compute.products on a CPU"
         );
     }
-    if name != DeviceName::Cpu && products != Products::F32 {
+    if name != DeviceName::Cpu && products != ProductFormat::F32 {
         bad_input!(
             "compute.products: expected \"f32\" on the device {name}, found \"{products}\": on a GPU, set compute.precision"
         );
@@ -61,7 +61,7 @@ fn check_formats(name: DeviceName, compute: &ComputeConfig) -> anyhow::Result<()
 pub fn announce(device: &Device, events: &mut dyn Events) {
     let Device::Cpu { products, .. } = *device else { return };
     match products.unit() {
-        Some(unit) if products == Products::Blas => events.say(&format!(
+        Some(unit) if products == ProductFormat::Blas => events.say(&format!(
             "products: blas ({unit}) in updates: a gradient's last bits may depend on the number of threads and on the library; samples and scores are computed as with f32"
         )),
         Some(unit) => events.note(&format!("products: {products} ({unit})")),

@@ -12,7 +12,7 @@ pub use fgrpo_nn::{AdamW, Scores as SequenceScores};
 pub use loss::{Datum, Loss, Losses, TokenSums, level_tokens};
 pub use open::{check, fresh, model_config, open, open_in, sizes};
 pub use pack::{Sequence, Target};
-pub use sample::{Arrivals, Request, Sampling, room};
+pub use sample::{Request, RequestQueue, Sampling, room};
 
 use crate::config::LoraTable;
 use crate::language::Language;

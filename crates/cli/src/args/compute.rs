@@ -1,7 +1,7 @@
 //! Flags for the device and number formats of the built-in engine, shared by all commands that open a checkpoint.
 
 use super::overrides::given;
-use fgrpo_nn::{Device, DeviceName, Precision, Products};
+use fgrpo_nn::{Device, DeviceName, Precision, ProductFormat};
 use fgrpo_train::config::{ComputeConfig, Config, Override, threads};
 use fgrpo_train::device as devices;
 
@@ -19,7 +19,7 @@ pub(crate) struct Flags {
     pub(crate) threads: Option<usize>,
     /// Number format of matrix products on the CPU: f32, bf16x3 (error 1e-5, faster with AMX), bf16, or blas (f32, with the system's BLAS in updates) [default: the configuration's, or f32].
     #[arg(long)]
-    pub(crate) products: Option<Products>,
+    pub(crate) products: Option<ProductFormat>,
     /// Number format of weights and activations on a GPU: f32 or bf16 [default: the configuration's, or f32].
     #[arg(long)]
     pub(crate) precision: Option<Precision>,

@@ -4,7 +4,7 @@ mod check;
 
 use fgrpo_eval::amounts::bytes;
 use fgrpo_eval::io::machine;
-use fgrpo_nn::Products;
+use fgrpo_nn::ProductFormat;
 use serde_json::{Value, json};
 
 /// List the values for `--device`, or check the results of the CPU.
@@ -84,7 +84,7 @@ fn processor() -> Vec<String> {
     facts.push(format!("{threads} threads"));
     let sets = instruction_sets();
     facts.push(if sets.is_empty() { "no vector instructions".to_owned() } else { sets.join(" ") });
-    facts.push(match Products::F32.unit() {
+    facts.push(match ProductFormat::F32.unit() {
         None | Some("plain") => "matrix products by plain kernels".to_owned(),
         Some(level) => format!("matrix products by kernels for {level}"),
     });

@@ -24,7 +24,7 @@ use crate::error::Error;
 use crate::executor::Head;
 use crate::layout::{Layout, Span};
 use crate::lora::AdapterLayout;
-use crate::numbers::{Precision, Products};
+use crate::numbers::{Precision, ProductFormat};
 use crate::quantized::Quantized;
 use crate::rope::Rope;
 use crate::sampling::Rollout;
@@ -81,7 +81,7 @@ struct Packed {
 
 pub(crate) struct CpuBackend {
     config: Config,
-    products: Products,
+    products: ProductFormat,
     teams: Vec<Team>,
     whole: Team,
     executors: Vec<CpuExecutor>,
@@ -102,7 +102,7 @@ impl CpuBackend {
         layout: &Layout,
         head: Head,
         threads: usize,
-        products: Products,
+        products: ProductFormat,
     ) -> Result<CpuBackend, Error> {
         products.check()?;
         let count = executors(threads);
@@ -208,7 +208,7 @@ impl Backend for CpuBackend {
         self.teams.iter().map(Team::size).collect()
     }
 
-    fn executors_with_feed(&self) -> usize {
+    fn executors_with_queue(&self) -> usize {
         1
     }
 
@@ -395,7 +395,7 @@ impl ExecutorBackend for CpuBackend {
             executor.team = if tasks.len() == 1 { self.whole.clone() } else { team.clone() };
             executor.packed.clone_from(&packed);
             executor.products = match self.products {
-                Products::Blas if work != Work::Accumulate => Products::F32,
+                ProductFormat::Blas if work != Work::Accumulate => ProductFormat::F32,
                 products => products,
             };
         }

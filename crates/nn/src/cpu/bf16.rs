@@ -24,7 +24,7 @@ use super::format::{Format, LEFT_SCRATCH};
 use super::level::level;
 use super::microkernel::{Operand, Output, RowMajor};
 use crate::error::Error;
-use crate::numbers::Products;
+use crate::numbers::ProductFormat;
 
 /// Number of lines of a strip, and number of pairs of terms in a block.
 const SIDE: usize = 16;
@@ -76,18 +76,18 @@ pub(crate) fn unit() -> Unit {
     })
 }
 
-impl Products {
+impl ProductFormat {
     /// Returns an error if products are left to the system's BLAS and no library can be loaded.
     pub fn check(self) -> Result<(), Error> {
-        if self == Products::Blas { blas::library().map(drop) } else { Ok(()) }
+        if self == ProductFormat::Blas { blas::library().map(drop) } else { Ok(()) }
     }
 
     /// Name of the instructions that multiply in this format on this processor, or for `Blas` the library. `None` if bfloat16 is emulated, which is
     /// much slower than f32, or if no library can be loaded.
     pub fn unit(self) -> Option<&'static str> {
         match self {
-            Products::Blas => blas::library().ok().map(|blas| blas.name.as_str()),
-            Products::F32 => Some(level().name()),
+            ProductFormat::Blas => blas::library().ok().map(|blas| blas.name.as_str()),
+            ProductFormat::F32 => Some(level().name()),
             _ => unit().name(),
         }
     }

@@ -29,7 +29,7 @@ use super::{sampler, simd};
 use crate::error::Error;
 use crate::executor::{self, Holds, Memory};
 use crate::layout::Span;
-use crate::numbers::Products;
+use crate::numbers::ProductFormat;
 use crate::rope::Rope;
 use crate::sampling::Drawn;
 use crate::segments::Chunk;
@@ -51,7 +51,7 @@ struct Scratch {
 pub(crate) struct CpuExecutor {
     pub(super) team: Team,
     /// Number format of the products in linear maps and the head.
-    pub(super) products: Products,
+    pub(super) products: ProductFormat,
     pub(super) rope: Arc<Rope>,
     /// Packed weights that linear maps read instead of the matrices: in a generation (`Work::Generate`).
     pub(super) packed: Option<Arc<PackedWeights>>,
@@ -72,7 +72,7 @@ pub(crate) struct CpuExecutor {
 
 impl CpuExecutor {
     /// Creates an executor for teams of up to `largest` threads.
-    pub(super) fn new(team: Team, largest: usize, products: Products, rope: Arc<Rope>) -> CpuExecutor {
+    pub(super) fn new(team: Team, largest: usize, products: ProductFormat, rope: Arc<Rope>) -> CpuExecutor {
         CpuExecutor {
             team,
             products,

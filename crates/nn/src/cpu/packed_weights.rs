@@ -10,7 +10,7 @@ use super::panels;
 use super::team::Team;
 use crate::executor::Head;
 use crate::layout::{Layout, Linear};
-use crate::numbers::Products;
+use crate::numbers::ProductFormat;
 
 /// A matrix and the position of its panels.
 #[derive(Debug, Clone, Copy)]
@@ -32,7 +32,7 @@ pub(crate) struct PackedWeights {
 impl PackedWeights {
     /// Packs `weights`, reusing the memory of `old`.
     pub(crate) fn new(
-        products: Products,
+        products: ProductFormat,
         layout: &Layout,
         head: Head,
         weights: &[f32],

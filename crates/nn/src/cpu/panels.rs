@@ -13,7 +13,7 @@ use super::bf16::Bf16;
 use super::buffer::Buffer;
 use super::format::{BAND, CUT, DEEP, Format, LEFT, LEFT_SCRATCH};
 use super::microkernel::{self, Operand, Output, RowMajor};
-use crate::numbers::Products;
+use crate::numbers::ProductFormat;
 
 /// Number of columns that are packed at a time.
 const COLUMNS: usize = 1024;
@@ -32,19 +32,19 @@ pub(crate) enum Right<'a> {
     Panels(&'a [f32]),
 }
 
-/// Calls a function that is generic over a [`Format`] with the format of these [`Products`].
+/// Calls a function that is generic over a [`Format`] with the format of these [`ProductFormat`].
 macro_rules! in_format {
     ($products:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $products {
-            Products::F32 | Products::Blas => $name::<F32>($($argument),*),
-            Products::Bf16x3 => $name::<Bf16<2>>($($argument),*),
-            Products::Bf16 => $name::<Bf16<1>>($($argument),*),
+            ProductFormat::F32 | ProductFormat::Blas => $name::<F32>($($argument),*),
+            ProductFormat::Bf16x3 => $name::<Bf16<2>>($($argument),*),
+            ProductFormat::Bf16 => $name::<Bf16<1>>($($argument),*),
         }
     };
 }
 
 /// Number of values in the panels of a right operand `[k, n]`.
-pub(crate) fn len(products: Products, n: usize, k: usize) -> usize {
+pub(crate) fn len(products: ProductFormat, n: usize, k: usize) -> usize {
     fn len<F: Format>(n: usize, k: usize) -> usize {
         F::len(n, k)
     }
@@ -55,7 +55,7 @@ pub(crate) fn len(products: Products, n: usize, k: usize) -> usize {
 ///
 /// # Panics
 /// If the length of a slice doesn't match the sizes.
-pub(crate) fn pack_weights(products: Products, n: usize, k: usize, w: &[f32], to: &mut [f32]) {
+pub(crate) fn pack_weights(products: ProductFormat, n: usize, k: usize, w: &[f32], to: &mut [f32]) {
     unsafe fn pack<F: Format>(n: usize, k: usize, b: Operand, to: *mut f32) {
         // SAFETY: the caller guarantees it.
         unsafe { F::pack_right(n, k, b, to) }
@@ -86,7 +86,7 @@ impl ColumnRange {
 /// # Safety
 /// The operands must be readable, and `m` rows of `n` values of `c` writable and disjoint from the operands.
 pub(crate) unsafe fn multiply(
-    products: Products,
+    products: ProductFormat,
     [m, k]: [usize; 2],
     columns: ColumnRange,
     a: Operand,
@@ -279,7 +279,7 @@ pub(super) mod tests {
         ) {
             let (x, w, before) = (numbers(m * k, seed), numbers(n * k, seed + 1), numbers(m * n, seed + 2));
             let (xt, wt) = (transposed(m, k, &x), transposed(n, k, &w));
-            let products = [Products::F32, Products::Bf16x3, Products::Bf16][which];
+            let products = [ProductFormat::F32, ProductFormat::Bf16x3, ProductFormat::Bf16][which];
             let mut panels = vec![f32::NAN; len(products, n, k)];
             pack_weights(products, n, k, &w, &mut panels);
             let lefts = [Operand { first: x.as_ptr(), line: k, term: 1 }, Operand { first: xt.as_ptr(), line: 1, term: m }];
@@ -295,7 +295,7 @@ pub(super) mod tests {
                     let computed = expected[row * n + column];
                     let start = if add { before[row * n + column] } else { 0.0 };
                     let (x, w) = (&x[row * k..][..k], &w[column * k..][..k]);
-                    if products == Products::F32 {
+                    if products == ProductFormat::F32 {
                         let chain = |(x, w): (&[f32], &[f32])| x.iter().zip(w).fold(0.0, |sum, (x, w)| if level() == Level::Plain { x * w + sum } else { x.mul_add(*w, sum) });
                         let chains = x.chunks(DEEP).zip(w.chunks(DEEP)).map(chain);
                         let sum = if add { chains.fold(start, |sum, chain| sum + chain) } else { chains.reduce(|sum, chain| sum + chain).unwrap() };

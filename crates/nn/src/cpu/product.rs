@@ -10,7 +10,7 @@ use super::microkernel::{self, Operand, Output};
 use super::panels::{self, ColumnRange, Right};
 use super::team::{Shared, Team};
 use crate::layout::Write;
-use crate::numbers::Products;
+use crate::numbers::ProductFormat;
 
 /// A product is divided among threads at multiples of this number of columns.
 const COLUMNS: usize = format::CUT;
@@ -113,16 +113,16 @@ struct DividedProduct<'a> {
     k: usize,
     a: Matrix<'a>,
     b: Matrix<'a>,
-    products: Products,
+    products: ProductFormat,
     method: Method,
 }
 
 impl Method {
-    fn choose(products: Products, [m, n, k]: [usize; 3], av: View, bv: View) -> Method {
-        let large = products == Products::Blas && 2 * m * n * k >= WORTHWHILE;
+    fn choose(products: ProductFormat, [m, n, k]: [usize; 3], av: View, bv: View) -> Method {
+        let large = products == ProductFormat::Blas && 2 * m * n * k >= WORTHWHILE;
         if large && let Ok(blas) = blas::library() {
             Method::Blas(blas)
-        } else if !matches!(products, Products::F32 | Products::Blas) {
+        } else if !matches!(products, ProductFormat::F32 | ProductFormat::Blas) {
             Method::Packing
         } else if av.column == 1 && bv.row == 1 && (m <= FEW_ROWS || k <= FEW_TERMS && n <= 512) {
             Method::Dot
@@ -182,7 +182,7 @@ impl DividedProduct<'_> {
             // SAFETY: the caller guarantees it.
             return unsafe { self.part(&(0..m), &(0..n), c.as_mut_ptr(), view, write) };
         };
-        let f32 = matches!(self.products, Products::F32 | Products::Blas);
+        let f32 = matches!(self.products, ProductFormat::F32 | ProductFormat::Blas);
         let grain = if f32 { microkernel::TALL } else { BF16_ROWS };
         let (tall, wide) = grid(size, m.div_ceil(grain), n.div_ceil(COLUMNS));
         let cut = |count: usize, grain: usize, parts: usize, part: usize| {
@@ -209,14 +209,14 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
 }
 
 /// Team that multiplies, or `None` to use only this thread, and number format of the product.
-pub(crate) type Workers<'a> = (Option<&'a Team>, Products);
+pub(crate) type Workers<'a> = (Option<&'a Team>, ProductFormat);
 
 /// `c = a b` or `c += a b` in f32 on this thread. `a` is `[m, k]` and `b` is `[k, n]`.
 ///
 /// # Panics
 /// If a view exceeds its slice, or `k` is 0.
 pub(crate) fn product(sizes: [usize; 3], a: Matrix<'_>, b: Matrix<'_>, to: Target<'_>) {
-    team_product((None, Products::F32), sizes, a, b, to);
+    team_product((None, ProductFormat::F32), sizes, a, b, to);
 }
 
 /// Like [`product`], on a team and in any number format. The result doesn't depend on the team.

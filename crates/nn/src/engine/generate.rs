@@ -12,10 +12,12 @@ use crate::decoder::Decoder;
 use crate::error::Error;
 use crate::lora::AdapterLayout;
 use crate::sampling::{Rollout, Sampling};
-use crate::scheduler::{self, DoneFn, Feed, GenerationSettings, Job, JobSource, Prompt, StopFn, UniformFn};
+use crate::scheduler::{
+    self, DoneFn, GenerationSettings, Job, JobQueue, Prompt, PromptQueue, StopFn, UniformFn,
+};
 
-/// Minimum number of samples for which a generation with a feed reserves buffers. If there are more samples, they wait or use other free memory.
-const FEED_SAMPLES: usize = 256;
+/// Minimum number of samples for which a generation with a queue reserves buffers. If there are more samples, they wait or use other free memory.
+const QUEUE_SAMPLES: usize = 256;
 
 impl Engine {
     /// Samples completions of `prompts`.
@@ -47,12 +49,12 @@ impl Engine {
         let longest = prompts.iter().map(|prompt| prompt.tokens.len()).max().unwrap_or(0);
         let shares = share_prompts(prompts, &self.runtime.backend().executors(), sampling.max_new_tokens);
         let ended = |_: usize, tokens: &[u32]| stop.is_some_and(|stop| stop(tokens));
-        let settings = GenerationSettings { sampling, uniform, ended: &ended, feed: None };
+        let settings = GenerationSettings { sampling, uniform, ended: &ended, queue: None };
         let rollout = largest_share(&shares, sampling.max_new_tokens, self.chunk_tokens);
         self.run_generation(&shares, longest, rollout, &settings, on_done)
     }
 
-    /// Samples completions of prompts that arrive from `feed` while it runs. Returns when the feed is empty and all completions are done.
+    /// Samples completions of prompts that arrive from `queue` while it runs. Returns when the queue is empty and all completions are done.
     ///
     /// `longest` is the maximum number of tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay
     /// in the cache until their memory is needed or the weights change. If a prompt begins like an earlier sequence of prompt and completion, only the tokens
@@ -61,10 +63,10 @@ impl Engine {
     /// `on_done` works as in [`Engine::generate`].
     ///
     /// # Panics
-    /// If a prompt of the feed is empty, has a token outside the vocabulary, or exceeds `longest`.
-    pub fn generate_fed(
+    /// If a prompt of the queue is empty, has a token outside the vocabulary, or exceeds `longest`.
+    pub fn generate_queued(
         &mut self,
-        feed: &dyn Feed,
+        queue: &dyn PromptQueue,
         longest: usize,
         sampling: &Sampling,
         keep: bool,
@@ -72,25 +74,25 @@ impl Engine {
     ) -> Result<(), Error> {
         sampling.check()?;
         let (executors, state) =
-            (self.runtime.backend().executors_with_feed(), self.runtime.backend().state_pages());
+            (self.runtime.backend().executors_with_queue(), self.runtime.backend().state_pages());
         let working = AtomicUsize::new(executors);
-        let uniform = |prompt: usize, sample: usize, position: usize| feed.uniform(prompt, sample, position);
-        let ended = |prompt: usize, tokens: &[u32]| feed.ended(prompt, tokens);
+        let uniform = |prompt: usize, sample: usize, position: usize| queue.uniform(prompt, sample, position);
+        let ended = |prompt: usize, tokens: &[u32]| queue.ended(prompt, tokens);
         let vocabulary = self.decoder.config.vocab_size;
-        let fed = JobSource { feed, working: &working, longest, vocabulary, keep };
-        let settings = GenerationSettings { sampling, uniform: &uniform, ended: &ended, feed: Some(fed) };
+        let jobs = JobQueue { prompts: queue, working: &working, longest, vocabulary, keep };
+        let settings = GenerationSettings { sampling, uniform: &uniform, ended: &ended, queue: Some(jobs) };
         let rollout = Rollout {
-            prompts: FEED_SAMPLES,
+            prompts: QUEUE_SAMPLES,
             prompt_tokens: longest,
-            samples: FEED_SAMPLES,
+            samples: QUEUE_SAMPLES,
             new_tokens: longest,
             chunk_tokens: self.chunk_tokens,
-            cached_tokens: FEED_SAMPLES * scheduler::pages_needed(state, longest, 1, 1) * PAGE,
+            cached_tokens: QUEUE_SAMPLES * scheduler::pages_needed(state, longest, 1, 1) * PAGE,
         };
         self.run_generation(&vec![Vec::new(); executors], longest, rollout, &settings, on_done)
     }
 
-    /// Runs each share of jobs on one executor. `longest` is the number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
+    /// Runs each share of jobs on one executor. `longest` is the number of tokens of the longest prompt or, with a queue, of a prompt and its completion.
     fn run_generation(
         &mut self,
         shares: &[Vec<Job<'_>>],
@@ -99,7 +101,7 @@ impl Engine {
         settings: &GenerationSettings<'_>,
         on_done: &mut DoneFn<'_>,
     ) -> Result<(), Error> {
-        let new_tokens = if settings.feed.is_some() { 0 } else { settings.sampling.max_new_tokens };
+        let new_tokens = if settings.queue.is_some() { 0 } else { settings.sampling.max_new_tokens };
         let reach = longest + new_tokens;
         self.reach(reach)?;
         let (decoder, chunk_tokens) = (&self.decoder, self.chunk_tokens);
@@ -116,7 +118,7 @@ pub(super) struct Generation<'a> {
     /// Layout of the factors that are applied separately from the weights.
     pub(super) unmerged: Option<&'a AdapterLayout>,
     pub(super) settings: &'a GenerationSettings<'a>,
-    /// Number of tokens of the longest prompt or, with a feed, of a prompt and its completion.
+    /// Number of tokens of the longest prompt or, with a queue, of a prompt and its completion.
     pub(super) longest: usize,
     /// Number of tokens of the longest sequence.
     pub(super) reach: usize,

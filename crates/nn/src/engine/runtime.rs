@@ -102,11 +102,11 @@ impl<D: ExecutorBackend> Runtime for BackendRuntime<D> {
         let Generation { decoder, chunk_tokens, unmerged, settings, longest, reach, mut rollout } =
             generation;
         let (sampling, executors, state) = (settings.sampling, shares.len(), self.backend.state_pages());
-        let needed = match settings.feed {
+        let needed = match settings.queue {
             Some(_) => pages_needed(state, longest, 1, 1) + 1,
             None => pages_needed(state, longest, 1, sampling.max_new_tokens),
         };
-        let keep = settings.feed.is_some_and(|fed| fed.keep);
+        let keep = settings.queue.is_some_and(|queue| queue.keep);
         if !keep || self.buffers_of_executors[..executors].iter().any(|buffers| buffers.tree.limit < needed) {
             self.forget_prompts();
         }
@@ -132,7 +132,7 @@ impl<D: ExecutorBackend> Runtime for BackendRuntime<D> {
             }
             None => (self.backend.cached_tokens(executors.max(1), &rollout) / PAGE).max(needed),
         };
-        let limit = match settings.feed {
+        let limit = match settings.queue {
             // Half of the free memory: other engines may use the device, and an update follows.
             Some(_) if kept_limit == 0 && sampling.max_cached_tokens.is_none() => {
                 (limit / 2).min(rollout.cached_tokens / PAGE).max(needed)
@@ -174,8 +174,8 @@ impl<D: ExecutorBackend> Runtime for BackendRuntime<D> {
             let ExecutorAccess { executor, weights, factors, .. } = access;
             let executor = &mut Checked::new(executor, decoder.checked_layout());
             let parameters = decoder.parameters(weights, factors.zip(unmerged));
-            let most_slots = match settings.feed {
-                // With a feed, the number of slots is the same for all requests, so that the cache can be retained.
+            let most_slots = match settings.queue {
+                // With a queue, the number of slots is the same for all requests, so that the cache can be retained.
                 Some(_) => limit * PAGE,
                 None => slots_needed(jobs).min(PAGE * pages_of_keys(limit, state, reach)),
             };

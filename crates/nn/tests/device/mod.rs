@@ -3,7 +3,7 @@
 //! `FGRPO_TEST_PRODUCTS=bf16x3` (or `bf16`) sets the CPU's products. `FGRPO_TEST_DEVICE=cuda-emulated` selects the emulated GPU (feature
 //! `cuda-emulator`), and `cuda` or `cuda:1` a real one. If unset, it is the CPU.
 
-use fgrpo_nn::{Device, DeviceName, Precision, Products};
+use fgrpo_nn::{Device, DeviceName, Precision, ProductFormat};
 
 /// The device. The CPU gets this many threads.
 pub(crate) fn device(threads: usize) -> Device {
@@ -13,8 +13,8 @@ pub(crate) fn device(threads: usize) -> Device {
 }
 
 /// The CPU's products.
-fn products() -> Products {
-    std::env::var("FGRPO_TEST_PRODUCTS").map_or(Products::F32, |name| name.parse().unwrap())
+fn products() -> ProductFormat {
+    std::env::var("FGRPO_TEST_PRODUCTS").map_or(ProductFormat::F32, |name| name.parse().unwrap())
 }
 
 /// Tolerance for values that are off by `f32` with products in f32. Numbers in bfloat16 have 16 or 8 bits instead of 24, and a number that is rounded the other way because of
@@ -23,9 +23,9 @@ fn products() -> Products {
 #[allow(dead_code, reason = "not every program compares numbers")]
 pub(crate) fn tolerance(f32: f32) -> f32 {
     match products() {
-        Products::F32 | Products::Blas => f32,
-        Products::Bf16x3 => 20.0 * f32,
-        Products::Bf16 => 2500.0 * f32,
+        ProductFormat::F32 | ProductFormat::Blas => f32,
+        ProductFormat::Bf16x3 => 20.0 * f32,
+        ProductFormat::Bf16 => 2500.0 * f32,
     }
 }
 
@@ -35,8 +35,8 @@ pub(crate) fn tolerance(f32: f32) -> f32 {
 /// differ there from separate sequences by 3e-3 to 1.5e-2 of the largest value, depending on the seed, for the sizes of these tests.
 #[allow(dead_code, reason = "not every program compares gradients")]
 pub(crate) fn gradient_tolerance(case: &str, f32: f32) -> f32 {
-    let in_bf16 = if products() == Products::Bf16 { 2.0 } else { 1.0 };
-    let of_olmo = if case.starts_with("olmo") && products() != Products::F32 { 2.0 } else { 1.0 };
+    let in_bf16 = if products() == ProductFormat::Bf16 { 2.0 } else { 1.0 };
+    let of_olmo = if case.starts_with("olmo") && products() != ProductFormat::F32 { 2.0 } else { 1.0 };
     in_bf16 * of_olmo * tolerance(f32)
 }
 

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use fgrpo_nn::config::Config;
 use fgrpo_nn::{
     AdamW, BaseFormat, Batch, Device, Engine, Error, GpuSettings, LoraConfig, Needs, OptimizerState,
-    Precision, Products, Prompt, Sampling, StopFn, Workload,
+    Precision, ProductFormat, Prompt, Sampling, StopFn, Workload,
 };
 
 use crate::lora::adapted;
@@ -429,15 +429,11 @@ fn computed_needs_are_what_the_device_holds() {
     let cases = [
         (full, full, false, true, 8, 20, None, false),
         (full, full, false, false, 12, 80, None, false),
-        (half, full, false, true, 8, 20, None, false),
         (half, half, false, true, 8, 20, None, false),
         (full, full, false, true, 40, 3900, None, false),
         (full, full, false, true, 8, 20, Some(BaseFormat::Nf4), false),
-        (half, full, false, true, 8, 20, Some(BaseFormat::Int8), false),
         (half, full, false, true, 8, 20, Some(BaseFormat::Bf16), false),
-        (full, full, true, true, 8, 20, None, false),
         (half, full, true, true, 8, 20, None, false),
-        (full, full, false, true, 8, 20, None, true),
         (half, half, false, true, 8, 20, None, true),
         (full, full, false, false, 16, 80, None, true),
     ];
@@ -454,7 +450,7 @@ fn computed_needs_are_what_the_device_holds() {
         let lora = base.map(|_| LoraConfig { rank: 2, ..LoraConfig::default() });
         let workload = Workload {
             threads: 1,
-            products: Products::F32,
+            products: ProductFormat::F32,
             gpu: Some(GpuSettings { precision, moments, exact, memory: None }),
             chunk_tokens: 360,
             checkpointing: false,
@@ -553,7 +549,7 @@ fn a_base_in_a_format_takes_the_memory_computed_within_10_percent() {
             let lora = LoraConfig { rank: 1, ..LoraConfig::default() };
             let workload = Workload {
                 threads: 1,
-                products: Products::F32,
+                products: ProductFormat::F32,
                 gpu: Some(GpuSettings { precision, moments: Precision::F32, exact: false, memory: None }),
                 chunk_tokens: 1,
                 checkpointing: false,
@@ -622,6 +618,7 @@ fn round(
 /// A small engine with this much memory.
 fn engine_in(memory: usize, lora: bool) -> Result<Engine, Error> {
     let (_, config) = configs().swap_remove(1);
+    let config = Config { num_hidden_layers: 1, ..config };
     let device = Device::emulated(memory, Precision::F32);
     let mut engine = Engine::init(&config, 0.2, &|i| (i % 17) as f64 / 8.0 - 1.0, &device)?;
     if lora {
@@ -653,7 +650,7 @@ fn a_rollout_in_the_place_of_an_update_changes_no_bit() {
 fn a_resumed_engine_samples_the_same_bits_where_memory_bounds_the_cache() {
     let round = |engine: &mut Engine, number| round(engine, number, true, 30, None).unwrap();
     // Room for the longest sample of all, but not for thirty samples.
-    let memory = 1 << 20;
+    let memory = 1 << 19;
     let device = Device::emulated(memory, Precision::F32);
     let mut engine = engine_in(memory, false).unwrap();
     // The limit has an effect: with more memory there are fewer steps. The samples then share other sequences, which changes no bit.

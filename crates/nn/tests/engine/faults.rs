@@ -4,6 +4,7 @@ use std::ops::ControlFlow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use fgrpo_cuda::fake;
+use fgrpo_nn::config::Config;
 use fgrpo_nn::{AdamW, Completion, Device, Engine, Error, Precision, Prompt, Sampling};
 
 use crate::reference::{Numbers, configs, forest};
@@ -20,6 +21,7 @@ fn gpu(gpu: usize, precision: Precision) -> Device {
 /// An engine from creation to samples: two steps, one of them with moments in host memory, and rollouts with graphs.
 fn work(device: &Device) -> Result<(Vec<Completion>, u64), Error> {
     let (_, config) = configs().swap_remove(1);
+    let config = Config { num_hidden_layers: 1, ..config };
     let normal = |index: u64| Numbers::new(index).normal();
     let mut engine = Engine::init(&config, 0.2, &normal, device)?;
     for number in 0..2 {

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use fgrpo_nn::config::Config;
 use fgrpo_nn::{
-    AdamW, Arrival, BaseFormat, Batch, Completion, Engine, Error, Feed, Finish, LoraConfig, Prompt, Sampling,
+    AdamW, BaseFormat, Batch, Completion, Engine, Error, Finish, LoraConfig, Prompt, PromptQueue,
+    QueuedPrompt, Sampling,
 };
 
 use crate::device::{device, tolerance};
@@ -348,8 +349,8 @@ fn samples_taken_out_for_want_of_room_are_drawn_again_alike() {
 
 /// Prompts that arrive one after another, each after a number of drawn tokens.
 struct Arriving {
-    waiting: Mutex<std::vec::IntoIter<(usize, Arrival)>>,
-    held: Mutex<Option<(usize, Arrival)>>,
+    waiting: Mutex<std::vec::IntoIter<(usize, QueuedPrompt)>>,
+    held: Mutex<Option<(usize, QueuedPrompt)>>,
     drawn: AtomicUsize,
 }
 
@@ -357,7 +358,10 @@ impl Arriving {
     fn new(prompts: &[Vec<u32>], samples: usize, every: usize) -> Arriving {
         let max_new_tokens = settings().max_new_tokens;
         let arrival = |(prompt, tokens): (usize, &Vec<u32>)| {
-            (every * prompt, Arrival { prompt, tokens: tokens.clone(), samples: 0..samples, max_new_tokens })
+            (
+                every * prompt,
+                QueuedPrompt { prompt, tokens: tokens.clone(), samples: 0..samples, max_new_tokens },
+            )
         };
         let all: Vec<_> = prompts.iter().enumerate().map(arrival).collect();
         let (held, drawn) = (Mutex::default(), AtomicUsize::new(0));
@@ -365,8 +369,8 @@ impl Arriving {
     }
 }
 
-impl Feed for Arriving {
-    fn next(&self) -> Option<Arrival> {
+impl PromptQueue for Arriving {
+    fn next(&self) -> Option<QueuedPrompt> {
         let mut held = self.held.lock().unwrap();
         if held.is_none() {
             *held = self.waiting.lock().unwrap().next();
@@ -385,7 +389,7 @@ impl Feed for Arriving {
     }
 }
 
-pub(crate) fn fed(
+pub(crate) fn queued(
     engine: &mut Engine,
     prompts: &[Vec<u32>],
     samples: usize,
@@ -403,17 +407,17 @@ fn fed_within(
     keep: bool,
     max_cached_tokens: Option<usize>,
 ) -> Samples {
-    fed_until(engine, &Arriving::new(prompts, samples, every), keep, max_cached_tokens, 160)
+    queued_until(engine, &Arriving::new(prompts, samples, every), keep, max_cached_tokens, 160)
 }
 
 /// Samples of a prompt, which may have this many tokens with a completion.
 fn fed_up_to(engine: &mut Engine, prompt: &[u32], samples: usize, keep: bool, longest: usize) -> Samples {
-    fed_until(engine, &Arriving::new(&[prompt.to_vec()], samples, 0), keep, None, longest)
+    queued_until(engine, &Arriving::new(&[prompt.to_vec()], samples, 0), keep, None, longest)
 }
 
-fn fed_until(
+fn queued_until(
     engine: &mut Engine,
-    feed: &Arriving,
+    queue: &Arriving,
     keep: bool,
     max_cached_tokens: Option<usize>,
     longest: usize,
@@ -421,7 +425,7 @@ fn fed_until(
     let mut done = Samples::new();
     let sampling = Sampling { max_new_tokens: 1000, max_cached_tokens, ..settings() };
     engine
-        .generate_fed(feed, longest, &sampling, keep, &mut |completion| {
+        .generate_queued(queue, longest, &sampling, keep, &mut |completion| {
             let key = (completion.prompt, completion.sample);
             assert!(done.insert(key, completion).is_none(), "{key:?} came twice");
             ControlFlow::Continue(())
@@ -450,7 +454,7 @@ fn prompts_that_join_get_what_they_get_together() {
         for keep in [false, true] {
             // All at once, early enough to join, and each after the end of the one before.
             for every in [0, 30, 1 << 20] {
-                let mut all = fed(&mut engine, &prompts, 7, every, keep);
+                let mut all = queued(&mut engine, &prompts, 7, every, keep);
                 if every > 30 {
                     // Prompts that arrived when there was no other work.
                     assert!(all.len() == 7);
@@ -469,7 +473,7 @@ fn a_prompt_that_continues_an_earlier_one_is_not_computed_again() {
     let mut numbers = Numbers::new(77);
     let first = numbers.tokens(45, config.vocab_size);
     let mut kept = engine(&config, 32, 2);
-    let turn = |engine: &mut Engine, prompt: &[u32]| fed(engine, &[prompt.to_vec()], 3, 0, true);
+    let turn = |engine: &mut Engine, prompt: &[u32]| queued(engine, &[prompt.to_vec()], 3, 0, true);
     let answers = turn(&mut kept, &first);
     assert_eq!(answers[&(0, 0)].cached, 0);
     // The next turn after each answer, the turn after that, and another question after the same beginning.
@@ -524,7 +528,7 @@ fn a_prompt_continues_a_recurrent_state_where_a_stored_sequence_ends() {
         let mut numbers = Numbers::new(79);
         let first = numbers.tokens(45, config.vocab_size);
         let mut kept = engine(&config, 32, 2);
-        let turn = |engine: &mut Engine, prompt: &[u32]| fed(engine, &[prompt.to_vec()], 3, 0, true);
+        let turn = |engine: &mut Engine, prompt: &[u32]| queued(engine, &[prompt.to_vec()], 3, 0, true);
         let answers = turn(&mut kept, &first);
         let answer = &answers[&(0, 1)].tokens;
         // After the answer, whose last token has no state; after that again, with more tokens than a part of a prompt has; and after the prompt with another answer.
@@ -570,7 +574,7 @@ fn a_full_cache_forgets_what_was_not_needed_for_longest() {
             }
             let prompts = [prompt];
             let found = fed_within(&mut bounded, &prompts, 5, 0, true, Some(bound));
-            assert_same(&found, &fed(&mut engine_of(), &prompts, 5, 0, false), &format!("turn {turn}"));
+            assert_same(&found, &queued(&mut engine_of(), &prompts, 5, 0, false), &format!("turn {turn}"));
             cached += found[&(0, 0)].cached;
         }
         assert!(cached > 0);

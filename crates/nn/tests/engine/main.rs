@@ -45,7 +45,7 @@ fn what_does_not_depend_on_batches_threads_and_resumes_does_not_with_products_of
                 "a_team_computes_what_two_threads_compute_bit_for_bit",
                 "one_family_on_all_threads_gives_what_one_thread_gives_bit_for_bit",
             ];
-            if fgrpo_nn::Products::Bf16.unit().is_some() {
+            if fgrpo_nn::ProductFormat::Bf16.unit().is_some() {
                 levels::pass_with_products(products, &[""], &teams);
             }
         }

@@ -4,7 +4,7 @@ use fgrpo_nn::config::{Architecture, Config};
 #[cfg(not(feature = "cuda-emulator"))]
 use fgrpo_nn::config::{GatedDeltaNet, LayerType};
 use fgrpo_nn::kernels::small_decoder;
-use fgrpo_nn::{Batch, Device, Engine, Products};
+use fgrpo_nn::{Batch, Device, Engine, ProductFormat};
 
 use crate::reference::{Numbers, engine, engine_on};
 
@@ -111,7 +111,7 @@ const ROUNDING: f32 = 3e-5;
 
 #[test]
 fn a_gradient_by_the_systems_blas_is_ours_to_rounding_and_scores_are_ours_bit_for_bit() {
-    if Products::Blas.unit().is_none() {
+    if ProductFormat::Blas.unit().is_none() {
         eprintln!("skipped: there is no BLAS library: install libopenblas0, or set FGRPO_BLAS");
         return;
     }
@@ -119,7 +119,7 @@ fn a_gradient_by_the_systems_blas_is_ours_to_rounding_and_scores_are_ours_bit_fo
         let batch = batch(&config, 4);
         for threads in [1, 3] {
             let [(scores, [pass, gradient]), (blas_scores, [blas_pass, blas_gradient])] =
-                [Products::F32, Products::Blas].map(|products| {
+                [ProductFormat::F32, ProductFormat::Blas].map(|products| {
                     let mut engine = engine_on(&config, 63, &Device::Cpu { threads, products });
                     (engine.score(&batch, 0.9).unwrap().logp, results(&mut engine, &batch))
                 });

@@ -5,7 +5,7 @@ use crate::language::Language;
 use crate::language::stop::Stop;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::server::sampling::RequestSampling;
-use fgrpo_nn::{Arrival, Completion, Feed, Prompt, Sampling as EngineSampling};
+use fgrpo_nn::{Completion, Prompt, PromptQueue, QueuedPrompt, Sampling as EngineSampling};
 use std::collections::BTreeMap;
 use std::ops::{ControlFlow, Range};
 use std::sync::RwLock;
@@ -111,9 +111,9 @@ impl Sampling {
 }
 
 /// Source of requests that arrive while others are sampled. Several threads call the methods.
-pub trait Arrivals: Sync {
+pub trait RequestQueue: Sync {
     /// Returns the next request if one has arrived. Its prompt and completion must fit in the `room` of
-    /// [`Policy::sample_arrivals`].
+    /// [`Policy::sample_queued`].
     fn next(&self) -> Option<Request>;
 
     /// Receives one completion's tokens so far, after each token. `request` is the index of its request in the order of arrival. Returns whether sampling
@@ -199,9 +199,9 @@ impl Policy {
         let positions = self.positions();
         if sampling.keep_cache {
             let longest = requests.iter().map(|request| request.prompt.len() + request.limit(positions));
-            let arrivals = Known { requests, next: AtomicUsize::new(0), drawn };
-            return self.sample_arrivals(
-                &arrivals,
+            let known = Known { requests, next: AtomicUsize::new(0), drawn };
+            return self.sample_queued(
+                &known,
                 room(longest.max().unwrap_or(0), positions),
                 sampling,
                 on_completion,
@@ -251,9 +251,9 @@ impl Policy {
     ///
     /// # Panics
     /// If a request has an invalid prompt, or doesn't fit in `room`.
-    pub fn sample_arrivals(
+    pub fn sample_queued(
         &mut self,
-        arrivals: &dyn Arrivals,
+        requests: &dyn RequestQueue,
         room: usize,
         sampling: &Sampling,
         on_completion: &mut dyn FnMut(Completion) -> ControlFlow<()>,
@@ -261,7 +261,7 @@ impl Policy {
         let positions = self.positions();
         let Self { engine, language, .. } = self;
         let (arrived, stopped) = (RwLock::default(), AtomicBool::new(false));
-        let queue = Queue { arrivals, positions, language, arrived, stopped };
+        let queue = Queue { requests, positions, language, arrived, stopped };
         let mut broken = false;
         let none = Stop::default();
         let mut take = |completion: Completion| {
@@ -269,7 +269,7 @@ impl Policy {
             flow(broken || queue.stopped.load(Ordering::Relaxed))
         };
         let settings = sampling.engine(&none, room);
-        engine.generate_fed(&queue, room, &settings, sampling.keep_cache, &mut take).map_err(refused)?;
+        engine.generate_queued(&queue, room, &settings, sampling.keep_cache, &mut take).map_err(refused)?;
         Ok(!broken && !queue.stopped.into_inner())
     }
 }
@@ -296,7 +296,7 @@ struct Known<'a> {
     drawn: &'a (dyn Fn(usize, &[u32]) -> bool + Sync),
 }
 
-impl Arrivals for Known<'_> {
+impl RequestQueue for Known<'_> {
     fn next(&self) -> Option<Request> {
         self.requests.get(self.next.fetch_add(1, Ordering::Relaxed)).cloned()
     }
@@ -306,9 +306,9 @@ impl Arrivals for Known<'_> {
     }
 }
 
-/// Passes arrivals to the engine.
+/// Passes requests to the engine.
 struct Queue<'a> {
-    arrivals: &'a dyn Arrivals,
+    requests: &'a dyn RequestQueue,
     positions: usize,
     language: &'a Language,
     /// Random key and stop conditions of each request that has arrived.
@@ -316,15 +316,15 @@ struct Queue<'a> {
     stopped: AtomicBool,
 }
 
-impl Feed for Queue<'_> {
-    fn next(&self) -> Option<Arrival> {
+impl PromptQueue for Queue<'_> {
+    fn next(&self) -> Option<QueuedPrompt> {
         // The lock is held, so that indices are in the order of arrival.
         let mut arrived = self.arrived.write().expect("no panic");
-        let request = self.arrivals.next()?;
+        let request = self.requests.next()?;
         let max_new_tokens = request.limit(self.positions);
         let Request { prompt: tokens, samples, stop, key, .. } = request;
         arrived.push((key, stop));
-        Some(Arrival { prompt: arrived.len() - 1, tokens, samples, max_new_tokens })
+        Some(QueuedPrompt { prompt: arrived.len() - 1, tokens, samples, max_new_tokens })
     }
 
     fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64 {
@@ -332,7 +332,7 @@ impl Feed for Queue<'_> {
     }
 
     fn ended(&self, prompt: usize, tokens: &[u32]) -> bool {
-        let go_on = self.arrivals.drawn(prompt, tokens);
+        let go_on = self.requests.drawn(prompt, tokens);
         let arrived = self.arrived.read().expect("no panic");
         let stop = arrived[prompt].1.as_ref().unwrap_or(self.language.stop());
         ends(&self.stopped, go_on, self.language, stop, tokens)

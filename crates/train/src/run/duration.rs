@@ -3,14 +3,14 @@
 use super::needs::{self, Lengths, Time};
 use crate::config::{Config, EvalConfig, Every};
 use crate::problem::Task;
-use fgrpo_nn::Products;
+use fgrpo_nn::ProductFormat;
 use fgrpo_nn::config::Config as ModelConfig;
 use std::collections::{HashMap, HashSet};
 
 /// Estimates the time of runs as `--dry-run` does. The speed of the machine is measured once.
 #[derive(Default)]
 pub struct Estimator {
-    rates: HashMap<(usize, Products), f64>,
+    rates: HashMap<(usize, ProductFormat), f64>,
     cache: HashMap<String, (Lengths, Option<ModelConfig>)>,
 }
 

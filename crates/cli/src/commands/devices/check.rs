@@ -3,7 +3,7 @@
 use fgrpo_core::rng::Key;
 use fgrpo_nn::kernels::small_decoder;
 use fgrpo_nn::weights::{Checkpoint, TensorFile};
-use fgrpo_nn::{Batch, Completion, Device, Engine, Products, Prompt, Sampling, measure_flops};
+use fgrpo_nn::{Batch, Completion, Device, Engine, ProductFormat, Prompt, Sampling, measure_flops};
 use std::ops::ControlFlow;
 use std::time::Instant;
 
@@ -38,9 +38,9 @@ pub(super) fn run(threads: usize) -> anyhow::Result<()> {
     row("log-probabilities and entropies, against PyTorch's", scores, TOLERANCE);
     row("gradients, against PyTorch's", gradient, TOLERANCE);
     // Emulated bfloat16 is of no use, so it isn't checked.
-    let bf16x3 = Products::Bf16x3.unit();
+    let bf16x3 = ProductFormat::Bf16x3.unit();
     if let Some(unit) = bf16x3 {
-        let [scores, gradient] = golden(&Device::Cpu { threads, products: Products::Bf16x3 })?;
+        let [scores, gradient] = golden(&Device::Cpu { threads, products: ProductFormat::Bf16x3 })?;
         row(&format!("the same with products bf16x3 ({unit})"), scores.max(gradient), BF16X3_TOLERANCE);
     }
     let (sampled, rate) = sampled(&device)?;
@@ -48,17 +48,17 @@ pub(super) fn run(threads: usize) -> anyhow::Result<()> {
     outln!("\n| speed | |\n|---|---|");
     outln!("| sampling, 3.9M parameters, 64 sequences | {rate:.0} tokens/s |");
     for threads in [1, threads] {
-        let rate = measure_flops(threads, Products::F32) / 1e9;
-        let unit = Products::F32.unit().unwrap_or_default();
+        let rate = measure_flops(threads, ProductFormat::F32) / 1e9;
+        let unit = ProductFormat::F32.unit().unwrap_or_default();
         outln!("| products f32 ({unit}), {threads} threads | {rate:.0} GFLOP/s |");
     }
     if let Some(unit) = bf16x3 {
-        let rate = measure_flops(threads, Products::Bf16x3) / 1e9;
+        let rate = measure_flops(threads, ProductFormat::Bf16x3) / 1e9;
         outln!("| products bf16x3 ({unit}), {threads} threads | {rate:.0} GFLOP/s |");
     }
-    match (Products::Blas.check(), Products::Blas.unit()) {
+    match (ProductFormat::Blas.check(), ProductFormat::Blas.unit()) {
         (Ok(()), Some(library)) => {
-            let rate = measure_flops(threads, Products::Blas) / 1e9;
+            let rate = measure_flops(threads, ProductFormat::Blas) / 1e9;
             outln!("| products blas ({library}), its number of threads | {rate:.0} GFLOP/s |");
         }
         (Err(why), _) => outln!("| products blas | {why} |"),

@@ -9,16 +9,17 @@ use regex::Regex;
 use crate::python_text::{pattern, regex};
 
 /// Commands that box an answer.
-pub(crate) const BOXES: [&str; 3] = ["\\boxed", "\\fbox", "\\framebox"];
+const BOXES: [&str; 3] = ["\\boxed", "\\fbox", "\\framebox"];
 
 /// Position of a box and of its content.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Boxed {
+pub struct Boxed {
     /// Range of the command with its argument.
-    pub(crate) place: Range<usize>,
-    pub(crate) content: Range<usize>,
+    pub place: Range<usize>,
+    /// Range of the content.
+    pub content: Range<usize>,
     /// Whether the braces are closed. If they aren't, the content extends to the end of the text.
-    pub(crate) closes: bool,
+    pub closes: bool,
 }
 
 /// Finds all boxes in one pass and returns them in the order of their closing braces, so a nested box comes before
@@ -89,22 +90,29 @@ pub fn last_closed(text: &str) -> Option<&str> {
     closed.max_by_key(|found| found.place.start).map(|found| &text[found.content])
 }
 
-/// Returns the closed boxes that aren't inside another closed box, in order. A box that contains only a box has the
-/// content of the inner one.
-pub fn outermost(text: &str) -> Vec<(Range<usize>, &str)> {
-    let mut found: Vec<(Range<usize>, &str)> = Vec::new();
-    for Boxed { place, content, .. } in boxes(text).into_iter().filter(|found| found.closes) {
-        let mut content = &text[content];
-        let trimmed = content.trim();
-        let held = trimmed.as_ptr() as usize - text.as_ptr() as usize;
-        while let Some((inner, inside)) = found.pop_if(|(inner, _)| inner.start > place.start) {
-            if inner == (held..held + trimmed.len()) {
-                content = inside;
+/// Returns the boxes that aren't inside another box, in order. A box that contains only a box has the content of the inner
+/// one. A box that doesn't close is the last one, unless another box begins inside it.
+pub fn outermost(text: &str) -> Vec<Boxed> {
+    let mut found: Vec<Boxed> = Vec::new();
+    for mut outer in boxes(text) {
+        let held = trimmed(text, outer.content.clone(), char::is_whitespace);
+        if !outer.closes && found.last().is_some_and(|inner| inner.place.start > outer.place.start) {
+            continue;
+        }
+        while let Some(inner) = found.pop_if(|inner| inner.place.start > outer.place.start) {
+            if inner.place == held {
+                outer.content = inner.content;
             }
         }
-        found.push((place, content));
+        found.push(outer);
     }
     found
+}
+
+/// Returns the range of a part of a string without the marks around the part.
+pub(crate) fn trimmed(text: &str, part: Range<usize>, mark: impl Fn(char) -> bool) -> Range<usize> {
+    let start = part.end - text[part.clone()].trim_start_matches(&mark).len();
+    start..start + text[start..part.end].trim_end_matches(&mark).len()
 }
 
 /// Replaces fullwidth letters, digits and signs by their ASCII forms.

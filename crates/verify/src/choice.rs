@@ -162,12 +162,16 @@ impl Verifier {
             }
             Match::LetterOrContent => self.candidates(response, boxes),
         };
-        let stands = |reading: &Reading, behind: &str| {
-            reading.option().is_none_or(|option| !self.is_taken_back(option, behind))
+        let read = |candidate: &Candidate<Reading>, place: Range<usize>| {
+            let behind = &response[place.end..];
+            let stated = (candidate.marker == Marker::Announcement || finder::is_stated(response, place))
+                && candidate.value.option().is_none_or(|option| !self.is_taken_back(option, behind));
+            stated.then_some(())
         };
-        let statement = match finder::last(response, candidates, stands) {
+        let statement = match finder::last(response, candidates, read) {
             Ok(statement) => statement,
             // Words may announce an answer that names no option.
+            Err(Reason::Unclosed) => return None,
             Err(Reason::Missing) => {
                 let announces = self.compare == Match::LetterOrContent && !announced(response).is_empty();
                 return announces.then_some(Reading::Other);
@@ -211,7 +215,7 @@ impl Verifier {
                     Some(option) => !self.is_qualified(option, line),
                     None => value == Reading::Several,
                 };
-                stated.then_some(Candidate { marker: Marker::Announcement, place, value })
+                stated.then_some(Candidate { marker: Marker::Announcement, ..Candidate::new(place, value) })
             })
             .collect();
         candidates.extend(marks.into_iter().map(|mark| mark.map(|said| self.read_formal(said))));
@@ -273,30 +277,26 @@ impl Verifier {
     /// Returns the last line that contains only a choice or ends in one, if the text around it states it. Lines behind it
     /// may only explain it. Returns `None` if the line belongs to a list of options.
     fn last_line(&self, response: &str) -> Option<Range<usize>> {
-        let lines = || response.lines().rev().map(str::trim).filter(|line| !line.is_empty());
-        let bare = |line| {
-            unmarked(line, "-># ")
-                .trim_end_matches(|c: char| c.is_whitespace() || statement::is_decoration(c))
+        let bare = |line: Range<usize>| {
+            let start = line.end - unmarked(&response[line.clone()], "-># ").len();
+            let mark = |c: char| c.is_whitespace() || statement::is_decoration(c);
+            start..start + response[start..line.end].trim_end_matches(mark).len()
         };
-        let place = |part: &str| {
-            let start = part.as_ptr() as usize - response.as_ptr() as usize;
-            start..start + part.len()
-        };
-        for (at, line) in lines().map(bare).take(LINES_BEHIND).enumerate() {
-            if let Some(found) = self.alone(line) {
-                let listed = lines().nth(at + 1).and_then(|before| self.alone(bare(before)));
-                let value = place(line);
-                let stated =
-                    listed.is_none_or(|before| before == found) && finder::states(response, value.clone());
-                return stated.then_some(value);
+        let lines: Vec<_> = finder::last_lines(response).take(LINES_BEHIND + 1).map(bare).collect();
+        let alone = |line: &Range<usize>| self.alone(&response[line.clone()]);
+        let stated = |value: &Range<usize>| finder::states(response, value.clone());
+        for (at, line) in lines.iter().take(LINES_BEHIND).enumerate() {
+            if let Some(found) = alone(line) {
+                let listed = lines.get(at + 1).and_then(alone);
+                let stated = listed.is_none_or(|before| before == found) && stated(line);
+                return stated.then_some(line.clone());
             }
-            if let Some(found) = LINE_END.captures(line) {
+            if let Some(found) = LINE_END.captures(&response[line.clone()]) {
                 let found = found.get(1).or(found.get(2))?;
-                let value = place(found.as_str());
-                let states = self.alone(found.as_str()).is_some() && finder::states(response, value.clone());
-                return states.then_some(value);
+                let value = line.start + found.start()..line.start + found.end();
+                return Some(value).filter(|value| alone(value).is_some() && stated(value));
             }
-            if let Some(value) = self.stated_in(response, place(line)) {
+            if let Some(value) = self.stated_in(response, line.clone()) {
                 return Some(value);
             }
         }

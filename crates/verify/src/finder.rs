@@ -18,16 +18,19 @@
 
 use std::ops::Range;
 
-use crate::boxed;
+use crate::boxed::{self, trimmed};
 use crate::python_text::regex;
 use crate::retraction::{Written, clip, is_withdrawn};
 use crate::statement::{self, FAR, Pieces, low_end};
+use crate::verdict::{Outcome, Verdict};
 
 /// Mark of a value that may be the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// `\boxed{..}` or a similar command.
     Box,
+    /// A box that doesn't close, so that the response is incomplete.
+    OpenBox,
     /// `<answer>..</answer>`.
     Tag,
     /// A line behind `####`.
@@ -46,18 +49,21 @@ pub(crate) struct Candidate<V> {
     pub(crate) marker: Marker,
     /// Range of the value with its mark.
     pub(crate) place: Range<usize>,
+    /// Range of the value without its mark.
+    pub(crate) content: Range<usize>,
     pub(crate) value: V,
 }
 
 impl<V> Candidate<V> {
     /// Creates a candidate that words or its position state.
     pub(crate) fn new(place: Range<usize>, value: V) -> Self {
-        Self { marker: Marker::Value, place, value }
+        Self { marker: Marker::Value, content: place.clone(), place, value }
     }
 
     /// Reads the value.
     pub(crate) fn map<T>(self, read: impl FnOnce(V) -> T) -> Candidate<T> {
-        Candidate { marker: self.marker, place: self.place, value: read(self.value) }
+        let Self { marker, place, content, value } = self;
+        Candidate { marker, place, content, value: read(value) }
     }
 }
 
@@ -66,19 +72,35 @@ impl<V> Candidate<V> {
 pub(crate) enum Reason {
     /// No candidate was found.
     Missing,
+    /// The last box isn't closed.
+    Unclosed,
     /// The text around each of the last candidates doesn't state it, or takes it back.
     Denied,
     /// Different answers are stated.
     Several,
 }
 
+impl From<Reason> for Outcome {
+    fn from(reason: Reason) -> Self {
+        let (verdict, code) = match reason {
+            Reason::Missing => (Verdict::Unparsed, "none"),
+            Reason::Unclosed => (Verdict::Unparsed, "unclosed"),
+            Reason::Denied => (Verdict::Wrong, "denied"),
+            Reason::Several => (Verdict::Wrong, "several"),
+        };
+        Self::new(verdict, code)
+    }
+}
+
 /// The last candidates that a response states, with only joining words between them.
 #[derive(Debug)]
-pub(crate) struct Statement<V> {
+pub(crate) struct Statement<V, R = ()> {
     pub(crate) place: Range<usize>,
     pub(crate) values: Vec<V>,
     /// Whether a word such as "or" makes the values alternatives.
     pub(crate) alternatives: bool,
+    /// Result of reading the statement.
+    pub(crate) reading: R,
 }
 
 impl<V: PartialEq> Statement<V> {
@@ -91,22 +113,35 @@ impl<V: PartialEq> Statement<V> {
 
 /// Finds the values with a mark that needs no knowledge of the problem, in order.
 pub(crate) fn marked(text: &str, marker: Marker) -> Vec<Candidate<&str>> {
+    let candidate = |marker, place, content: Range<usize>| {
+        let value = &text[content.clone()];
+        Candidate { marker, place, content, value }
+    };
     let pattern = match marker {
         Marker::Tag => regex!(r"(?s)<answer>(.*?)</answer>"),
         Marker::Block => regex!(r"(?s)```[a-z]*\s(.*?)```"),
         Marker::Hashes => regex!(r"####(.*)"),
         Marker::Announcement | Marker::Value => return Vec::new(),
-        Marker::Box => {
+        Marker::Box | Marker::OpenBox => {
+            let marker = |closes| if closes { Marker::Box } else { Marker::OpenBox };
             let boxes = boxed::outermost(text).into_iter();
-            return boxes.map(|(place, value)| Candidate { marker, place, value }).collect();
+            return boxes.map(|found| candidate(marker(found.closes), found.place, found.content)).collect();
         }
     };
     let found = pattern.captures_iter(text);
-    found
-        .filter_map(|found| {
-            Some(Candidate { marker, place: found.get(0)?.range(), value: found.get(1)?.as_str() })
-        })
-        .collect()
+    found.filter_map(|found| Some(candidate(marker, found.get(0)?.range(), found.get(1)?.range()))).collect()
+}
+
+/// Returns the ranges of the lines that aren't blank, from the last one on, without white space around them.
+pub(crate) fn last_lines(text: &str) -> impl Iterator<Item = Range<usize>> {
+    let mut end = Some(text.len());
+    let lines = std::iter::from_fn(move || {
+        let to = end?;
+        let from = text[..to].rfind('\n').map_or(0, |at| at + 1);
+        end = from.checked_sub(1);
+        Some(trimmed(text, from..to, char::is_whitespace))
+    });
+    lines.filter(|line| !line.is_empty())
 }
 
 /// Words that make the values around them alternatives.
@@ -128,7 +163,7 @@ pub(crate) fn offers_choice(between: &str) -> bool {
     words(between).any(|word| is(word, &CHOOSING))
 }
 
-/// Whether the text between two values joins them into one statement.
+/// Whether only joining words are between two values.
 fn joins(between: &str) -> bool {
     const LISTING: [&str; 7] = ["and", "also", "python", "json", "boxed", "fbox", "和"];
     // On one line, in a list, or after a word of choice, a second statement of an answer doesn't correct the first.
@@ -143,37 +178,59 @@ fn joins(between: &str) -> bool {
     })
 }
 
+/// Maximum length in bytes of the text between two boxes of one sentence.
+const SENTENCE: usize = 160;
+
+/// Whether the text between two boxes is part of one sentence. A contrast or a conclusion begins another: `.., but the answer is`.
+fn is_one_sentence(between: &str) -> bool {
+    const TURNS: &str =
+        r"(?i)\b(?:but|so|hence|thus|therefore|however)\b.*\b(?:answer|result|value) is\W*$|^[\s$,]*but\W*$";
+    between.len() <= SENTENCE && !between.contains(['.', '!', '?', '\n']) && !regex!(TURNS).is_match(between)
+}
+
 /// Maximum number of candidates at the end of a response that are skipped because the text denies them.
 const MOST_DENIED: usize = 8;
 
 /// Finds the answer among candidates in the order of their positions: the last statement that the text around it states.
-/// Statements that it denies are skipped: `W is wrong`, `not W`. `stands` is whether the text behind a value lets it stand.
-pub(crate) fn last<V: PartialEq>(
+/// Statements that it denies are skipped: `W is wrong`, `not W`. `read` reads a statement at a place, whose last candidate is
+/// given, or returns `None` if the text doesn't state it.
+pub(crate) fn last<V: PartialEq, R>(
     text: &str,
     mut candidates: Vec<Candidate<V>>,
-    stands: impl Fn(&V, &str) -> bool,
-) -> Result<Statement<V>, Reason> {
+    read: impl Fn(&Candidate<V>, Range<usize>) -> Option<R>,
+) -> Result<Statement<V, R>, Reason> {
     let all = candidates.len();
+    if candidates.last().is_some_and(|last| last.marker == Marker::OpenBox) {
+        return Err(Reason::Unclosed);
+    }
     while candidates.len() + MOST_DENIED > all
         && let Some(end) = candidates.len().checked_sub(1)
     {
         let mut first = end;
         let mut alternatives = false;
         let between = |first: usize| &text[candidates[first - 1].place.end..candidates[first].place.start];
-        while first > 0 && joins(between(first)) {
+        while let Some(earlier) = first.checked_sub(1) {
+            let boxes = candidates[earlier].marker == Marker::Box && candidates[first].marker == Marker::Box;
+            let joined = joins(between(first));
+            if !(joined || boxes && is_one_sentence(between(first))) {
+                break;
+            }
+            let gap = candidates[earlier].place.end..candidates[first].place.start;
+            if boxes && !lists(text, gap) {
+                if joined {
+                    return Err(Reason::Several);
+                }
+                break;
+            }
             let near = first + MOST_DENIED > candidates.len();
-            if near && statement::is_denied_before(&text[..candidates[first - 1].place.start]) {
+            if near && statement::is_denied_before(&text[..candidates[earlier].place.start]) {
                 break;
             }
             alternatives |= offers_choice(between(first));
-            first -= 1;
+            first = earlier;
         }
         let place = candidates[first].place.start..candidates[end].place.end;
-        let stated = |candidate: &Candidate<V>, place: Range<usize>| {
-            (candidate.marker == Marker::Announcement || is_stated(text, place.clone()))
-                && stands(&candidate.value, &text[place.end..])
-        };
-        if stated(&candidates[end], place.clone()) {
+        if let Some(reading) = read(&candidates[end], place.clone()) {
             // A mark before it on its line states another answer, unless the line denies that one.
             let line = text[..place.start].rfind('\n').map_or(0, |at| at + 1);
             let beside = candidates[..first].iter().rev().take_while(|other| other.place.start >= line);
@@ -181,11 +238,12 @@ pub(crate) fn last<V: PartialEq>(
                 other.marker != Marker::Value
                     && candidates[first..].iter().all(|last| last.value != other.value)
             };
-            if beside.take(MOST_DENIED).filter(different).any(|other| stated(other, other.place.clone())) {
+            let mut beside = beside.take(MOST_DENIED).filter(different);
+            if beside.any(|other| read(other, other.place.clone()).is_some()) {
                 return Err(Reason::Several);
             }
             let values = candidates.drain(first..).map(|candidate| candidate.value).collect();
-            return Ok(Statement { place, values, alternatives });
+            return Ok(Statement { place, values, alternatives, reading });
         }
         if first > 0 && offers_choice(between(first)) || alternatives {
             return Err(Reason::Several);
@@ -193,6 +251,12 @@ pub(crate) fn last<V: PartialEq>(
         candidates.truncate(first);
     }
     Err(if all == 0 { Reason::Missing } else { Reason::Denied })
+}
+
+/// Whether the text between two boxes lists both.
+fn lists(text: &str, gap: Range<usize>) -> bool {
+    let formula = formula_around(text, gap.start, gap.start).1 >= gap.end;
+    statement::lists(&Pieces::new().read(&text[gap], formula))
 }
 
 /// Whether the text around a value states it as the answer, and the sentences behind it don't take it back.

@@ -5,34 +5,25 @@
 //! formula or number. If the answer found this way can't be read, earlier text isn't tried.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
-use super::budget::MAX_CANDIDATES;
 use super::candidate::Found;
 use super::environments::{Ahead, environments, first};
 use super::extract::{answer_ends, last_number};
 use super::{units, words};
-use crate::boxed::{self, Boxed};
-use crate::finder::{self, Candidate, Marker, after, formula_around, lead, line_at};
+use crate::boxed::trimmed;
+use crate::finder::{self, Candidate, Marker, Reason, after, formula_around, lead, line_at};
 use crate::python_text::regex;
 use crate::retraction::{Written, is_withdrawn};
 use crate::statement::{self, Pieces, low_end};
 
-/// Maximum length of the text between two boxes of one statement, in bytes.
-const STATEMENT: usize = 160;
+/// Parts of an answer, such as several boxes in one statement, or the reason why an answer is missing. All parts belong to the
+/// answer.
+pub(super) type Stated<'a> = Result<Vec<Cow<'a, str>>, Reason>;
 
-/// Parts of an answer, such as several boxes in one statement. All parts belong to the answer.
-#[derive(Debug, Default)]
-pub(super) struct Stated<'a> {
-    pub(super) parts: Vec<Cow<'a, str>>,
-    /// Whether another answer is offered too, as in `5 or 6`.
-    pub(super) hedged: bool,
-}
-
-impl<'a> Stated<'a> {
-    /// Creates an answer of one part.
-    pub(super) fn of(part: &'a str) -> Self {
-        Self { parts: vec![part.into()], hedged: false }
-    }
+/// Returns an answer of one part, unless the text doesn't state the answer.
+fn one<'a>(part: impl Into<Cow<'a, str>>, is_stated: bool) -> Stated<'a> {
+    if is_stated { Ok(vec![part.into()]) } else { Err(Reason::Denied) }
 }
 
 /// Escapes dollar signs before amounts as `\$`, so that they don't open a formula, as in `It costs $5. The answer is $7$.`
@@ -55,35 +46,31 @@ pub(super) fn with_money(text: &str) -> Cow<'_, str> {
     written.into()
 }
 
-/// Finds the answer of a completion: the first readable candidate in the order of their marks. The result is without parts if
-/// an answer isn't found.
+/// Finds the answer of a completion: the first readable candidate in the order of their marks.
 pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
-    let boxes = if latex { boxes(text) } else { Vec::new() };
+    let boxes = if latex { finder::marked(text, Marker::Box) } else { Vec::new() };
     // A later statement of an answer replaces the boxes.
     let floor = boxes.last().map_or(0, |last| last.place.end);
+    let is_boxed = !boxes.is_empty();
     let segment = |segment| segment_answer(text, segment, latex, plain);
-    let offset = |part: &str| part.as_ptr() as usize - text.as_ptr() as usize;
-    let within = |found: Candidate<&str>| (offset(found.value), offset(found.value) + found.value.len());
     let last = |marker| {
         let found = finder::marked(text, marker).pop();
         found.filter(|found| found.place.start >= floor && !found.value.trim().is_empty())
     };
-    let tagged = last(Marker::Tag).map(|found| {
-        let inside = found.value;
-        segment(within(found)).unwrap_or_else(|| Stated::of(inside))
-    });
-    let bold = || last_bold(text).filter(|_| latex && boxes.is_empty());
+    let tagged =
+        last(Marker::Tag).map(|found| segment(found.content).unwrap_or_else(|| one(found.value, true)));
+    let bold = || last_bold(text).filter(|_| latex && !is_boxed);
     let announced = || {
         let ends = answer_ends(&text[floor..]).into_iter().rev();
         ends.filter_map(|end| announced(text, floor + end)).find_map(segment)
     };
-    let boxed = || (!boxes.is_empty()).then(|| last_statement(text, &boxes));
-    let hashes = || segment(within(last(Marker::Hashes)?));
+    let boxed = || is_boxed.then(|| last_boxes(text, boxes));
+    let hashes = || segment(last(Marker::Hashes)?.content);
     let line = || last_line(text).filter(|_| latex);
-    let formula = || Some(last_formula(text, latex, plain)).filter(|answer| !answer.parts.is_empty());
+    let formula = || last_formula(text, latex, plain);
     let words = || last_words(text);
     let found = tagged.or_else(bold).or_else(announced).or_else(boxed).or_else(hashes);
-    found.or_else(line).or_else(formula).or_else(words).unwrap_or_default()
+    found.or_else(line).or_else(formula).or_else(words).unwrap_or(Err(Reason::Missing))
 }
 
 /// Returns the last line if it is only mathematics.
@@ -94,8 +81,7 @@ fn last_line(text: &str) -> Option<Stated<'_>> {
     let label = regex!(r"^(?:[=-]+>\s*|(?:[A-Z]|[A-Za-z;]{2,6}):\s+)").find(line);
     let line = &line[label.map_or(0, |label| label.end())..];
     let start = trimmed.len() - line.len();
-    is_mathematics(line)
-        .then(|| Stated { hedged: lead(text, start, start, line).is_none(), ..Stated::of(line) })
+    is_mathematics(line).then(|| one(line, lead(text, start, start, line).is_some()))
 }
 
 /// Returns the words after the last "answer is" or "answer:", or a string of few words, if there is neither a formula nor a
@@ -103,16 +89,16 @@ fn last_line(text: &str) -> Option<Stated<'_>> {
 fn last_words(text: &str) -> Option<Stated<'_>> {
     const MOST: usize = 6;
     let said = answer_ends(text).into_iter().rev().find_map(|end| announced(text, end));
-    let (from, to) = said.unwrap_or((0, text.len()));
-    let words = text[from..to].trim().trim_matches(['*', '_', ':', ' ', '`']);
+    let said = said.unwrap_or(0..text.len());
+    let from = said.start;
+    let words = text[said].trim().trim_matches(['*', '_', ':', ' ', '`']);
     let words = words.split_once(". ").map_or(words, |(first, _)| first).trim_end_matches('.');
     // `Yes, it is` means yes, and `No, it isn't` means no.
     const REPEATED: &str = r"(?i)^(?:(yes)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:is|are|does|do|can|was|has|have|will|did)|(no)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:(?:is|are|does|do|can|was|has|have|will|did)(?:n['’]t|\s+not)|cannot|can['’]t))$";
     let repeated = regex!(REPEATED).captures(words).and_then(|found| found.get(1).or(found.get(2)));
     let words = repeated.map_or(words, |found| found.as_str());
     let fits = (1..=MOST).contains(&words.split_whitespace().count());
-    let hedged = lead(text, from, from, "").is_none();
-    fits.then(|| Stated { hedged, ..Stated::of(words) })
+    fits.then(|| one(words, lead(text, from, from, "").is_some()))
 }
 
 /// Returns the bold words or formula that end a string.
@@ -124,91 +110,61 @@ fn last_bold(text: &str) -> Option<Stated<'_>> {
     // Bold text without words before it is a heading, which isn't an answer.
     let inline = text[..start].contains(|c: char| c.is_alphanumeric());
     let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) || is_mathematics(bold);
-    (inline && fits).then(|| attached(text, bold, start - 2, text.len()))
+    (inline && fits).then(|| attached(text, start..end.len(), start - 2..text.len()))
 }
 
-/// Finds the boxes that aren't inside another box, in order. A box that doesn't close is the last box, unless another box
-/// closes after its command.
-fn boxes(text: &str) -> Vec<Boxed> {
-    let mut found: Vec<Boxed> = Vec::new();
-    for next in boxed::boxes(text) {
-        if next.closes {
-            while found.pop_if(|inner| inner.place.start > next.place.start).is_some() {}
-        } else if found.last().is_some_and(|last| last.place.start > next.place.start) {
-            continue;
+/// Returns the last boxes that are stated together.
+fn last_boxes<'a>(text: &'a str, boxes: Vec<Candidate<&'a str>>) -> Stated<'a> {
+    let read = |last: &Candidate<&str>, place: Range<usize>| {
+        if place == last.place {
+            attached(text, last.content.clone(), place).ok()
+        } else {
+            finder::states(text, place).then(Vec::new)
         }
-        found.push(next);
-    }
-    found
-}
-
-/// Returns the last box, with the boxes before it in the same statement.
-fn last_statement<'a>(text: &'a str, boxes: &[Boxed]) -> Stated<'a> {
-    let mut first = boxes.len() - 1;
-    while first > 0
-        && boxes.len() - first < MAX_CANDIDATES
-        && same_statement(&text[boxes[first - 1].place.end..boxes[first].place.start])
-    {
-        first -= 1;
-    }
-    let last = &boxes[boxes.len() - 1];
-    let (from, to) = (boxes[first].place.clone(), last.place.clone());
-    if first + 1 == boxes.len() {
-        let answer = attached(text, &text[last.content.clone()], to.start, to.end);
-        return Stated { hedged: answer.hedged || !last.closes, ..answer };
-    }
-    let mut answer = Stated::default();
-    for found in &boxes[first..] {
-        let content = &text[found.content.clone()];
-        if !answer.parts.iter().any(|part| part == content) {
-            answer.parts.push(content.into());
-        }
-    }
-    let (low, _) = formula_around(text, from.start, from.end);
-    let (_, high) = formula_around(text, to.start, to.end);
-    let high = high.max(to.end);
-    let listed = |pair: &[Boxed]| {
-        let (start, end) = (pair[0].place.end, pair[1].place.start);
-        let formula = formula_around(text, start, start).1 >= end && high > start;
-        statement::lists(&Pieces::new().read(&text[start..end], formula))
     };
-    answer.hedged = !last.closes
-        || !boxes[first..].windows(2).all(listed)
-        || lead(text, low, from.start, "").is_none()
-        || !statement::is_ended(&after(text, to.end, high), 0, "", true)
-        || is_withdrawn(&text[high..], Written::OTHER);
-    answer
+    let statement = finder::last(text, boxes, read)?;
+    if statement.values.len() == 1 {
+        return Ok(statement.reading);
+    }
+    let mut parts: Vec<Cow<'_, str>> = Vec::new();
+    for part in statement.values {
+        if !parts.iter().any(|known| known == part) {
+            parts.push(part.into());
+        }
+    }
+    Ok(parts)
 }
 
-/// Reads an answer with the sign, percent sign, base or unit that is attached to it. `start..end` is its position.
-///
-/// The answer is hedged unless its sentence is known to state an answer (see `statement`).
-fn attached<'a>(text: &'a str, content: &'a str, start: usize, end: usize) -> Stated<'a> {
+/// Reads an answer with the sign, percent sign, base or unit that is attached to it. `place` is its position with its mark.
+/// The sentence around it must be known to state an answer (see `statement`).
+fn attached(text: &str, content: Range<usize>, place: Range<usize>) -> Stated<'_> {
+    let content = &text[content];
+    let Range { start, end } = place;
     let (low, high) = formula_around(text, start, end);
-    let Some(sign) = lead(text, low, start, content) else {
-        return Stated { hedged: true, ..Stated::of(content) };
-    };
+    let sign = lead(text, low, start, content).ok_or(Reason::Denied)?;
     let congruent = text[low..start].contains("\\equiv");
     let (suffix, length) = suffix(&text[end..line_at(text, high).1], high > end, congruent);
     let suffix = suffix.unwrap_or_default();
     let unit = usize::from(suffix.starts_with("\\text"));
     let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
     let behind = after(text, end + length, high.max(end + length));
-    let hedged = !is_said_again(&text[end + length..line_at(text, high).1], content)
-        && !statement::is_ended(&behind, unit, content, worded)
-        || is_withdrawn(&text[high.max(end)..], of(content))
-        || content.trim_end().ends_with([',', ';', '.'])
-            && text[end..].starts_with([' ', '-'])
-            && regex!(r"^\W*-?\d").is_match(&text[end..]);
-    if sign.is_empty() && suffix.is_empty() {
-        return Stated { hedged, ..Stated::of(content) };
-    }
+    let ends = is_said_again(&text[end + length..line_at(text, high).1], content)
+        || statement::is_ended(&behind, unit, content, worded);
+    let goes_on = content.trim_end().ends_with([',', ';', '.'])
+        && text[end..].starts_with([' ', '-'])
+        && regex!(r"^\W*-?\d").is_match(&text[end..]);
     // `$8k` is a number of thousands.
-    let hedged = hedged || !matches!(sign, "" | "-") && regex!(r"^\\text\{ [A-Za-z]\}$").is_match(&suffix);
+    let thousands = !matches!(sign, "" | "-") && regex!(r"^\\text\{ [A-Za-z]\}$").is_match(&suffix);
+    if !ends || goes_on || thousands || is_withdrawn(&text[high.max(end)..], of(content)) {
+        return Err(Reason::Denied);
+    }
+    if sign.is_empty() && suffix.is_empty() {
+        return one(content, true);
+    }
     let plain = content.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
     let part =
         if plain { format!("{sign}{content}{suffix}") } else { format!("{sign}{{{content}}}{suffix}") };
-    Stated { parts: vec![part.into()], hedged }
+    one(part, true)
 }
 
 /// Value of a number or formula.
@@ -285,23 +241,8 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     (None, 0)
 }
 
-/// Whether the boxes around a string belong to one statement, because a sentence doesn't end between them or because only
-/// a connective joins them.
-fn same_statement(between: &str) -> bool {
-    const HEDGE: &str = r"(?i)(?:^|\PL)(?:or|alternatively|maybe|perhaps|possibly|either|else)(?:\PL|$)";
-    const JOINED: &str = r"^\PL*(?:(?:(?i:and)|text|quad)(?:\PL+|$))*$";
-    // A contrast or a conclusion is a new statement: `.., but the answer is`.
-    const TURNS: &str =
-        r"(?i)\b(?:but|so|hence|thus|therefore|however)\b.*\b(?:answer|result|value) is\W*$|^[\s$,]*but\W*$";
-    between.len() <= STATEMENT
-        && !regex!(TURNS).is_match(between)
-        && (regex!(HEDGE).is_match(between)
-            || regex!(JOINED).is_match(between)
-            || !between.contains(['.', '!', '?', '\n']))
-}
-
 /// Returns the range of the answer that an "answer" ending at `end` announces: the rest of its line, or the next line.
-fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
+fn announced(text: &str, end: usize) -> Option<Range<usize>> {
     let (from, to) = line_at(text, end);
     let line = &text[from..to];
     let window = &line[..line.char_indices().nth(120).map_or(line.len(), |(at, _)| at)];
@@ -322,7 +263,7 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
     };
     let rest = &line[start.min(line.len())..];
     if !rest.trim_matches(['*', '_', ':', ' ', '\r']).is_empty() {
-        return Some((from + start, to));
+        return Some(from + start..to);
     }
     // The next paragraph, which may be a displayed formula over several lines.
     let skipped = text[to..].len() - text[to..].trim_start().len();
@@ -334,63 +275,63 @@ fn announced(text: &str, end: usize) -> Option<(usize, usize)> {
         if let Some(inside) = text[next..].strip_prefix(open)
             && let Some(length) = inside.find(close)
         {
-            return Some((next, next + open.len() + length + close.len()));
+            return Some(next..next + open.len() + length + close.len());
         }
     }
     // The mark of an item: `- 8`.
     let item = regex!(r"^[-*•]\s+").find(&text[next..]).map_or(0, |mark| mark.end());
-    Some(line_at(text, next + item))
+    let (from, to) = line_at(text, next + item);
+    Some(from..to)
 }
 
 /// Finds the answer in the part of the text that an "answer" announces.
-fn segment_answer(text: &str, (from, to): (usize, usize), latex: bool, plain: bool) -> Option<Stated<'_>> {
+fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> Option<Stated<'_>> {
+    let Range { start: from, end: to } = place;
     let segment = &text[from..to];
-    let body = unwrapped(segment.trim().trim_matches(['*', '_', ':', ' ', '`']));
-    let body = without_number(body);
-    let offset = body.as_ptr() as usize - text.as_ptr() as usize;
-    if latex && is_mathematics(body) && !body.is_empty() {
-        return Some(Stated { hedged: !is_stated(text, offset, offset + body.len()), ..Stated::of(body) });
+    let bare = trimmed(text, place, char::is_whitespace);
+    let bare = trimmed(text, bare, |c| matches!(c, '*' | '_' | ':' | ' ' | '`'));
+    let start = bare.start + number_length(&text[bare.clone()]);
+    let body = unwrapped(&text[start..bare.end]);
+    if latex && is_mathematics(body) {
+        return Some(one(body, is_stated(text, start, start + body.len())));
     }
     if latex && let Some(first) = first(segment, 0, segment.len(), &mut Ahead::default()) {
         // Words may come before a formula, but numbers don't.
         let before = &segment[..first.start];
         let after = segment[first.end..].trim_start_matches(|c: char| !c.is_alphanumeric());
         if after.starts_with("but ") && lead(text, from + first.start, from + first.start, "").is_none() {
-            return segment_answer(text, (to - after.len(), to), latex, plain);
+            return segment_answer(text, to - after.len()..to, latex, plain);
         }
         if !before.contains(|c: char| c.is_ascii_digit()) {
-            let answer = formula(text, &first.found, from + first.start, from + first.end);
-            // A formula that the statement is about: `The maximum of $f$ is 5.`
-            let verb =
-                regex!(r"(?:^|\s)(?:is|are|equals)\s").find(after).map_or(after.len(), |verb| verb.end());
-            let said = (to - after.len() + verb, to);
-            let other = Some(said)
-                .filter(|_| answer.hedged)
-                .and_then(|said| segment_answer(text, said, latex, plain));
-            return other.filter(|other| !other.hedged).or(Some(answer));
+            return Some(formula(text, &first.found, from + first.start..from + first.end).or_else(
+                |reason| {
+                    // A formula that the statement is about: `The maximum of $f$ is 5.`
+                    let verb = regex!(r"(?:^|\s)(?:is|are|equals)\s")
+                        .find(after)
+                        .map_or(after.len(), |verb| verb.end());
+                    segment_answer(text, to - after.len() + verb..to, latex, plain).unwrap_or(Err(reason))
+                },
+            ));
         }
     }
-    if plain {
-        let sentence = body.find(". ").map_or(body, |at| &body[..at]);
-        let words = sentence.trim_end_matches('.');
-        if latex && words.len() < 200 && words.contains(|c: char| c.is_ascii_digit()) {
-            let start = words.trim_start_matches(|c: char| {
-                !c.is_ascii_digit() && !matches!(c, '-' | '−' | '(' | '$' | '\\' | '.')
-            });
-            let plain = words[..words.len() - start.len()].split_whitespace().all(is_plain_word);
-            let said = if start.len() < words.len() && plain { start } else { words };
-            let place = offset + words.len() - said.len();
-            let said = without_reason(said);
-            let number = regex!(r"^-?[0-9][0-9.,]*").find(said).map_or(said.len(), |number| number.end());
-            let hedged = !is_stated(text, place, place + said.len())
-                || statement::is_redirected(&Pieces::new().read(&said[number..], false))
-                || regex!(r"^\s*\(([^()]*)\)$")
-                    .captures(&said[number..])
-                    .is_some_and(|remark| statement::is_correction(&remark[1].to_lowercase()));
-            return Some(Stated { hedged, ..Stated::of(said) });
-        }
+    let sentence = body.find(". ").map_or(body, |at| &body[..at]);
+    let words = sentence.trim_end_matches('.');
+    if !plain || !latex || words.len() >= 200 || !words.contains(|c: char| c.is_ascii_digit()) {
+        return None;
     }
-    None
+    let number = words.trim_start_matches(|c: char| {
+        !c.is_ascii_digit() && !matches!(c, '-' | '−' | '(' | '$' | '\\' | '.')
+    });
+    let plain = words[..words.len() - number.len()].split_whitespace().all(is_plain_word);
+    let said = if number.len() < words.len() && plain { number } else { words };
+    let start = start + words.len() - said.len();
+    let said = without_reason(said);
+    let number = regex!(r"^-?[0-9][0-9.,]*").find(said).map_or(said.len(), |number| number.end());
+    let remark = regex!(r"^\s*\(([^()]*)\)$").captures(&said[number..]);
+    let is_stated = is_stated(text, start, start + said.len())
+        && !statement::is_redirected(&Pieces::new().read(&said[number..], false))
+        && !remark.is_some_and(|remark| statement::is_correction(&remark[1].to_lowercase()));
+    Some(one(said, is_stated))
 }
 
 /// Removes a closing mark or bracket whose opening one is before the answer, as in `8*.` and `45)`.
@@ -410,11 +351,9 @@ fn without_reason(words: &str) -> &str {
     regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
-/// Removes the number that a formula has in a list, as in `2. $x$`.
-fn without_number(text: &str) -> &str {
-    let behind = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let formula = behind.strip_prefix(". ").or_else(|| behind.strip_prefix(") ")).map(str::trim_start);
-    formula.filter(|rest| behind.len() < text.len() && rest.starts_with(['$', '\\'])).unwrap_or(text)
+/// Length of the number that a formula has in a list, as in `2. $x$`.
+fn number_length(text: &str) -> usize {
+    regex!(r"^[0-9]+[.)] \s*[$\\]").find(text).map_or(0, |found| found.len() - 1)
 }
 
 /// Whether a word doesn't change the meaning of the number after it.
@@ -426,22 +365,26 @@ fn is_plain_word(word: &str) -> bool {
     .contains(&word.to_ascii_lowercase().as_str())
 }
 
-fn formula<'a>(text: &'a str, found: &Found<'a>, start: usize, end: usize) -> Stated<'a> {
-    let Found::Latex(parts) = found else { return Stated::default() };
-    let end_of = |part: &str| part.as_ptr() as usize + part.len() - text.as_ptr() as usize;
+fn formula<'a>(text: &'a str, found: &Found<'a>, place: Range<usize>) -> Stated<'a> {
+    let Found::Latex(parts) = found else { return Err(Reason::Missing) };
     if let [(part, percent)] = parts[..] {
+        let start = place.start + text[place.clone()].find(part).unwrap_or(0);
+        let content = start..start + part.len();
         // A percent sign after the formula is read like any other suffix.
-        let behind = &text[end_of(part)..];
+        let behind = &text[content.end..];
         let close = ["$$", "$", "\\)", "\\]"].iter().find(|close| behind.starts_with(**close));
-        let end = if percent { end_of(part) + close.map_or(0, |close| close.len()) } else { end };
-        return attached(text, part, start, end);
+        let end = if percent { content.end + close.map_or(0, |close| close.len()) } else { place.end };
+        return attached(text, content, place.start..end);
+    }
+    if !is_stated(text, place.start, place.end) {
+        return Err(Reason::Denied);
     }
     let parts = parts.iter().map(
         |(part, percent)| {
             if *percent { format!("{part}\\%").into() } else { Cow::Borrowed(*part) }
         },
     );
-    Stated { parts: parts.collect(), hedged: !is_stated(text, start, end) }
+    Ok(parts.collect())
 }
 
 /// Whether a line is a formula and nothing else: words of prose don't occur outside of text commands.
@@ -495,7 +438,7 @@ fn is_mathematics(line: &str) -> bool {
 }
 
 /// Finds the last formula or number of the text, whichever comes later.
-fn last_formula(text: &str, latex: bool, plain: bool) -> Stated<'_> {
+fn last_formula(text: &str, latex: bool, plain: bool) -> Option<Stated<'_>> {
     let formulas = if latex { environments(text) } else { Vec::new() };
     let last = formulas.last();
     let floor = last.map_or(0, |formula| formula.end);
@@ -503,9 +446,9 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Stated<'_> {
         // Includes the whole quotient.
         let start = text[..start].trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').len();
         let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
-        return attached(text, &text[start..end], start, end);
+        return Some(attached(text, start..end, start..end));
     }
-    if let Some(last) = last { formula(text, &last.found, last.start, last.end) } else { Stated::default() }
+    last.map(|last| formula(text, &last.found, last.start..last.end))
 }
 
 #[cfg(test)]
@@ -514,35 +457,37 @@ mod tests {
 
     #[test]
     fn the_last_statement_is_the_answer() {
-        for (text, wanted, hedged) in [
-            ("\\boxed{1} and then a long way to \\boxed{2}", &["1", "2"][..], false),
-            ("\\boxed{1}. It is wrong. So \\boxed{2}", &["2"], false),
-            ("\\boxed{1}. \\boxed{", &["1", ""], true),
-            ("\\boxed{a \\boxed{b} c}", &["a \\boxed{b} c"], false),
-            ("\\boxed {5} or 6", &["5"], true),
-            ("5 or $\\boxed{6}$", &["6"], true),
-            ("\\fbox{3}", &["3"], false),
-            ("\\boxed 3.", &["3"], false),
-            ("\\boxed{\\left\\{1\\right.}", &["\\left\\{1\\right."], false),
-            ("The answer is $5$ not 6", &["5"], false),
-            ("The answer is not $5$.", &["5"], true),
-            ("It can't be $5$", &["5"], true),
-            ("The answer is at least $5$.", &["5"], true),
-            ("The answer is not $5$ but $6$.", &["6"], false),
-            ("No more than 7 fit, so the answer is $5$.", &["$5$."], false),
-            ("Is the answer $5$?", &["5"], true),
-            ("Answer: 2. $x$", &["$x$"], false),
-            ("**Answer:** 7 apples", &["7 apples"], false),
-            ("## Answer\n\n\\[\nx^2\n\\]\n", &["\\[\nx^2\n\\]"], false),
-            ("so $x=3$ and 4", &["4"], true),
-            ("It is $5$ or $6$.", &["5", "6"], false),
-            ("x^2+1", &["x^2+1"], false),
-            ("nothing", &["nothing"], false),
-            ("There is no formula and no number in this text", &[], false),
+        use Reason::{Denied, Missing, Several, Unclosed};
+        for (text, wanted) in [
+            ("\\boxed{1} and then a long way to \\boxed{2}", Ok(&["1", "2"][..])),
+            ("\\boxed{1}. It is wrong. So \\boxed{2}", Ok(&["2"])),
+            ("\\boxed{1}. \\boxed{", Err(Unclosed)),
+            ("\\boxed{a \\boxed{b} c}", Ok(&["a \\boxed{b} c"])),
+            ("\\boxed {5} or 6", Err(Denied)),
+            ("5 or $\\boxed{6}$", Err(Denied)),
+            ("\\boxed{5} or \\boxed{6}", Ok(&["5", "6"])),
+            ("\\boxed{5} - \\boxed{6}", Err(Several)),
+            ("\\fbox{3}", Ok(&["3"])),
+            ("\\boxed 3.", Ok(&["3"])),
+            ("\\boxed{\\left\\{1\\right.}", Ok(&["\\left\\{1\\right."])),
+            ("The answer is $5$ not 6", Ok(&["5"])),
+            ("The answer is not $5$.", Err(Denied)),
+            ("It can't be $5$", Err(Denied)),
+            ("The answer is at least $5$.", Err(Denied)),
+            ("The answer is not $5$ but $6$.", Ok(&["6"])),
+            ("No more than 7 fit, so the answer is $5$.", Ok(&["$5$."])),
+            ("Is the answer $5$?", Err(Denied)),
+            ("Answer: 2. $x$", Ok(&["$x$"])),
+            ("**Answer:** 7 apples", Ok(&["7 apples"])),
+            ("## Answer\n\n\\[\nx^2\n\\]\n", Ok(&["\\[\nx^2\n\\]"])),
+            ("so $x=3$ and 4", Err(Denied)),
+            ("It is $5$ or $6$.", Ok(&["5", "6"])),
+            ("x^2+1", Ok(&["x^2+1"])),
+            ("nothing", Ok(&["nothing"])),
+            ("There is no formula and no number in this text", Err(Missing)),
         ] {
-            let answer = find(text, true, true);
-            let parts: Vec<&str> = answer.parts.iter().map(|part| &**part).collect();
-            assert_eq!((&parts[..], answer.hedged), (wanted, hedged), "{text}");
+            let wanted = wanted.map(|parts| parts.iter().map(|part| Cow::from(*part)).collect());
+            assert_eq!(find(text, true, true), wanted, "{text}");
         }
     }
 }

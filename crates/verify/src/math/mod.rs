@@ -319,7 +319,7 @@ fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome 
 
 /// Whether two strings are the same value.
 fn same_value(first: &str, second: &str) -> bool {
-    let read = |text| typed::Answer::read(&answer::Stated::of(text)).subject;
+    let read = |text: &str| typed::Answer::read(&[text.into()]).subject;
     let options = Options { mode: Mode::Strict, ..Options::default() };
     let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);
     read(first).zip(read(second)).is_some_and(same)

@@ -1,5 +1,7 @@
 //! Strict mode's answers: each is read once into what it is, and equals only what its type can equal.
 
+use std::borrow::Cow;
+
 use super::budget::{MAX_ANSWER, ParseError};
 use super::compare::{self, Subject};
 use super::expr::{Expr, Relation};
@@ -7,6 +9,7 @@ use super::finished::Open;
 use super::lexer::{Token, spelled};
 use super::{MatchTypes, Options, answer, application, judge_values, latex, reader, unread};
 use crate::boxed;
+use crate::finder::Reason;
 use crate::python_text::regex;
 use crate::statement;
 use crate::verdict::{Outcome, Verdict};
@@ -108,8 +111,8 @@ pub(super) struct Answer {
     pub(super) subject: Option<Subject>,
     /// Whether some part was beyond the limits.
     pub(super) over_budget: bool,
-    /// Whether several answers are offered.
-    hedged: bool,
+    /// Reason why the response states no answer, if an answer was found.
+    fault: Option<Reason>,
     /// Whether the answer is a list in braces, so that its order doesn't count.
     braced: bool,
     /// The letter of the option before the value, as in `\textbf{(D)}\ 45`.
@@ -121,11 +124,10 @@ impl Answer {
     pub(super) fn of_gold(gold: &str, types: Option<MatchTypes>) -> Self {
         let gold = &*boxed::halfwidth(gold);
         let gold = &*regex!(r"\\tag\*?\{[^{}]*\}").replace_all(gold, "");
-        let stated = match types {
-            Some(types) => answer::find(gold, types.latex, types.expr),
-            None => answer::Stated::of(gold),
-        };
-        Self { hedged: false, ..Self::read(&stated) }
+        let Some(types) = types else { return Self::read(&[gold.into()]) };
+        // The author of a gold states it, in any words.
+        let any = |_| vec![boxed::last_closed(gold).unwrap_or(gold).into()];
+        Self::read(&answer::find(gold, types.latex, types.expr).unwrap_or_else(any))
     }
 
     /// Finds the answer of a completion and reads it.
@@ -141,17 +143,20 @@ impl Answer {
         }
         let response = answer::with_money(&response);
         let marks = |c: char| c.is_whitespace() || statement::is_decoration(c);
-        Self::read(&answer::find(response.trim_end_matches(marks), types.latex, types.expr))
+        match answer::find(response.trim_end_matches(marks), types.latex, types.expr) {
+            Ok(parts) => Self::read(&parts),
+            Err(reason) => Self { fault: Some(reason), ..Self::default() },
+        }
     }
 
     /// Reads the parts of an answer: several are a list.
-    pub(super) fn read(stated: &answer::Stated) -> Self {
-        let mut answer = Self { hedged: stated.hedged, ..Self::default() };
+    pub(super) fn read(stated: &[Cow<'_, str>]) -> Self {
+        let mut answer = Self::default();
         let mut values: Vec<Expr> = Vec::new();
         let mut open = Open::default();
         let mut rounded = false;
         let mut parts: Vec<Vec<Token>> = Vec::new();
-        for part in &stated.parts {
+        for part in stated {
             if part.len() > MAX_ANSWER {
                 return Self { over_budget: true, ..Self::default() };
             }
@@ -174,7 +179,7 @@ impl Answer {
                 Ok((expr, done)) => {
                     open = open.with(done);
                     let inner = match expr {
-                        Expr::Set(inner) if stated.parts.len() > 1 => inner,
+                        Expr::Set(inner) if stated.len() > 1 => inner,
                         other => vec![other],
                     };
                     values.extend(inner);
@@ -248,8 +253,8 @@ impl Answer {
         if self.subject.is_none() && self.tokens.is_empty() {
             return Outcome::new(Verdict::Unscorable, "gold");
         }
-        if answer.hedged {
-            return Outcome::new(Verdict::Wrong, "several");
+        if let Some(reason) = answer.fault {
+            return reason.into();
         }
         // The letter of an option stands for its value.
         if let Some(letter) = self.letter {

@@ -1,11 +1,12 @@
 //! Finding the answer in a response: the format gate, boxes, code blocks and values in brackets.
 
+use std::ops::Range;
+
 use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
-use crate::boxed;
-use crate::finder::{self, Candidate, Marker, Reason};
+use crate::boxed::{self, trimmed};
+use crate::finder::{self, Candidate, Marker, Reason, Statement};
 use crate::python_text::{is_space, plain_int, regex, strip, words};
-use crate::retraction::{Written, is_withdrawn};
 use crate::statement::{self, is_decoration};
 use crate::verdict::Outcome;
 
@@ -49,8 +50,8 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
 /// tags. Fails if tags contain different answers, or the text after them takes the answer back.
 pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
     let tagged = finder::marked(text, Marker::Tag);
-    let Some(last) = tagged.last() else { return Ok((text, "")) };
-    let (end, answer) = (last.place.end, strip(last.value));
+    let Some(tag) = tagged.last() else { return Ok((text, "")) };
+    let (end, answer) = (tag.place.end, strip(tag.value));
     if answer.contains("<answer>") || tagged.iter().any(|other| strip(other.value) != answer) {
         return Err(Reason::Several.into());
     }
@@ -59,7 +60,7 @@ pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
     if first.is_some_and(|first| finder::offers_choice(&first[1])) {
         return Err(Reason::Several.into());
     }
-    finder::last(text, tagged, stands).map(|_| (answer, behind)).map_err(Outcome::from)
+    last(text, tagged).map(|_| (answer, behind)).map_err(Outcome::from)
 }
 
 /// Whether the text after the answer tags may state another answer.
@@ -67,35 +68,22 @@ pub(crate) fn may_state(behind: &str) -> bool {
     regex!(r"(?i)[\[({`\\0-9]|\b(?:answer|solution|or)\b|^[^\w]*\w+[^\w]*$").is_match(behind)
 }
 
-/// Whether the sentences behind an answer don't take it back.
-fn stands<T>(_: &T, behind: &str) -> bool {
-    !is_withdrawn(behind, Written::OTHER)
-}
-
-impl From<Reason> for Outcome {
-    fn from(reason: Reason) -> Self {
-        match reason {
-            Reason::Missing => unparsed("no_answer"),
-            Reason::Denied => wrong("denied"),
-            Reason::Several => wrong("several_answers"),
-        }
-    }
-}
-
 /// Returns the last answer found in a string, for strict mode. Fails if no answer was found, if different answers are adjacent
 /// at the end, or if the text around the answer doesn't state it.
 pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<T, Outcome> {
-    Ok(finder::last(text, found, stands)?.only()?)
+    Ok(last(text, found)?.only()?)
+}
+
+fn last<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<Statement<T>, Reason> {
+    finder::last(text, found, |_, place| finder::states(text, place).then_some(()))
 }
 
 /// Returns in strict mode the content of the last box. Fails if a later box isn't closed.
 fn only_box(text: &str) -> Result<&str, Outcome> {
-    let boxes = finder::marked(text, Marker::Box);
-    let end = boxes.last().map_or(0, |last| last.place.end);
-    if boxes.is_empty() || boxed::BOXES.iter().any(|command| text[end..].contains(command)) {
-        return Err(unparsed("no_box"));
+    match last(text, finder::marked(text, Marker::Box)) {
+        Err(Reason::Missing | Reason::Unclosed) => Err(unparsed("no_box")),
+        found => Ok(found?.only()?),
     }
-    only(text, boxes)
 }
 
 /// Returns in strict mode the content of the last box, without markup around it and without a final period.
@@ -107,13 +95,15 @@ pub(crate) fn only_boxed(text: &str) -> Result<String, Outcome> {
 const LONGEST: usize = 2_048;
 
 /// Returns the longest end of a line that is a value, from a word on and without the marks around it.
-fn end(line: &str, is_value: impl Fn(&str) -> bool) -> Option<&str> {
-    let bare = line.trim_end_matches(|c: char| is_space(c) || ".。!*`\"'$".contains(c) || is_decoration(c));
+fn end(text: &str, line: &Range<usize>, is_value: impl Fn(&str) -> bool) -> Option<Range<usize>> {
+    let bare = text[line.clone()]
+        .trim_end_matches(|c: char| is_space(c) || ".。!*`\"'$".contains(c) || is_decoration(c));
+    let close = line.start + bare.len();
     let spaces = bare.bytes().enumerate().skip(bare.len().saturating_sub(LONGEST));
-    let ends = spaces.filter(|(_, byte)| *byte == b' ').map(|(at, _)| &bare[at + 1..]);
-    let mut ends =
-        [bare].into_iter().chain(ends).map(|end| end.trim_start_matches(['*', '`', '"', '\'', '$']));
-    ends.find(|end| is_value(end))
+    let starts = spaces.filter(|(_, byte)| *byte == b' ').map(|(at, _)| line.start + at + 1);
+    let unmarked = |from: usize| text[from..close].trim_start_matches(['*', '`', '"', '\'', '$']).len();
+    let mut ends = [line.start].into_iter().chain(starts).map(|from| close - unmarked(from)..close);
+    ends.find(|end| is_value(&text[end.clone()]))
 }
 
 /// Maximum number of lines at the end of a response in which a statement of the answer is searched.
@@ -126,48 +116,50 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
     if !blocks.is_empty() {
         return only(text, blocks.into_iter().map(|block| block.map(strip)).collect());
     }
-    if boxed::BOXES.iter().any(|command| text.contains(command)) {
+    if !finder::marked(text, Marker::Box).is_empty() {
         return only_box(text);
     }
-    let lines = text.lines().rev().map(strip).filter(|line| !line.is_empty());
-    let lines: Vec<&str> = lines.take(LINES).collect();
-    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, self::end(line, &is_value)?)));
+    let lines: Vec<Range<usize>> = finder::last_lines(text).take(LINES).collect();
+    let end = |line: &Range<usize>| self::end(text, line, &is_value);
+    let found = lines.iter().enumerate().find_map(|(at, line)| Some((at, end(line)?)));
     // `10 is what I get.`
     let inner = || {
-        let tokens =
-            lines.first()?.split(' ').map(|word| word.trim_matches(|c: char| ".,!*`\"'$".contains(c)));
-        let place = |token: &str| token.as_ptr() as usize - text.as_ptr() as usize;
-        let mut values = tokens.filter(|token| is_value(token));
-        values.rfind(|token| finder::states(text, place(token)..place(token) + token.len()))
+        let line = lines.first()?;
+        let words = regex!("[^ ]+").find_iter(&text[line.clone()]);
+        let words = words.map(|word| line.start + word.start()..line.start + word.end());
+        let words: Vec<_> = words.map(|word| trimmed(text, word, |c| ".,!*`\"'$".contains(c))).collect();
+        let stated =
+            |word: &Range<usize>| is_value(&text[word.clone()]) && finder::states(text, word.clone());
+        words.into_iter().rfind(stated)
     };
     let found = found.or_else(|| Some((0, inner()?)));
-    let Some((at, end)) = found.or_else(|| Some((0, *lines.first()?))) else { return Ok("") };
+    let at = found.as_ref().map_or(0, |(at, _)| *at);
+    let Some(line) = lines.get(at) else { return Ok("") };
     let offers = regex!(r"(?i)^(?:or|another|an? (?:second|alternative))\b[^.]*$");
-    let last = lines[at];
-    let item = |line: &str| regex!(r"^(?:[-*•]|\d+[.)])\s").is_match(line);
-    let another = |line: &&str| {
-        offers.is_match(line)
-            || item(last) && item(line) && self::end(line, &is_value).is_some_and(|other| other != end)
-    };
-    if lines.get(at + 1).is_some_and(another) {
-        return Err(Reason::Several.into());
-    }
+    let item = |line: &Range<usize>| regex!(r"^(?:[-*•]|\d+[.)])\s").is_match(&text[line.clone()]);
     let said = regex!(r"(?i)(?:answer(?: is)?\s*[:：]|answer is|答案是?\s*[:：]|答案是)");
-    let statements: Vec<_> = said.find_iter(last).collect();
-    let answer = match found {
-        Some(_) => end,
-        None => strip(&last[statements.last().map_or(0, |found| found.end())..]),
-    };
+    let statements: Vec<_> = said.find_iter(&text[line.clone()]).collect();
+    let place = found.map_or_else(
+        || {
+            let start = line.start + statements.last().map_or(0, |found| found.end());
+            trimmed(text, start..line.end, is_space)
+        },
+        |(_, end)| end,
+    );
+    let answer = &text[place.clone()];
+    let above = lines.get(at + 1).is_some_and(|above| {
+        let other = || item(line) && item(above) && end(above).is_some_and(|other| text[other] != *answer);
+        offers.is_match(&text[above.clone()]) || other()
+    });
     // An earlier statement on the same line ends before the words that announce the last one.
-    let another = statements.windows(2).any(|two| {
-        let between = last[two[0].end()..two[1].start()].trim_start();
+    let earlier = statements.windows(2).any(|two| {
+        let between = text[line.start + two[0].end()..line.start + two[1].start()].trim_start();
         !between.starts_with(answer.trim_end_matches(['.', '。'])) && !statement::is_introduction(between)
     });
-    if another {
+    if above || earlier {
         return Err(Reason::Several.into());
     }
-    let place = answer.as_ptr() as usize - text.as_ptr() as usize;
-    only(text, vec![Candidate::new(place..place + answer.len(), answer)])
+    only(text, vec![Candidate::new(place, answer)])
 }
 
 /// Removes markup around a statement, and its final period.
@@ -296,7 +288,7 @@ pub(crate) enum Listed<T> {
 
 /// Returns in strict mode the last list, or the last adjacent items.
 pub(crate) fn listed<T: PartialEq>(text: &str, found: Vec<Candidate<Listed<T>>>) -> Result<Vec<T>, Outcome> {
-    let statement = finder::last(text, found, stands)?;
+    let statement = last(text, found)?;
     if statement.values.iter().all(|value| matches!(value, Listed::Item(_))) {
         if text[..statement.place.start].trim_end_matches(is_space).ends_with(['[', '(']) {
             return Err(unparsed("unclosed"));

@@ -33,6 +33,7 @@ use std::str::FromStr;
 pub use crate::math::Mode;
 pub use generate::{GenerateError, Generated, generate, has_generator};
 
+use crate::finder::Reason;
 use crate::verdict::{Outcome, Verdict};
 
 /// Settings of a check.
@@ -214,7 +215,7 @@ impl Verifier {
                 Ok((text, behind)) => {
                     let outcome = check(text);
                     let another = || extract::may_state(behind) && is_another(&check(behind));
-                    if outcome.is_correct() && another() { wrong("several_answers") } else { outcome }
+                    if outcome.is_correct() && another() { Reason::Several.into() } else { outcome }
                 }
             },
         }
@@ -233,7 +234,7 @@ type Checked = Result<Outcome, Outcome>;
 
 /// Whether the outcome of the text behind the tags shows an answer that is wrong.
 fn is_another(outcome: &Outcome) -> bool {
-    outcome.verdict == Verdict::Wrong && outcome.reason != "denied"
+    outcome.verdict == Verdict::Wrong && *outcome != Reason::Denied.into()
 }
 
 /// The outcome of a comparison with the stored answer.

@@ -4,6 +4,7 @@
 pub mod boxed;
 pub mod choice;
 mod finder;
+mod forms;
 pub mod ifeval;
 mod languages;
 pub mod math;

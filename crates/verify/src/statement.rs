@@ -10,6 +10,7 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use crate::forms::{self, form};
 use crate::languages;
 use crate::math::units;
 use crate::math::words::{SCALES, number_in_words};
@@ -53,13 +54,26 @@ impl Roles {
         self.0 & other.0 != 0
     }
 
+    /// Returns the role with this name in the data.
+    fn named(name: &str) -> Self {
+        const NAMES: &str =
+            "states fills denies owns leads goes_on praises thinks joins changes chooses labels";
+        Self(NAMES.split(' ').position(|known| known == name).map_or(0, |at| 1 << at))
+    }
+
     fn of(word: &str) -> Self {
         static ROLES: LazyLock<HashMap<&str, Roles>> = LazyLock::new(|| {
             let mut roles = HashMap::new();
-            for (words, role) in WORDS {
+            let mut row = Roles::default();
+            for line in forms::section(forms::SENTENCES, "roles of words").lines() {
+                // A row begins with its roles, and goes on in the lines that are indented.
+                let words = line.split_once(": ").map_or(line, |(names, words)| {
+                    row = names.split(' ').map(Roles::named).fold(Roles::default(), Roles::with);
+                    words
+                });
                 for word in words.split_whitespace() {
                     let known: &mut Roles = roles.entry(word).or_default();
-                    *known = known.with(*role);
+                    *known = known.with(row);
                 }
             }
             roles
@@ -80,100 +94,6 @@ fn uncontracted(word: &str) -> &str {
     let ends = ["'d", "'ll", "'m", "'re", "'s", "'ve"];
     ends.iter().find_map(|end| word.strip_suffix(end)).unwrap_or(word)
 }
-
-/// Words with their roles. A word can be in several rows.
-const WORDS: &[(&str, Roles)] = &[
-    (
-        "is are was were be been being it's that's here's there's thats definitely surely certainly clearly indeed obviously equals equal equaling equalling gives give giving gave yields yield \
-         yielding get gets getting got gotten have has had having obtain obtains obtaining obtained find finds found finding \
-         makes make making made receives received reaches reached becomes become became contains contain produces shows see reach arrive \
-         worth exactly only just simply precisely approximately about roughly there here namely that which then now so thus hence \
-         therefore conclude concludes consequently finally answer answers ans result solution total totals total's value \
-         es ist est är er 答案是 答案为 所以答案是 因此答案是 故答案为 所以 因此",
-        Roles::STATES.with(Roles::FILLS),
-    ),
-    (
-        "needs need needed wants want takes take took costs cost leaves leave left remain remains pays pay paid earns earn \
-         earned spends spend spent saves saved sells sell sold buys buy bought eats eat ate uses use used weighs weigh \
-         weighed measures holds hold held owes owe owed keeps keep kept lost lose loses won wins win scored scores gained gains \
-         happens happen drove drives walked walks ran runs read reads wrote writes collected collects gives gave sum product \
-         difference quotient average mean median probability area length width height volume perimeter radius distance speed \
-         time age price profit count amount maximum minimum sum's charges charged worked works baked bakes picked picks planted \
-         plants traveled travels lives lasts grew grows drinks drank produced adds added requires required",
-        Roles::STATES,
-    ),
-    (
-        "the a an final correct right my our your this that these those it he she they we i you us me let and of to also indeed clearly \
-         must should will can does do did would one its his her their new exact numerical sum sums in true case going up out am definitely surely certainly",
-        Roles::FILLS,
-    ),
-    (
-        "not no never nobody nothing none forget ignore disregard avoid skip discard cannot neither nor hardly if unless suppose supposes supposing supposed assume assumes \
-         assuming assumed whether wrong incorrect false mistake mistaken fallacy trap tempted previous old former earlier naive \
-         tempting guess guessed could might may or either except discard discards reject rejects exclude excludes eliminate \
-         rule try doubt doubts deny denies pretend imagine fails fail refuses refuse stops far twice thrice half double until nicht pas less more most least than",
-        Roles::DENIES,
-    ),
-    (
-        "the final correct right my our this that so thus hence therefore is and of an a new exact numerical required requested desired \
-         simplified overall only your total actual answer clearly numeric complete maximum minimum i we gives concise boxed \
-         short full last get obtain then as following resulting means mean think believe conclude now know",
-        Roles::OWNS,
-    ),
-    (
-        "thus hence therefore so then finally consequently course indeed total all conclusion summary answer result clearly short \
-         altogether overall required expected conclude now no is namely say ultimately accordingly words calculation",
-        Roles::LEADS,
-    ),
-    (
-        "that's since because as which so where when by with for on at in per each that who from during after before among while hence regardless irrespective rounded computed calculated found \
-         thus therefore see total altogether the this it its we these they given giving meaning using there here let you \
-         note being namely respectively such only now also achieved attained obtained",
-        Roles::GOES_ON,
-    ),
-    (
-        "answer final correct right required desired solution result value only total number minimum maximum smallest largest \
-         unique greatest least sum",
-        Roles::PRAISES,
-    ),
-    (
-        "think thinks thought say says said believe believes claim claims guesses",
-        Roles::THINKS.with(Roles::FILLS),
-    ),
-    (
-        "total value probability answer length area volume distance speed cost price maximum minimum average mean median radius \
-         height width result amount count profit score age weight perimeter equal equals sums sum simplifies simplify evaluates \
-         comes amounts reduces leads corresponds rounds back goes number quotient loss gain discount difference increase decrease temperature size rate ratio \
-         remainder given increases increased decreases decreased differ differs arrive arrives stands expressed written simplified \
-         results resulting",
-        Roles::JOINS,
-    ),
-    (
-        "if fails fail can does do did should would will but vs versus score scores wait sorry actually so choose etc upwards breaks \
-         violates contradicts contains has misses overcounts undercounts ignores",
-        Roles::CHANGES,
-    ),
-    ("e x", Roles::CHANGES.with(Roles::FILLS)),
-    (
-        "answer say go going pick choose chose select vote submit report settle settled opt stick end ended ends lock propose suggest land \
-         landed take call put write enter give",
-        Roles::CHOOSES,
-    ),
-    (
-        "answer answers ans final result solution question problem task puzzle exercise part option choice letter value form format \
-         required requested correct right below above thing process elimination state stating verdict numbers crunching now know seen up combining as in by at for on to all everything nothing together putting put combining adding box boxed \
-         tags asked with without further ado more left remaining needed sold spent earned long story short bottom line tl dr there here go have \
-         goes easy simple simpler simplified step last no doubt about only possibility possible elimination process done overall summary \
-         conclusion drum roll please voilà voila yes yep okay ok alright sure well hmm great good grid matrix board table list lists \
-         sequence path order arrangement expression equation formula words word letters coordinates cells positions mines tents stars \
-         numbers number brackets completed filled solved sorted output response completion missing mapping message text name names \
-         steps hard not be this one is it's that's from considered given said choices options checking looking and explanation working therefore amount count money",
-        Roles::LABELS,
-    ),
-    ("leaving", Roles::STATES),
-    ("implies shows why", Roles::OWNS),
-    ("ergo told yes yep okay ok alright sure well hmm voilà voila et done definitely surely", Roles::LEADS),
-];
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -409,12 +329,7 @@ fn contrasted(said: &str) -> &str {
 
 /// Whether the writer doesn't know the answer: `I don't know`, `without having checked`. A contrast behind it states an answer.
 fn is_ignorant(said: &str) -> bool {
-    const IGNORANT: &str = concat!(
-        r"(?i)\b(?:i|we)(?:'m| am|'ve| have)?(?: \w+)? ?(?:don't|do not|can't|cannot|couldn't|could not|didn't|did not|haven't|have not|never|not)(?: \w+)? ",
-        r"(?:know|knew|figure|tell|solve|solved|decide|remember|understand|understood|worked|checked|verified|tested|computed|sure|certain)\b|",
-        r"\b(?:i|we) (?:(?:have|had) no|haven't (?:an?|any)|don't have (?:an?|any)) (?:idea|clue)\b|\b(?:not|never|without)(?: really| actually| fully)? (?:having )?(?:knowing|solving|solved|checking|checked|verifying|verified|computing|computed)\b"
-    );
-    regex!(IGNORANT).is_match(contrasted(said))
+    form!("ignorant").is_match(contrasted(said))
 }
 
 /// Words of a clause that attributes the rest of its sentence to somebody else.
@@ -435,64 +350,14 @@ fn phrase(pieces: &[Piece<'_>]) -> String {
 
 /// Whether the sentence before a value attributes it to somebody else, supposes it, or doesn't state the answer itself.
 fn is_disowned(before: &[Piece<'_>]) -> bool {
-    const DISOWNED: &str = concat!(
-        r"(?i)\b(?:maybe|perhaps|probably|possibly|presumably|supposedly|allegedly|wish|wishes|bet|hope (?:that )?(?:the|it|this|my)|heard|told (?:me|us|that)|was told|",
-        r"opinion|myth|an? lie|the lie|joke|rumou?r|please|pretend|attempts?|would like|want the|point of view|in the view of|at first|",
-        r"yesterday|distractor|decoy|trap|red herring|(?:used|rumou?red|claimed|supposed|said|alleged|reported|believed|thought) to be)\b|",
-        r"\b(?:impossible that|no (?:way|chance)|absurd (?:that|to)|typo|misprint|misread\w*|mistakenly|erroneously|wrongly)\b|",
-        r"\b(?:another|(?:an?|the) (?:different|other|similar|easier|harder|parallel|related|analogous|simpler|companion|previous|earlier)) (?:problem|puzzle|question|exercise|task|exam|test|version)\b|",
-        r"\b(?:parallel|alternate|fictional|imaginary) (?:world|universe|reality|version)s?\b|\bsake of argument\b|\bread (?:somewhere|that)\b|\b(?:might|may) as well\b|\bhas it that\b|\b(?:legend|consensus|folklore|gossip|horoscope|oracle)\b|",
-        r"\b(?:flawed|fallacious|dubious|naive|careless|sloppy|unverified|tentative|provisional|preliminary)\b|",
-        r"\b(?:intermediate|partial) (?:value|result)s?\b|\b(?:dummy|wrong|incorrect|false|empty|example|sample) (?:box|template|tag|answer|solution|output|response)\b|",
-        r"\b(?:would|could|might|\w+'d) have (?:been|got|gotten|had|found|\w+ed)\b|\b(?:love|like|wish|want|was going|were going|about|almost|refuse) to\b|\bwant it\b|",
-        r"\b(?:chances?|odds|likelihood)\b(?: \S+){0,3}? (?:of|it's|it is|that it is)$|\bat random ?[:,]?$|",
-        r"^(?:an? |the )?(?:examples?|sample|dummy|empty|random|template|trial) \w+ ?:$|",
-        r"^(?:as|for|in) (?:an? |the )?(?:test|theory)\b ?,|^(?:for (?:now|the moment|the time being|a start)|until|last (?:time|year|week|month)|someone|somebody|anybody|nobody)\b|",
-        r"(?:\bnot|\bnever|n't) (?:\w+ ){1,2}(?:that )?(?:it's|it is|the answer is)$|\b(?:less likely|unlikely) to\b|\btoo (?:early|soon|hard|late) to\b|",
-        r"\b(?:bogus|spurious|absurd|tempting)\b|\b(?:coin|dice|horoscope) (?:flip|toss|roll|gave|says?)\b|\bfirst (?:instinct|impression|thought)\b|\bonce (?:i|we|got|thought|believed)\b|",
-        r"^if (?:i|we|you) (?:\w+ ){0,2}?(?:flip|skip|ignore|forget|drop|omit|double|negate|swap|reverse|change|misread|guess)\b|\bmade (?:(?:this|that|it) )?up\b|^no answer\b|\b(?:expect\w*|wants?|wanted|told|tells?|forced?|made) (?:me|us|you) to\b|",
-        r"^let's (?:say|pretend)\b|^in (?:the|an?) (?:other|another|different|easier|simpler) (?:case|version)\b|\b(?:i|we) (?:used to|initially|first|originally|almost|nearly)\b|",
-        r"^step (?:[0-9]+ )?(?:gives|yields)\b|\b(?:runner-up|counterexample|second[ -]best|worst|excluded|discarded|rejected|odd one out|bait)\b(?: \S+){0,2} is$|",
-        r"\b(?:practi[cs]\w*|formatting|testing)\b[^,]*:$|\blatex (?:for|of|code)\b|",
-        r"^before (?:\w+ing\b|\S+ , we\b|the (?:last|final) step\b)|^up to\b|^so far\b|\bbox (?:looks|is written)\b|",
-        r"^without (?:the|this|that|an?) (?:\w+ )?(?:step|rule|condition|constraint|clue|sign|correction|term|factor|case|assumption)s?\b|",
-        r"\b(?:for|towards?) (?:an? |the sake of )?(?:contradiction|argument)\b|^(?:the|my|our) first\b.*\bwas$|",
-        // A label that names no answer, and a scale of all values.
-        r"\b(?:examples?|drafts?|hypothes[ie]s|conjectures?|templates?|placeholders?|samples?|illustrations?|sketch|attempts?|tries|try|guess(?:es)?)(?: (?:output|answer|solution|response|[0-9]+))?(?: (?:is|would be|looks like))? ?:?$|^(?:(?:the|an?|this) )?(?:\w+ )?formats?(?: (?:is|would be))? ?:?$|",
-        r"\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|",
-        r"\b(?:wrote|says|said|claims|claimed|thinks|believes|reports|argues|insists|i read)(?: that\b| ?[:,])|",
-        r"\b(?:false|wrong|incorrect|naive|mistaken|tempting|previous|earlier) (?:assumption|premise|interpretation|reading|statement|result|approach|count|step|try|calculation|",
-        r"solution|estimate|claim|version|formula|method|reading|argument|idea|thought|choice|option)s?\b|",
-        r"\b(?:results?|solutions?|calculations?|claims?|work) (?:of|by|from) (?-i:\p{Lu}\p{Ll}+) (?:is|are|was|were|gives|:|equals)|",
-        r"^(?:for|to) (?-i:\p{Lu}\p{Ll}+) ,.*answer|",
-        // Another source, or a bound, a rounding or an estimate of the answer.
-        r"^(?:the |my |an? )?(?:wikipedia|google|internet|calculator|textbook|book|website|chatgpt|computer|teacher|forum) (?:gives?|has|gets?|shows?|finds?)\b|",
-        r"^(?:(?:so|and|thus|but) )?(?:it|this|that) (?:contains?|rounds?|includes?|exceeds?)\b|^(?:(?:so|thus|hence|therefore) ,? ?)?(?:(?:the|an?|its) )?(?:upper|lower) bound\b|",
-        r"^(?:the |an? |my )?(?:\w+ )?estimate (?:is|gives|was)\b|^initially\b|",
-        r"^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppose|provided)\b.*(?:\b(?:answer|would|were)\b|'d\b)|\b(?:without|ignoring)\b.*\bwould\b|",
-        // The problem's own text, and an example of a form.
-        r"\b(?:problem|question|prompt|puzzle|task) (?:says?|said|shows?|gives?|states?|reads?|mentions?|contains?)\b|\bteacher wrote\b|",
-        r"\bexamples? (?:of the (?:form|format|output)|(?:in|from) the (?:problem|prompt|puzzle|question|task))\b|\b(?:e \. ?g|for example|for instance|such as)\b ?[.,:]?$|",
-        // One of several candidates.
-        r"\b(?:another|second|third|alternative|other) (?:possib\w+|candidates?|options?|solutions?|alternatives?)\b|\b(?:option|candidate|possibility|attempt|try|guess) [0-9]\b|",
-        // A comparison, an exception, and a label that rejects.
-        r"\b(?:far from|opposite of|instead of|rather than|other than|over|beats?)(?: \S+){0,1}$|",
-        r"\b(?:rul(?:e|es|ed|ing) out|eliminat(?:e|es|ed|ing)|exclud\w+|discard\w*|reject\w*|(?:avoid\w*|refus\w+)(?: to)? \w+)(?: (?:the|option|choice|answer|that))* ?:?$|",
-        r"\bprefer\b.* to$|^(?:\S+ ){0,2}(?:reject\w*|discarded|excluded|eliminated|invalid|refuted|counterexamples?|fools?|errors?|mistakes?|tests?|testing|fails|falsch)(?: \S+){0,2} :$",
-    );
     if before.is_empty() {
         return false;
     }
     let said = phrase(before);
     const ADJUNCT: &str = r"(?i)^(?:(?:so|well|ok|okay|and) ,? ?)?(?:as|for|in|by|at|on|with|through|just|only|picking|choosing|guessing)\b(?: \S+){0,4}? ";
     const CLOSED: &str = r"(?: (?:\w+ )?,| (?:i|we|you|it|it's|this|that|the)\b| :|$)";
-    // `Neglecting friction, we get`, `in another world, it would be`
-    const OMITTED: &str = concat!(
-        r"(?i)^(?:(?:so|and|well) ,? ?)?(?:(?:ignor|neglect|forgett|omitt|skipp|dropp|disregard|overlook)ing\b|",
-        r"(?:in|under|with|without|at|as|\w+ing)\b.*\b(?:it|this|that|the (?:answer|result|value)) would be$)"
-    );
     if is_ignorant(&said)
-        || regex!(OMITTED).is_match(contrasted(&said))
+        || form!("omitted").is_match(contrasted(&said))
         || regex!(&format!(r"{ADJUNCT}(?:{TRIALS}|fun)\b{CLOSED}")).is_match(&said)
     {
         return true;
@@ -505,24 +370,20 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     let said = turn.map_or(&*said, |turn| said[turn.start()..].trim_start());
     // The clause before the main one, as in `though I doubted it, the answer is`, unless it is a condition or a source.
     const MAIN: &str = r"(?i)^(.*?) , ((?:(?:so|then|and|now|thus) )?(?:(?:the|my|our) (?:\S+ ){0,2}?(?:answer|result|solution|value)|it|it's|this|that|that's|we|i [a-z]|i'd|i'll|you|one)\b.*)$";
-    const CONDITION: &str = concat!(
-        r"(?i)^(?:\w+ ,? ?)?(?:if|unless|were|should|had|assuming|suppos\w+|provided|without|ignoring|before|under|in|by|for|until|as an?|at|only|just|initially|",
-        r"hypothetically|once|when|yesterday|according|to)\b|\b(?:if|unless|without|ignoring|sake|says?|said|claims?|thinks?)\b"
-    );
     const POLITE: &str = r"(?i)^(?:\w+ ,? ?)?(?:if (?:i'm|i am|we're|we are|you|my|our|everything|all|i remember|i had to|i did|we did|we do)\b|unless (?:i|we)\b|having said)";
     let main =
         regex!(MAIN).captures(said).and_then(|main| Some((main.get(1)?.as_str(), main.get(2)?.as_str())));
     let dismissed = |clause: &str| {
         regex!(POLITE).is_match(clause)
             && !regex!(r"(?i)\b(?:were|had been|lied|wrong about)\b").is_match(clause)
-            || !regex!(CONDITION).is_match(clause) && !regex!(DISOWNED_SOURCES).is_match(clause)
+            || !form!("condition").is_match(clause) && !regex!(DISOWNED_SOURCES).is_match(clause)
     };
     let said = main.filter(|(clause, _)| dismissed(clause)).map_or(said, |(_, main)| main);
     // `I am confident the answer is` has the answer as its own.
     const SURE: &str = r"(?i)^(?:.* )?(?:i am|i'm|we are|we're) (?:(?:now|very|quite|fairly|absolutely|completely) )?(?:confident|certain|sure|positive|convinced)(?: that)?\b";
     let said = regex!(SURE).find(said).map_or(said, |sure| said[sure.end()..].trim_start());
     if excepted
-        || regex!(DISOWNED).is_match(said)
+        || form!("disowned").is_match(said)
         || is_foreign(before) && languages::doubts(said)
         || cites(said)
     {
@@ -564,14 +425,8 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     if value.is_some_and(|found| Roles::of(&found[1]).has(Roles::JOINS.with(Roles::PRAISES))) {
         return false;
     }
-    // `the answer that we want is`, `the answer, as we saw, is`
-    const ASIDE: &str = concat!(
-        r"(?i)^ (?:(?:is|becomes)(?: now)? clear :|(?:consistent|compatible) with\b|(?:satisfy|match|fitt)ing\b|(?:that|which) (?:fits?|works?|satisf\w+|remains?|solves?|meets?|is left)\b|",
-        r"(?:that |which )?(?:we|you|i)(?:'ve|'re|'m)?(?: are| were| have| been| all)* (?:want|need|seek|get|got|find|found|obtain|obtained|look|looking|",
-        r"saw|see|have|wanted|needed|sought|asked|after)\b|\( (?:after|as)\b[^)]*\)|, (?:as|after|then|of|therefore|thus|in)\b[^,]*,)"
-    );
     let denied = |text: &str| text.split(' ').any(|word| Roles::of(word).has(Roles::DENIES));
-    let aside = regex!(ASIDE).is_match(tail) && !denied(tail) && !regex!(DISOWNED_SOURCES).is_match(tail);
+    let aside = form!("aside").is_match(tail) && !denied(tail) && !regex!(DISOWNED_SOURCES).is_match(tail);
     !aside && !tail.split(' ').all(is_about_answer)
 }
 
@@ -591,14 +446,8 @@ fn is_about_answer(word: &str) -> bool {
 
 /// Whether a sentence cites a source that isn't the problem or mathematics: `according to Bob`.
 fn cites(said: &str) -> bool {
-    const SOURCES: &str = concat!(
-        r"(?i)^(?:the|this|our|these) (?:\S+ ){0,3}?(?:problem|question|information|data|table|chart|graph|figure|diagram|conditions?|",
-        r"statement|calculations?|order|pattern|scale|recipe|map|instructions|above|following)\b|",
-        r"^(?:\S+ ){0,4}?(?:formulas?|equations?|rules?|laws?|theorem|lemma|definition|inequality|identity|principle|criterion|algorithm|",
-        r"propert(?:y|ies)|method|test)\b"
-    );
     regex!(r"(?i)\baccording to (.*)$").captures(said).is_some_and(|found| {
-        !regex!(SOURCES).is_match(&found[1])
+        !form!("sources").is_match(&found[1])
             || regex!(r"(?i)\b(?:wrong|false|incorrect)\b").is_match(&found[1])
     })
 }
@@ -617,48 +466,19 @@ pub(crate) fn is_neutral(word: &str) -> bool {
 
 /// Whether a predicate names the answer: `the answer to the problem`, `the smallest such number`.
 pub(crate) fn praises(predicate: &str) -> bool {
-    const PRAISED: &str = concat!(
-        r"(?i)^(?:(?:the|our|my|an?|its|your|then|indeed|therefore|thus|also|exactly|clearly|simply|just) )*",
-        r"(?:(?:final|correct|right|true|required|desired|only|unique|possible|smallest|largest|minimum|maximum|minimal|maximal|greatest|",
-        r"least|lowest|highest|total|exact|such|valid|positive|real|integer|numerical|simplified|reduced|wanted|sought|best|optimal)\b ?)*",
-        r"(?:(?:answers?|solutions?|results?|ones?)(?: (?:to|of|for) (?:the|this|our|your)(?: (?:given|original|whole|entire|above))*",
-        r" (?:problem|question|exercise|task|puzzle|equation|system|inequality)s?)?(?: (?:that )?(?:i|we|you) [^,;]*| that (?:is|are|satisfies|satisfy|works?|fits?|has|have)\b.*)?",
-        r"(?: ?$| ?[.,;!)]| (?:since|because|as|so|and|in simplest)\b)|what (?:we|i|you)\b[^,;]*$|",
-        r"(?:numbers?|values?|sum|total|minimum|maximum|product|difference|roots?|integers?|primes?|choices?|options?|",
-        r"possibilit(?:y|ies)|area|length|cost|price|amount|sets?|pairs?|probability)\b|(?: ?$| ?[.,;!)]| (?:since|because|as|so)\b))"
-    );
-    const REDIRECTED: &str = concat!(
-        r"(?i)\b(?:wrong|incorrect|mistakes?|mistaken|fails?|failed|excluded|rejected|never|but|if|unless|without|except|other|another|",
-        r"different|guess\w*|suspect\w*|hop(?:e|ed|ing)|wrote|copied|first|once|twice|half|minus|plus|squared|cubed|divided|opinion|according|subtract|add|doubl\w+|multiply|still|before)\b|n't\b|",
-        r"[,;] ?(?:and )?not\b|\?|^an? (?:\w+ )?(?:answer|solution|result)\b"
-    );
-    regex!(PRAISED).is_match(predicate)
-        && !regex!(REDIRECTED).is_match(predicate)
+    form!("praised").is_match(predicate)
+        && !form!("unpraised").is_match(predicate)
         && predicate.chars().any(char::is_alphabetic)
 }
 
 /// Whether the words after a value relate it to another value, another problem or another person.
 pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let after = &*phrase(&after.all);
-    const REDIRECTED: &str = concat!(
-        r"(?i)\b(?:in|for|of|to|from|by) (?:another|(?:an?|the) (?:different|previous|earlier|easier|harder|similar|other)) (?:problem|question|exercise|task|",
-        r"version|case|group|student|book)s?\b|\b(?:in|for|at) (?:some|certain|many|most|other) (?:cases|times|days|versions)\b|\bhalf (?:of )?the time\b|\bsometimes\b|\bunless (?:it|n)\b|\b(?:last|next|previous) (?:time|year|week|month|step|part)\b|\buntil\b|\b(?:by (?:accident|luck)|typo|grain of salt|first (?:sight|glance)|give or take|or (?:higher|lower|more|less|so|thereabouts))\b|\b(?:earlier|first|rough) draft\b|\bwith (?:an? )?(?:\S+ ){0,2}?(?:probability|chance|confidence|odds)\b|\bwhich (?:i|we) (?:made|guessed|invented)\b|\b(?:worlds?|universes?|coin toss|guess|jest|pending|tentative(?:ly)?|unverified|unconfirmed|provisional(?:ly)?)\W*$|\bto be (?:checked|confirmed|verified|corrected|continued|determined|decided|doubled|halved|negated|squared|flipped|inverted|fixed)\b|\bpending \w+|\bfor (?:lack|want) of\b|\bsubject to\b|\b(?:by|in) (?:mistake|error)\b|\bin (?:tens|dozens|(?:hundred|thousand|million|billion|trillion)s)\b|\bopinion\b|,? says (?-i:\p{Lu})|\b(?:they|some|people|he|she) says?\W*$|, not\W*$|^(?:was|were)\b|",
-        r"^for the sake of\b|^(?:on top of|in addition to|along with|together with|apart from|aside from|as well as|away from|next to|besides?|",
-        r"at (?:most|least|best|worst)|off|short|too (?:many|few|much))\b|",
-        r"\b(?:on top of|in addition to|along with|together with|apart from|as well as|besides?) (?:another )?[0-9]|",
-        r"^for (?:odd|even|large|small|certain|most)\b|\b(?:as long as|in case|provided|assuming|at least)\b|",
-        r"\brounded (?:up|down)\b|\b(?:we|then|must|to) (?:double|halve|square|negate|add|subtract|multiply|divide)\b|",
-        r"\b(?:sign|upside down|reversed?|backwards|in front|behind it|hex|binary|octal|doubled|halved|negated|as an? (?:divisor|factor|guess))\b"
-    );
-    // Another number that follows a preposition or a connective and doesn't precede a counted noun.
-    const ANOTHER: &str = concat!(
-        r"(?i)^(?:in|on|with|by|at|per|for|after|before|from|during|over|under|since|until|out of) ([0-9][0-9.,]*|\w+)\W*$|",
-        r"\b(?:respectively|alternatively|therefore|so|hence|thus|then) ([0-9][0-9.,]*|\w+)\b"
-    );
     let number = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_digit()) || number_in_words(&word.to_lowercase()).is_some()
     };
-    let mut others = regex!(ANOTHER).captures_iter(after).filter_map(|found| found.get(1).or(found.get(2)));
+    let mut others =
+        form!("another number").captures_iter(after).filter_map(|found| found.get(1).or(found.get(2)));
     const REMARKS: &str = r"(?i)^(?:means|simplifies|satisfies|matches|corresponds|agrees|represents|leads|works|fits|checks|follows|completes|reduces|rounds|confirms|shows|was)$";
     let which = regex!(r"(?i)\bwhich (\w+)").captures(after);
     // A role that isn't the answer's, as in `as a warm-up`.
@@ -676,7 +496,7 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     });
     purpose
         || role
-        || regex!(REDIRECTED).is_match(after)
+        || form!("redirected").is_match(after)
         || others.any(|word| number(word.as_str()))
         || cites(after)
         || which.is_some_and(|found| !is_neutral(&found[1]) && !regex!(REMARKS).is_match(&found[1]))
@@ -1108,50 +928,15 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
 
 /// Whether a remark in lower case corrects the answer before it, doubts it or orders another step.
 pub(crate) fn is_correction(words: &str) -> bool {
-    const CORRECTS: &str = concat!(
-        r"^(?:(?:or|and|oh|well|so|ok|okay) )*(?:(?:actually|wait|hmm+|oops|sorry|correction|errat(?:um|a)|edit|update|scratch that|psych|",
-        r"nope|kidding|joking|just (?:kidding|joking)|wrong|false|incorrect|not|maybe|perhaps|possibly|probably|otherwise|else|unless|",
-        r"only if|as if|if only|alternatively|rather|instead|my (?:bad|mistake|apologies)|i mean|make that|on second thoughts?|on reflection|citation|which (?:is|was) (?:wrong|false|incorrect|not)|hold on|",
-        r"in your dreams|who knows|says|sadly|unfortunately|times|plus|minus|squared|cubed|divided by|right)\b|",
-        r"no(?:$|[^a-z0-9 ]| (?:it|that|this|wait|i|the answer|but)\b| \d)|",
-        r"if [^,]*$|(?:or|and|also|but|however)(?: also| maybe| is it| perhaps| even)* (?:\d|not\b|is it\b|so\b))|",
-        r"^s/[^/ ]+/|\bno longer\b|^more (?:precisely|exactly|accurately)\b|^rounded\b.*\bexact\b|",
-        // Steps that are left to the reader.
-        r"^(?:(?:now|then|next|so|finally|and|please) )*(?:add|subtract|multiply|divide|double|halve|triple|square|cube|negate|invert|replace|",
-        r"round|change|flip|take|swap|reverse|ignore|disregard|forget|discard|don't|do not|never)(?: \S+){0,6}$|",
-        r"^(?:i|i'm|we|we're|you)\b.*\b(?:forgot|lied|lying|joking|kidding|mistake|error|wrong|not sure|unsure|(?:my|our) mind|",
-        r"take (?:it|that|this) back|retract|withdraw|doubt|guess|guessed|(?:don't|do not) (?:think|believe)|still (?:have|need|must)|guessing|give up|(?:don't|do not|cannot|can't) (?:know|tell|say|solve)|made (?:it|that|this) up|retract|flipped|",
-        r"must still|off by|(?:need|want|asked for) (?:the )?(?:double|twice|half|negative|opposite))\b|",
-        r"^we need \S+ not\b|^the (?:problem|question|task) (?:asks|wants|needs|was)\b|\bonly$|\b(?:last|final|next|more) step\b|^what remains\b|\bremains? (?:is )?to\b|^to (?:finish|get)\b|^(?:adding|doubling|subtracting|counting|including)\b|\bin the other case\b|^the (?:opposite|negative|reverse)\b|^none of (?:this|that|it|the above)\b|",
-        r"^there (?:is|are|may be|might be) (?:an?|some) (?:error|mistake|flaw|problem)s?\b|^(?:an? |my )?\pL+'s (?:answer|solution|guess|idea)\b|",
-        r"^\S+ (?:says|thinks|claims|said) so$|^for \S+ n\b|",
-        r"^(?:allegedly|supposedly|reportedly|whatever|i was told|i heard|they say|though i (?:doubt|may|might|could)|unless i erred|give or take)\b|\b(?:demo|demonstration|syntax)$|",
-        // A removal: `Please ignore this.`
-        r"^(?:(?:please|so|now|just|also|you|the|graders?|should|must|can|may) )*(?:skip|ignore|disregard|delete|cancel|strike|scratch|forget|undo|drop|discard|revise|void) (?:this|that|it|these|the (?:above|box|answer|line))\b|",
-        r"\b(?:i|we)(?:'ve| have)? (?:copied|invented|cheated|stole)\b|\bhave(?:n't| not) (?:checked|verified|tested|solved|finished|computed|answered|done)\b|\b(?:check|test|verification|proof) fails?\b|\bwait for (?:the|my|an?)\b|^or (?:the|its|an?) (?:opposite|other)\b|",
-        r"^but see\b|^(?:but|then|and) (?:negated|doubled|halved|flipped|reversed|squared|inverted)\b|^or (?:the one|something|some other|maybe|perhaps)\b|^said (?:nobody|no one)|^more or less\b|",
-        // What is only tried, and what comes later.
-        r"^(?:pending|tentative|unverified|unconfirmed|unchecked|provisional|preliminary|draft|guess|placeholder|example|sample|template|trial|to be \w+|to ?do\b.*|tbd|tbc|not)$|",
-        r"^(?:(?:just|only|merely|this (?:is|was)|that (?:is|was)) )+(?:an? )?(?:test|try(?:ing)?)\b|^(?:just|only) \pL+ing\b(?: (?:you|with you|around|here))?$|^then again\b|\bmaybe not\b|\bgraders?\b|",
-        r"\b(?:let(?:'s| me| us)|i|we|i'll|we'll|must|needs?|have|has|should)\b(?: \w+){0,3} (?:re-?(?:do|check|compute|consider|calculate|think|examine|try|run|start)|checking|verification)\b",
-    );
     const ONLY: &str =
         "just|only|merely|an?|my|the|at|by|for|as|picked|chosen|this (?:is|was)|that (?:is|was)";
     let trial = regex!(&format!(r"^(?:(?:{ONLY}) )*(?:{TRIALS})(?: \w+)?$"));
-    is_ignorant(words) || regex!(CORRECTS).is_match(words) || trial.is_match(words) || is_deferral(words)
+    is_ignorant(words) || form!("corrects").is_match(words) || trial.is_match(words) || is_deferral(words)
 }
 
 /// Whether a sentence in lower case announces the answer for later.
 fn is_deferral(words: &str) -> bool {
-    const DEFERS: &str = concat!(
-        r"\b(?:real|actual|true|proper|official|final|full|right|correct) (?:answer|solution|result|truth|value|one)\b.*\b(?:later|tomorrow|soon|next|follows?(?: in| later| below| soon| shortly|$)|separately|elsewhere|pending|coming|will (?:be|follow|come|arrive))|",
-        r"\b(?:follows?|comes?|arrives?|sent|given|appears?) (?:in|with|on) (?:the|my|a) (?:next|following|later|another|separate)\b|",
-        r"\b(?:i|we|i'll|we'll)\b.*\b(?:fix|correct|tell|give|send|reveal|post)\b.*\b(?:later|tomorrow|soon|next (?:time|message|part))\b|",
-        r"^(?:the )?(?:real|actual|true|correct) (?:answer|one|value)\b.*\b(?:above|below|elsewhere|differs?)\b|",
-        r"^(?:i|we) have no (?:idea|clue)\b|^(?:i'm|i am) (?:lost|stuck|confused)\b|",
-        r"^see you\b.*\banswer\b|\bto be continued\b|\bpending$",
-    );
-    regex!(DEFERS).is_match(words)
+    form!("defers").is_match(words)
 }
 
 /// Whether a sign is a check mark or a picture that doesn't mark an error or a doubt.

@@ -3,7 +3,7 @@
 //! Their verdict is wrong or unparsed in both modes, never correct and never unscorable.
 
 use fgrpo_verify::choice;
-use fgrpo_verify::math::{Mode, Options, Verifier};
+use fgrpo_verify::math::{Memo, Mode, Options, Verifier};
 use fgrpo_verify::thoughts::Tags;
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
@@ -52,6 +52,16 @@ fn a_gold_that_is_an_identity_or_everything_equals_its_like() {
             assert_eq!(verdict(gold, response, mode), Verdict::Correct, "{gold} | {response} | {mode:?}");
         }
     }
+}
+
+/// Two responses can have the same value, of which only one states it.
+#[test]
+fn a_denied_answer_does_not_get_the_outcome_of_a_repeated_one() {
+    let (verifier, mut memo) = (Verifier::new("x+1", &options(Mode::Strict)), Memo::new());
+    assert_eq!(verifier.check_with("\\boxed{1+x}", &mut memo).verdict, Verdict::Correct);
+    assert_eq!(verifier.check_with("It is not \\boxed{1+x}.", &mut memo).verdict, Verdict::Wrong);
+    assert_eq!(verifier.check_with("\\boxed{1+x} or \\boxed{", &mut memo).verdict, Verdict::Unparsed);
+    assert_eq!(memo.len(), 1);
 }
 
 #[test]

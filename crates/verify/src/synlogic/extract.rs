@@ -106,6 +106,9 @@ fn end(text: &str, line: &Range<usize>, is_value: impl Fn(&str) -> bool) -> Opti
     ends.find(|end| is_value(&text[end.clone()]))
 }
 
+/// Maximum number of values in a line that are tried, from the last one on.
+const MOST_WORDS: usize = 64;
+
 /// Maximum number of lines at the end of a response in which a statement of the answer is searched.
 const LINES: usize = 5;
 
@@ -128,9 +131,8 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
         let words = regex!("[^ ]+").find_iter(&text[line.clone()]);
         let words = words.map(|word| line.start + word.start()..line.start + word.end());
         let words: Vec<_> = words.map(|word| trimmed(text, word, |c| ".,!*`\"'$".contains(c))).collect();
-        let stated =
-            |word: &Range<usize>| is_value(&text[word.clone()]) && finder::states(text, word.clone());
-        words.into_iter().rfind(stated)
+        let values = words.into_iter().rev().filter(|word| is_value(&text[word.clone()]));
+        values.take(MOST_WORDS).find(|word| finder::states(text, word.clone()))
     };
     let found = found.or_else(|| Some((0, inner()?)));
     let at = found.as_ref().map_or(0, |(at, _)| *at);

@@ -20,6 +20,7 @@ pub(super) mod words;
 use serde_json::{Value, json};
 
 use super::{Mode, Options, Task, Verifier};
+use crate::forms;
 
 /// Maximum number of attempts.
 const ATTEMPTS: usize = 200;
@@ -154,18 +155,17 @@ macro_rules! values {
 use values;
 
 /// A section of the data.
-fn section(name: &str) -> Option<&'static str> {
-    let mut sections = include_str!("../../../data/puzzles.txt").split("\n\n# ");
-    sections.find_map(|section| section.strip_prefix(name)?.strip_prefix('\n')).map(str::trim_end)
+fn section(name: &str) -> &'static str {
+    forms::section(include_str!("../../../data/puzzles.txt"), name)
 }
 
 fn words(name: &str) -> Vec<&'static str> {
-    section(name).unwrap_or_default().split_whitespace().collect()
+    section(name).split_whitespace().collect()
 }
 
 /// A task's question, with values for its names.
 fn question(task: Task, values: &Values) -> Option<String> {
-    let mut parts = section(task.name())?.split("{{");
+    let mut parts = section(task.name()).split("{{");
     let mut question = parts.next()?.to_owned();
     for part in parts {
         let (name, text) = part.split_once("}}")?;

@@ -8,7 +8,7 @@ use super::{Draft, Source, python_block, section, values, words};
 
 /// Statements, each with whether it is true.
 static FACTS: LazyLock<Vec<(&str, bool)>> = LazyLock::new(|| {
-    let facts = section("facts").unwrap_or_default().lines().filter_map(|line| line.rsplit_once(": "));
+    let facts = section("facts").lines().filter_map(|line| line.rsplit_once(": "));
     facts.map(|(text, value)| (text, value == "true")).collect()
 });
 

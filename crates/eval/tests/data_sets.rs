@@ -1,6 +1,7 @@
-//! Data sets as users download them: formats, columns, conversations, and rows that are refused.
+//! Data sets as users download them: formats, columns, conversations, and rows that are refused. Samples of other programs.
 
 mod files;
+mod samples;
 
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::{Problem, load};

@@ -1,6 +1,6 @@
-//! verl's validation files of an exported job and of other programs: how they are graded, and how their problems are identified.
+//! verl's validation files of an exported job and of other programs beside an evaluation: how their problems are identified.
 
-use crate::support::{ends, fgrpo, file, lines, run};
+use crate::support::{ends, file, lines, tells};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -22,62 +22,6 @@ fn of_verl(question: &str, gold: &str, output: &str) -> Value {
     json!({"input": format!("system\nBe brief.\nuser\n{question}\nassistant\n"), "output": output, "gts": gold, "score": 0.0, "step": 5})
 }
 
-/// pass@1 of `fgrpo pass-at-k`, and its stderr.
-#[track_caller]
-fn rate(path: &Path, more: &[&str]) -> (f64, String) {
-    let mut command = fgrpo();
-    command.arg("pass-at-k").arg(path).args(["-k", "1", "--json"]).args(more);
-    let (printed, said) = ends(0, command);
-    let report: Value = serde_json::from_str(&printed).unwrap();
-    (report["pass_at_k"]["1"].as_f64().unwrap(), said)
-}
-
-#[test]
-fn a_jobs_verdicts_count_whatever_its_grader_is() {
-    let folder = tempfile::tempdir().unwrap();
-    let truth = json!({"kind": "python", "columns": {"question": "?"}});
-    let rows = (0..4).map(|i| of_job(&format!("p{}", i / 2), &truth, "anything", i != 3, "python"));
-    let (found, said) = rate(&file(folder.path(), "5.jsonl", &text(rows)), &[]);
-    assert_eq!(found, 0.75);
-    assert!(said.contains("python"), "{said}");
-    // A response that could not be graded isn't a wrong one.
-    let mut broken = of_job("p", &truth, "?", false, "python");
-    broken["unscorable"] = json!(1.0);
-    let rows = [broken, of_job("p", &truth, "!", true, "python")];
-    assert_eq!(rate(&file(folder.path(), "6.jsonl", &text(rows)), &[]).0, 1.0);
-}
-
-#[test]
-fn the_mode_of_a_job_is_said_and_another_one_grades_again() {
-    let folder = tempfile::tempdir().unwrap();
-    // An unevaluated expression, which is correct only in mode parity.
-    let unworked =
-        of_job("p", &json!({"kind": "math", "gold": "29"}), "\\boxed{12+17}", false, "math in mode strict");
-    let dump = file(folder.path(), "5.jsonl", &text([unworked]));
-    let (found, said) = rate(&dump, &[]);
-    assert_eq!(found, 0.0);
-    assert!(said.contains("math in mode strict"), "{said}");
-    let (found, said) = rate(&dump, &["--mode", "parity"]);
-    assert_eq!(found, 1.0);
-    assert!(said.contains("math in mode parity"), "{said}");
-    // Other dumps have no mode. They get the mode of published results.
-    let mut other = of_verl("What is 12 + 17?", "29", "\\boxed{12+17}");
-    other["acc"] = json!(0.0);
-    let dump = file(folder.path(), "verl.jsonl", &text([other]));
-    let (found, said) = rate(&dump, &[]);
-    assert_eq!(found, 1.0);
-    assert!(said.contains("mode parity") && said.contains("0.0 % by the dump's own `acc`"), "{said}");
-    assert_eq!(rate(&dump, &["--mode", "strict"]).0, 0.0);
-    // Samples with verdicts have no mode to choose.
-    let graded = file(folder.path(), "graded.jsonl", &text([json!({"problem": "p", "n": 2, "c": 1})]));
-    let mut command = fgrpo();
-    command.arg("pass-at-k").arg(&graded).args(["--mode", "strict"]);
-    ends(2, command);
-    let mut command = fgrpo();
-    command.arg("compare").args([&graded, &graded]).args(["--mode", "strict"]);
-    ends(2, command);
-}
-
 /// An evaluation of "i + i" for three problems, of which the first is solved, and the hashes of the problems by question.
 fn evaluation(folder: &Path) -> Vec<(String, String)> {
     let question = |i: usize| format!("What is {i} + {i}?");
@@ -97,9 +41,9 @@ fn evaluation(folder: &Path) -> Vec<(String, String)> {
 /// `fgrpo eval --samples`: pass@1 and its stderr.
 #[track_caller]
 fn import(folder: &Path, samples: &str, out: &str) -> (f64, String) {
-    let mut command = fgrpo();
-    command.current_dir(folder).args(["eval", "--data", "sums.jsonl", "--task", "math", "--json", "-n", "2"]);
-    command.args(["--samples", samples, "--out", out, "--mode", "strict"]);
+    let eval = "eval --data sums.jsonl --task math --json -n 2 --mode strict --samples";
+    let mut command = command!(..eval.split(' '), samples, "--out", out);
+    command.current_dir(folder);
     let (printed, said) = ends(0, command);
     let report: Value = serde_json::from_str(&printed).unwrap();
     (report["pass_at_k"]["1"].as_f64().unwrap(), said)
@@ -127,9 +71,7 @@ fn a_laptops_evaluation_stands_beside_a_dump_by_id_or_by_question() {
     dumps(folder.path(), &evaluation(folder.path()));
     for dump in ["job.jsonl", "verl.jsonl", "lm-eval.jsonl"] {
         for (a, b, difference) in [("laptop", dump, 2.0 / 3.0), (dump, "laptop", -2.0 / 3.0)] {
-            let mut command = fgrpo();
-            command.arg("compare").args([at(a), at(b)]).args(["-k", "1", "--json"]);
-            let (printed, said) = ends(0, command);
+            let (printed, said) = ends(0, command!("compare -k 1 --json", at(a), at(b)));
             let found: Value = serde_json::from_str(&printed).unwrap();
             let found = found[0]["difference"].as_f64().unwrap();
             assert!((found - difference).abs() < 1e-9, "{a} {b}: {found}");
@@ -139,9 +81,9 @@ fn a_laptops_evaluation_stands_beside_a_dump_by_id_or_by_question() {
     // Two problems with one prompt can't be distinguished, and different problems are still refused.
     let other = text((0..6).map(|i| of_verl(&format!("What is {} - 1?", i / 2), "0", "0")));
     file(folder.path(), "other.jsonl", &other);
-    let (_, said, code) = run(fgrpo().arg("compare").args([at("laptop"), at("other.jsonl")]));
-    assert_eq!(code, 2, "{said}");
-    assert!(said.contains("different problems"), "{said}");
+    tells(2, command!("compare", at("laptop"), at("other.jsonl")), "different problems");
+    // Samples with verdicts have no mode to choose.
+    tells(2, command!("compare --mode strict", at("laptop"), at("laptop")), "graded already");
 }
 
 #[test]

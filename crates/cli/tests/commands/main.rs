@@ -24,7 +24,6 @@ mod hub;
 mod ignored_settings;
 mod job_dumps;
 mod lora;
-mod odd_samples;
 mod paper;
 mod products;
 mod report;

@@ -595,6 +595,83 @@ fn a_checkpoint_continues_with_and_without_its_optimizer() {
 }
 
 #[test]
+fn saved_weights_are_listed_until_they_expire_or_are_deleted() {
+    let server = serve(|_| {});
+    let model = server.created();
+    let api = |path: &str| server.get(&format!("/api/v1/{path}"));
+    let save = |endpoint: &str, seq: u64, name: &str, more: Value| {
+        let mut asked = json!({"model_id": model, "seq_id": seq, "path": name});
+        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.done(endpoint, asked)["path"].as_str().unwrap().to_owned()
+    };
+    let state = save("save_weights", 1, "state", json!({"user_metadata": {"step": "7"}}));
+    let kept = save("save_weights_for_sampler", 2, "kept", json!({"ttl_seconds": 7200}));
+    let short = save("save_weights_for_sampler", 3, "short", json!({"ttl_seconds": 1}));
+    let zero = json!({"model_id": model, "seq_id": 4, "path": "x", "ttl_seconds": 0});
+    assert!(server.post("save_weights", zero).refused(400).contains("ttl_seconds: expected at least 1"));
+    std::thread::sleep(Duration::from_millis(2100));
+    let listed = api(&format!("training_runs/{model}/checkpoints")).json()["checkpoints"].clone();
+    let listed: BTreeMap<&str, &Value> = listed
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|entry| (entry["tinker_path"].as_str().unwrap(), entry))
+        .collect();
+    assert_eq!(listed.keys().copied().collect::<Vec<_>>(), [kept.as_str(), state.as_str()]);
+    assert_eq!(
+        (&listed[&*state]["checkpoint_type"], &listed[&*state]["expires_at"]),
+        (&json!("training"), &json!(null))
+    );
+    assert_eq!(listed[&*state]["user_metadata"], json!({"step": "7"}));
+    assert_eq!(
+        (&listed[&*kept]["checkpoint_type"], &listed[&*kept]["checkpoint_id"]),
+        (&json!("sampler"), &json!("sampler_weights/kept"))
+    );
+    assert!(
+        listed[&*kept]["size_bytes"].as_u64().unwrap() > 1000 && listed[&*kept]["expires_at"].is_string()
+    );
+    // Expired weights can't be loaded or sampled, and their name is free.
+    let session = model.split(':').next().unwrap();
+    let asked = json!({"session_id": session, "sampling_session_seq_id": 5, "model_path": short});
+    assert!(server.post("create_sampling_session", asked).refused(404).contains("short"));
+    save("save_weights_for_sampler", 4, "short", json!({}));
+    // The contents of a session and a run.
+    let run = api("training_runs?limit=1").json();
+    assert_eq!(run["cursor"], json!({"offset": 0, "limit": 1, "total_count": 1}));
+    let run = &run["training_runs"][0];
+    assert_eq!(
+        (&run["training_run_id"], &run["lora_rank"], &run["base_model"]),
+        (&json!(model), &json!(4), &json!("base"))
+    );
+    assert_eq!(run["last_checkpoint"]["tinker_path"], json!(state));
+    assert!(run["last_request_time"].as_str().unwrap().starts_with("20"));
+    assert_eq!(api(&format!("training_runs/{model}")).json(), *run);
+    assert_eq!(api(&format!("sessions/{session}")).json()["training_run_ids"], json!([model]));
+    assert_eq!(api("sessions").json()["sessions"], json!([session]));
+    assert_eq!(api("training_runs/nobody:train:0").status, 404);
+    let place = |path: &str| {
+        path.replacen("tinker://", &format!("{}/api/v1/training_runs/", server.url), 1).replacen(
+            ":train:0/",
+            ":train:0/checkpoints/",
+            1,
+        )
+    };
+    let delete = |path: &str| {
+        server.agent.delete(place(path)).header("X-API-Key", &server.key).call().unwrap().status().as_u16()
+    };
+    assert_eq!((delete(&kept), delete(&kept)), (204, 404));
+    let ttl = server.agent.put(format!("{}/ttl", place(&state))).header("X-API-Key", &server.key);
+    assert_eq!(ttl.send(&br#"{"ttl_seconds": 9000}"#[..]).unwrap().status(), 204);
+    let left = api("checkpoints?limit=100").json()["checkpoints"].clone();
+    let expires = |entry: &Value| {
+        (entry["checkpoint_id"].as_str().unwrap().to_owned(), entry["expires_at"].is_string())
+    };
+    let mut left: Vec<(String, bool)> = left.as_array().unwrap().iter().map(expires).collect();
+    left.sort();
+    assert_eq!(left, [("sampler_weights/short".into(), false), ("weights/state".into(), true)]);
+}
+
+#[test]
 fn operations_run_in_the_order_of_their_numbers_whatever_order_they_come_in() {
     let server = serve(|_| {});
     let (first, second) = (server.created(), server.created());

@@ -4,13 +4,12 @@
 #[path = "../../../serve/tests/client/mod.rs"]
 mod client;
 
-use crate::fault_server::{FaultServer, Manners, Policy};
-use crate::support::{ends, ends_with, file, model, run, signal, spawned, wait_until};
+use crate::fault_server::{FaultServer, Manners};
+use crate::support::{ends, file, lines, model, signal, spawned, sums_run, tells, wait_until};
 use client::{Client, SEQUENCES, a_client, datum, floats, ints, next, pass, sampled, step, supervised};
 use fgrpo_serve::wire::{ForwardBackwardOutput, SampleResponse};
 use prost::Message;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read};
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -85,86 +84,6 @@ impl Server {
     }
 }
 
-#[test]
-fn saved_weights_are_listed_until_they_expire_or_are_deleted() {
-    let folder = tempfile::tempdir().unwrap();
-    let server = serve(folder.path(), &[]);
-    let model = server.created();
-    let api = |path: &str| server.get(&format!("/api/v1/{path}"));
-    let save = |endpoint: &str, seq: u64, name: &str, more: Value| {
-        let mut asked = json!({"model_id": model, "seq_id": seq, "path": name});
-        asked.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
-        server.done(endpoint, asked)["path"].as_str().unwrap().to_owned()
-    };
-    let state = save("save_weights", 1, "state", json!({"user_metadata": {"step": "7"}}));
-    let kept = save("save_weights_for_sampler", 2, "kept", json!({"ttl_seconds": 7200}));
-    let short = save("save_weights_for_sampler", 3, "short", json!({"ttl_seconds": 1}));
-    let zero = json!({"model_id": model, "seq_id": 4, "path": "x", "ttl_seconds": 0});
-    assert!(server.post("save_weights", zero).refused(400).contains("ttl_seconds: expected at least 1"));
-    std::thread::sleep(Duration::from_millis(2100));
-    let listed = api(&format!("training_runs/{model}/checkpoints")).json()["checkpoints"].clone();
-    let listed: BTreeMap<&str, &Value> = listed
-        .as_array()
-        .unwrap()
-        .iter()
-        .map(|entry| (entry["tinker_path"].as_str().unwrap(), entry))
-        .collect();
-    assert_eq!(listed.keys().copied().collect::<Vec<_>>(), [kept.as_str(), state.as_str()]);
-    assert_eq!(
-        (&listed[&*state]["checkpoint_type"], &listed[&*state]["expires_at"]),
-        (&json!("training"), &json!(null))
-    );
-    assert_eq!(listed[&*state]["user_metadata"], json!({"step": "7"}));
-    assert_eq!(
-        (&listed[&*kept]["checkpoint_type"], &listed[&*kept]["checkpoint_id"]),
-        (&json!("sampler"), &json!("sampler_weights/kept"))
-    );
-    assert!(
-        listed[&*kept]["size_bytes"].as_u64().unwrap() > 1000 && listed[&*kept]["expires_at"].is_string()
-    );
-    // Expired weights can't be loaded or sampled, and their name is free.
-    let session = model.split(':').next().unwrap();
-    let asked = json!({"session_id": session, "sampling_session_seq_id": 5, "model_path": short});
-    assert!(server.post("create_sampling_session", asked).refused(404).contains("short"));
-    save("save_weights_for_sampler", 4, "short", json!({}));
-    // The same after a restart, with the contents of a session and a run.
-    let server = server.killed(folder.path());
-    let api = |path: &str| server.get(&format!("/api/v1/{path}"));
-    let run = api("training_runs?limit=1").json();
-    assert_eq!(run["cursor"], json!({"offset": 0, "limit": 1, "total_count": 1}));
-    let run = &run["training_runs"][0];
-    assert_eq!(
-        (&run["training_run_id"], &run["lora_rank"], &run["base_model"]),
-        (&json!(model), &json!(4), &json!("base"))
-    );
-    assert_eq!(run["last_checkpoint"]["tinker_path"], json!(state));
-    assert!(run["last_request_time"].as_str().unwrap().starts_with("20"));
-    assert_eq!(api(&format!("training_runs/{model}")).json(), *run);
-    assert_eq!(api(&format!("sessions/{session}")).json()["training_run_ids"], json!([model]));
-    assert_eq!(api("sessions").json()["sessions"], json!([session]));
-    assert_eq!(api("training_runs/nobody:train:0").status, 404);
-    let place = |path: &str| {
-        path.replacen("tinker://", &format!("{}/api/v1/training_runs/", server.url), 1).replacen(
-            ":train:0/",
-            ":train:0/checkpoints/",
-            1,
-        )
-    };
-    let delete = |path: &str| {
-        server.agent.delete(place(path)).header("X-API-Key", &server.key).call().unwrap().status().as_u16()
-    };
-    assert_eq!((delete(&kept), delete(&kept)), (204, 404));
-    let ttl = server.agent.put(format!("{}/ttl", place(&state))).header("X-API-Key", &server.key);
-    assert_eq!(ttl.send(&br#"{"ttl_seconds": 9000}"#[..]).unwrap().status(), 204);
-    let left = api("checkpoints?limit=100").json()["checkpoints"].clone();
-    let expires = |entry: &Value| {
-        (entry["checkpoint_id"].as_str().unwrap().to_owned(), entry["expires_at"].is_string())
-    };
-    let mut left: Vec<(String, bool)> = left.as_array().unwrap().iter().map(expires).collect();
-    left.sort();
-    assert_eq!(left, [("sampler_weights/short".into(), false), ("weights/state".into(), true)]);
-}
-
 /// `importance_sampling` on the rollouts of `fgrpo train`'s first step, compared with that step's metrics.
 #[test]
 fn the_first_step_has_the_loss_and_the_gradient_of_train() {
@@ -173,10 +92,10 @@ fn the_first_step_has_the_loss_and_the_gradient_of_train() {
     // Completions as the trainer gets them: (prompt, tokens, their log-probabilities).
     type Rollout = (Vec<u32>, Vec<u32>, Vec<f32>);
     let recorded: Arc<Mutex<Vec<Rollout>>> = Arc::default();
-    let policy: Policy = {
+    let policy = {
         let (recorded, agent) = (Arc::clone(&recorded), server.agent.clone());
         let (url, bearer) = (format!("{}/v1/completions", server.url), format!("Bearer {}", server.key));
-        Arc::new(move |body| {
+        move |body: &Value| {
             let mut body = body.clone();
             body["model"] = json!("base");
             let sent = agent.post(&url).header("Authorization", &bearer).send(body.to_string().as_bytes());
@@ -188,22 +107,21 @@ fn the_first_step_has_the_loss_and_the_gradient_of_train() {
                 recorded.lock().unwrap().push((ids("prompt_token_ids"), ids("token_ids"), logp));
             }
             Some(answer)
-        })
+        }
     };
-    let proxy = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+    let proxy = FaultServer::start(Manners::of(policy));
     // A model that solves nothing still gets advantages, because shaping gives likelier wrong answers less.
-    let config = format!(
-        "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
-         [rollout.server]\nurl = \"{}\"\n[algorithm]\nadvantage = \"dr_grpo\"\nfocal_gamma = 0.0\nshaping = \"smoothing\"\naggregation = \"seq-mean-token-sum\"\n\
-         [eval]\nevery = 0\n[compute]\nthreads = 2\n[log]\nrollout_share = 1.0\n",
-        model(),
-        proxy.url()
-    );
-    let config = file(folder.path(), "first.toml", &config);
+    let served = format!("rollout.server={{ url = {:?} }}", proxy.url());
+    let algorithm = "algorithm={ advantage = \"dr_grpo\", focal_gamma = 0.0, shaping = \"smoothing\", aggregation = \"seq-mean-token-sum\" }";
+    let changes = ["steps=1", "rollout.prompts=3", &served, algorithm, "log.rollout_share=1.0"];
+    let config = sums_run(folder.path(), model(), &changes);
     let out = folder.path().join("run");
-    crate::support::done(&["train", config.to_str().unwrap(), "--out", out.to_str().unwrap()]);
-    let metrics = crate::support::lines(&out.join("metrics.jsonl")).remove(0);
-    let logged = crate::support::lines(&out.join("rollouts.jsonl"));
+    ends(0, command!("train", config, "--out", &out));
+    let metrics = lines(&out.join("metrics.jsonl")).remove(0);
+    let logged = lines(&out.join("rollouts.jsonl"));
+    // The sampler's weights are the trainer's, so their log-probabilities agree to rounding.
+    let difference = metrics["sampler_logp_difference_max"].as_f64().unwrap();
+    assert!(difference < 1e-4, "{difference}");
     let rollouts = recorded.lock().unwrap().clone();
     assert_eq!((rollouts.len(), logged.len()), (12, 12));
     let data = rollouts.iter().map(|(prompt, tokens, logp)| {
@@ -290,8 +208,8 @@ fn insist(agent: &ureq::Agent, url: &str, key: &str, body: &Value) -> (u16, Vec<
 
 #[test]
 fn many_samplers_lose_nothing_and_get_nothing_twice_over_kills() {
-    samplers_over_kills(16, 2, &["--repeatable"]);
-    samplers_over_kills(16, 2, &[]);
+    samplers_over_kills(16, 1, &["--repeatable"]);
+    samplers_over_kills(16, 1, &[]);
 }
 
 /// Duration in seconds: `FGRPO_SERVE_SOAK`, or ten minutes if it isn't set.
@@ -388,13 +306,17 @@ fn a_repeated_request_runs_once_before_and_after_a_kill() {
     let other = pass(&model, 1, "cross_entropy", supervised()[..1].to_vec()).encode_to_vec();
     assert!(send(&server, "k3", &other).refused(400).contains("by another request"));
     assert!(send(&server, "k1", &other).refused(400).contains("by another request"));
+    let runs = |server: &Server| server.get("/api/v1/training_runs").json()["training_runs"].clone();
+    let (before, session) = (runs(&server), model.split(':').next().unwrap());
     let server = server.killed(folder.path());
+    assert_eq!(runs(&server), before);
+    assert_eq!(server.get(&format!("/api/v1/sessions/{session}")).json()["training_run_ids"], json!([model]));
     for key in ["k1", "k2", ""] {
         assert_eq!(send(&server, key, &body).json()["request_id"], id, "{key}");
     }
     // The pass was accumulated once, because the norm is that of one pass.
     let norm = server.done("optim_step", step(&model, 2, 1e-2));
-    let (session, lora) = (model.split(':').next().unwrap(), json!({"rank": 4, "seed": 5}));
+    let lora = json!({"rank": 4, "seed": 5});
     let asked = json!({"session_id": session, "model_seq_id": 1, "base_model": "base", "lora_config": lora});
     let other = server.done("create_model", asked)["model_id"].as_str().unwrap().to_owned();
     server.passed(&pass(&other, 1, "cross_entropy", supervised()));
@@ -432,70 +354,50 @@ fn a_stopped_server_says_how_to_continue_and_its_folder_is_its_own() {
     server.passed(&pass(&model, 1, "cross_entropy", supervised()));
     let update = server.accepted("optim_step", step(&model, 2, 1e-2));
     let update = server.retrieve(&update).json();
-    let (path, base) = (out(folder.path()), crate::support::model().to_str().unwrap().to_owned());
-    let args = |more: &[&str]| {
-        let mut args =
-            vec!["serve", "--model", &base, "--name", "base", "--listen", "127.0.0.1:0", "--threads", "2"];
-        args.extend(["--out", path.to_str().unwrap()]);
-        args.extend(more);
-        args.into_iter().map(str::to_owned).collect::<Vec<String>>()
+    let path = out(folder.path());
+    let refused = |more: &str, says: &str| {
+        let flags = "serve --name base --listen 127.0.0.1:0 --threads 2 --model";
+        tells(
+            2,
+            command!(..flags.split(' '), crate::support::model(), "--out", &path, ..more.split_whitespace()),
+            says,
+        );
     };
-    let refused = |more: &[&str]| {
-        let args = args(more);
-        ends_with(2, &args.iter().map(String::as_str).collect::<Vec<_>>())
-    };
-    assert!(refused(&["--resume"]).contains("is in use by another process"));
+    refused("--resume", "is in use by another process");
     signal(&server.child, libc::SIGTERM);
     assert_eq!(server.child.wait().unwrap().code(), Some(0));
     wait_until("the last words", || {
         server.said.lock().unwrap().contains("with the same command and --resume")
     });
-    assert!(refused(&[]).contains("contains a server; continue it with --resume"));
-    assert!(refused(&["--resume", "--seed", "3"]).contains("seed was 0 and is now 3"));
+    refused("", "contains a server; continue it with --resume");
+    refused("--resume --seed 3", "seed was 0 and is now 3");
     // Another model under the same name is noticed.
     let settings = std::fs::read_to_string(path.join("serve.json")).unwrap();
     let files = settings.split("\"files\": \"").nth(1).unwrap().split('"').next().unwrap();
     std::fs::write(path.join("serve.json"), settings.replace(files, "0123456789abcdef")).unwrap();
-    assert!(refused(&["--resume"]).contains("\"0123456789abcdef\""));
+    refused("--resume", "\"0123456789abcdef\"");
     std::fs::write(path.join("serve.json"), settings).unwrap();
     let server = serve(folder.path(), &["--resume"]);
     // The state was written at the stop, and the result still exists.
     let state = path.join("models").join(model.replace(':', "-")).join("state-00000003");
     assert!(state.join("optimizer.safetensors").exists());
     assert_eq!(server.done("optim_step", step(&model, 2, 1e-2)), update);
-    let (_, said, code) =
-        run(crate::support::fgrpo().args(["serve", "--model", &base, "--resume", "--out", "/nonexistent/x"]));
-    assert!(code == 2 && said.contains("no serve.json"), "{code} {said}");
+    tells(
+        2,
+        command!("serve --resume --out /nonexistent/x --model", crate::support::model()),
+        "no serve.json",
+    );
 }
 
 #[test]
-fn eval_and_train_take_their_samples_from_a_server() {
+fn an_evaluation_takes_its_samples_from_a_server() {
     let folder = tempfile::tempdir().unwrap();
     let server = serve(folder.path(), &[]);
-    let data = file(
-        folder.path(),
-        "sums.jsonl",
-        "{\"problem\": \"1 + 1\", \"answer\": \"2\"}\n{\"problem\": \"2 + 3\", \"answer\": \"5\"}\n",
-    );
-    let results = folder.path().join("eval");
-    let done = |mut command: assert_cmd::Command| {
-        command.env("OPENAI_API_KEY", &server.key);
-        ends(0, command);
-    };
-    let more = ["--server", &server.url, "--task", "math", "-n", "3", "--max-tokens", "20", "--seed", "1"];
-    done(command!("eval", ..more, "--data", &data, "--out", &results));
-    assert_eq!(crate::support::lines(&results.join("generations.jsonl")).len(), 6);
-    // The sampler's weights are the trainer's, so their log-probabilities agree to rounding.
-    let config = format!(
-        "steps = 1\n[task]\nkind = \"arithmetic\"\ntrain = 8\nheld_out = 2\n[model]\npath = {:?}\n[rollout]\nprompts = 3\ngroup_size = 4\nmax_new_tokens = 10\n\
-         [rollout.server]\nurl = \"{}\"\n[algorithm]\ncorrection = \"tis\"\n[eval]\nevery = 0\n[compute]\nthreads = 2\n",
-        model(),
-        server.url
-    );
-    let config = file(folder.path(), "served.toml", &config);
-    let trained = folder.path().join("run");
-    done(command!("train", &config, "--out", &trained));
-    let metrics = crate::support::lines(&trained.join("metrics.jsonl"));
-    let difference = metrics[0]["sampler_logp_difference_max"].as_f64().unwrap();
-    assert!(difference < 1e-4, "{difference}");
+    let rows = "{\"problem\": \"1 + 1\", \"answer\": \"2\"}\n{\"problem\": \"2 + 3\", \"answer\": \"5\"}\n";
+    let (data, out) = (file(folder.path(), "sums.jsonl", rows), folder.path().join("eval"));
+    let flags = "--task math -n 3 --max-tokens 20 --seed 1 --server";
+    let mut eval = command!("eval", ..flags.split(' '), &server.url, "--data", data, "--out", &out);
+    eval.env("OPENAI_API_KEY", &server.key);
+    ends(0, eval);
+    assert_eq!(lines(&out.join("generations.jsonl")).len(), 6);
 }

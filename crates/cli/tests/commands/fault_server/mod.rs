@@ -48,6 +48,13 @@ impl Default for Manners {
     }
 }
 
+impl Manners {
+    /// A server whose answers come from a function.
+    pub(crate) fn of(policy: impl Fn(&Value) -> Option<Value> + Send + Sync + 'static) -> Self {
+        Self { policy: Some(Arc::new(policy)), ..Self::default() }
+    }
+}
+
 pub(crate) struct FaultServer {
     pub(crate) address: SocketAddr,
     stop: Arc<AtomicBool>,
@@ -180,6 +187,11 @@ fn answer(stream: &mut TcpStream, status: &str, extra: &str, body: &str) -> std:
     stream.write_all(text.as_bytes())
 }
 
+/// Sends an error with a message, as OpenAI's server does.
+fn refuse(stream: &mut TcpStream, status: &str, message: &str) -> std::io::Result<()> {
+    answer(stream, status, "", &json!({"error": {"message": message}}).to_string())
+}
+
 fn serve(
     mut stream: TcpStream,
     manners: &Manners,
@@ -191,7 +203,7 @@ fn serve(
     if let Some(key) = &manners.key
         && request.key.as_deref() != Some(&format!("Bearer {key}"))
     {
-        return answer(&mut stream, "401 Unauthorized", "", "{\"error\":{\"message\":\"no key\"}}");
+        return refuse(&mut stream, "401 Unauthorized", "no key");
     }
     if request.path == "/v1/models" {
         return answer(&mut stream, "200 OK", "", "{\"object\":\"list\",\"data\":[{\"id\":\"adder\"}]}");
@@ -209,22 +221,12 @@ fn serve(
             }
             false => "Unsupported parameter: 'top_p' is not supported with this model.",
         };
-        return answer(
-            &mut stream,
-            "400 Bad Request",
-            "",
-            &json!({"error": {"message": message}}).to_string(),
-        );
+        return refuse(&mut stream, "400 Bad Request", message);
     }
     if let Some(policy) = &manners.policy {
         return match policy(&request.body) {
             Some(good) => respond(&mut stream, manners, faults, stop, number, &good.to_string()),
-            None => answer(
-                &mut stream,
-                "500 Internal Server Error",
-                "",
-                "{\"error\":{\"message\":\"no policy\"}}",
-            ),
+            None => refuse(&mut stream, "500 Internal Server Error", "no policy"),
         };
     }
     let prompt = if chat {
@@ -236,16 +238,11 @@ fn serve(
         text[text.find("What is").unwrap_or(0)..].to_owned()
     };
     if manners.refuse.as_ref().is_some_and(|r| prompt.contains(r.as_str())) {
-        return answer(
-            &mut stream,
-            "400 Bad Request",
-            "",
-            "{\"error\":{\"message\":\"the prompt is too long\"}}",
-        );
+        return refuse(&mut stream, "400 Bad Request", "the prompt is too long");
     }
     let n = request.body["n"].as_u64().unwrap_or(1);
     if n > manners.most_n && manners.refuse_n {
-        return answer(&mut stream, "400 Bad Request", "", "{\"error\":{\"message\":\"n must be 1\"}}");
+        return refuse(&mut stream, "400 Bad Request", "n must be 1");
     }
     let seed = request.body["seed"].as_u64().unwrap_or(number);
     let choices: Vec<Value> = (0..n.min(manners.most_n))
@@ -293,7 +290,7 @@ fn respond(
             Ok(())
         }
         1..=12 => answer(stream, "429 Too Many Requests", "retry-after: 0\r\n", "{\"detail\":\"slow down\"}"),
-        13..=22 => answer(stream, "500 Internal Server Error", "", "{\"error\":{\"message\":\"oops\"}}"),
+        13..=22 => refuse(stream, "500 Internal Server Error", "oops"),
         23..=30 => answer(stream, "503 Service Unavailable", "", "busy"),
         // The connection is cut before, within and after the head.
         31..=38 => Ok(()),
@@ -305,6 +302,6 @@ fn respond(
         // A complete HTTP answer with incomplete JSON.
         47..=54 => answer(stream, "200 OK", "", &good[..good.len() - 3]),
         55..=58 => answer(stream, "200 OK", "", "{\"choices\":[]}"),
-        _ => answer(stream, "200 OK", "", "{\"error\":{\"message\":\"the engine died\"}}"),
+        _ => refuse(stream, "200 OK", "the engine died"),
     }
 }

@@ -3,9 +3,7 @@
 //! The golden file comes from `crates/nn/tests/golden/make_rl.py`, which implements the published formulas again and leaves
 //! the derivatives to autograd; that of a step with a teacher from `make_teacher.py` beside it.
 
-#[path = "../../../nn/tests/golden/mod.rs"]
-mod golden;
-
+use crate::golden::{self, Sequence};
 use std::sync::Mutex;
 
 use fgrpo_core::advantage::Advantage;
@@ -23,7 +21,6 @@ use fgrpo_train::problem::{Split, Task};
 use fgrpo_train::rollout::Rollouts;
 use fgrpo_train::update::{LossSettings, Sums, UpdateState, update};
 use fgrpo_verify::verdict::Verdict;
-use golden::Sequence;
 
 fn file() -> TensorFile {
     TensorFile::open(&golden::folder().join("rl_step.safetensors")).unwrap()

@@ -1,6 +1,6 @@
 //! `fgrpo data`: generated problems are written to files that can be read again.
 
-use crate::support::{done, ends_with};
+use crate::support::{ends, tells};
 use fgrpo_eval::dataset::{Problem, load};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_train::config::{Config, TaskConfig};
@@ -12,9 +12,8 @@ use std::path::Path;
 
 /// Writes SynLogic problems to a file; returns its text if it is text.
 fn synlogic(path: &Path, task: &str, n: &str) -> String {
-    let out = path.to_str().unwrap();
-    let line = ["data", "synlogic", "--task", task, "--n", n, "--difficulty", "2", "--seed", "1"];
-    done(&[&line[..], &["--with-solution", "--out", out]].concat());
+    let flags = "--difficulty 2 --seed 1 --with-solution --out";
+    ends(0, command!("data synlogic --task", task, "--n", n, ..flags.split(' '), path));
     String::from_utf8_lossy(&std::fs::read(path).unwrap()).into_owned()
 }
 
@@ -73,10 +72,7 @@ fn wrong_tasks_and_file_types_are_bad_input() {
         ("cipher", "a.jsonl", "no generator"),
         ("sudoku", "a.txt", ".parquet"),
     ] {
-        let out = folder.path().join(name);
-        let line = ["data", "synlogic", "--task", task, "--n", "1", "--out", out.to_str().unwrap()];
-        let said = ends_with(2, &line);
-        assert!(said.contains(wanted), "{said}");
+        tells(2, command!("data synlogic --n 1 --task", task, "--out", folder.path().join(name)), wanted);
     }
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left behind");
 }
@@ -95,13 +91,12 @@ fn files_of_arithmetic_and_of_words_read_back_as_the_problems_that_were_generate
         [("train", "train.jsonl", &train[..20]), ("held-out", "held-out.jsonl", &held_out[..])]
     {
         let out = at(name);
-        let line = ["data", "arithmetic", config, "--set", set[0], "--set", set[1], "--split", split];
-        done(&[&line[..], &["--limit", "20", "--out", out.to_str().unwrap()]].concat());
+        let sets = ["--set", set[0], "--set", set[1]];
+        ends(0, command!("data arithmetic --limit 20", config, ..sets, "--split", split, "--out", &out));
         assert!(read(&out, TaskKind::Math).iter().map(known).eq(wanted.iter().map(known)), "{split}");
     }
     let out = at("words");
-    let line = ["data", "words", "--steps", "2", "--n", "50", "--held-out", "10", "--seed", "4"];
-    done(&[&line[..], &["--out", out.to_str().unwrap()]].concat());
+    ends(0, command!("data words --steps 2 --n 50 --held-out 10 --seed 4 --out", &out));
     let drawn = Words { steps: 2, problems: 60, seed: 4 }.draw().unwrap();
     for (name, wanted) in [("held-out.jsonl", &drawn[..10]), ("train.jsonl", &drawn[10..])] {
         let found = read(&out.join(name), TaskKind::Math);

@@ -1,7 +1,9 @@
 //! `--device`: refusals with their reasons, the needs on a GPU, and a run on the emulated GPU compared with the CPU.
 
-use crate::support::{done, ends, ends_with, fgrpo, file, run, sets};
+use crate::support::{ends, file, run, sets, tells};
+use assert_cmd::Command;
 use serde_json::Value;
+use std::ffi::OsStr;
 use std::path::Path;
 
 /// A maze run of a few steps that takes seconds on the emulator.
@@ -29,6 +31,21 @@ fn tiny() -> Vec<&'static str> {
     ])
 }
 
+/// A dry run of a configuration with these flags.
+fn plan(config: impl AsRef<OsStr>, flags: &str) -> Command {
+    command!("train --dry-run", config.as_ref(), ..flags.split_whitespace())
+}
+
+/// The plan that a dry run prints.
+#[track_caller]
+fn planned(config: impl AsRef<OsStr>, flags: &str) -> String {
+    ends(0, plan(config, flags)).1
+}
+
+fn line(said: &str, name: &str) -> String {
+    said.lines().find(|line| line.starts_with(name)).unwrap().to_owned()
+}
+
 #[test]
 fn a_gpu_that_is_not_there_is_refused_with_the_reason_before_anything_is_written() {
     if fgrpo_nn::gpus().is_ok_and(|found| found.len() > 99) {
@@ -36,67 +53,55 @@ fn a_gpu_that_is_not_there_is_refused_with_the_reason_before_anything_is_written
     }
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("out");
-    let config = "maze-quick";
     for command in ["train", "sft"] {
-        let said = ends_with(2, &[command, config, "--out", out.to_str().unwrap(), "--device", "cuda:99"]);
+        let (_, said) = ends(2, command!(command, "maze-quick --device cuda:99 --out", &out));
         assert!(said.contains("device cuda:99") && said.contains("--device cpu"), "{said}");
         assert!(!out.exists());
     }
-    let said = ends_with(2, &["score", "--model", "nowhere", "-", "--device", "cuda:99"]);
-    assert!(said.contains("device cuda:99"), "{said}");
+    tells(2, command!("score --model nowhere - --device cuda:99"), "device cuda:99");
+    tells(2, command!("score --model nowhere - --exact"), "--exact requires a GPU");
+    let moments = command!("sft maze-quick --set compute.moments=bf16 --out", &out);
+    tells(2, moments, "compute.moments: expected \"f32\"");
+    assert!(!out.exists());
 }
 
 #[test]
-fn names_that_are_no_device_and_precisions_that_a_device_lacks_are_refused() {
-    let config = "maze-quick";
-    let said = ends_with(2, &["train", config, "--dry-run", "--device", "gpu"]);
-    assert!(said.contains("gpu") && said.contains("cuda:N"), "{said}");
-    for device in ["cuda:0,1", "cuda:0-3", "cuda:all"] {
-        let said = ends_with(2, &["train", config, "--dry-run", "--device", device, "--gpu", "h200"]);
-        for part in ["--device", device, "one GPU, as in cuda:0", "CUDA_VISIBLE_DEVICES"] {
-            assert!(said.contains(part), "{part}: {said}");
-        }
+fn devices_and_numbers_that_do_not_exist_or_fit_are_refused() {
+    for (flags, words) in [
+        ("--device gpu", "gpu|cuda:N"),
+        ("--device cuda:0,1 --gpu h200", "--device|cuda:0,1|one GPU, as in cuda:0|CUDA_VISIBLE_DEVICES"),
+        ("--device cuda:0-3 --gpu h200", "--device|cuda:0-3|one GPU, as in cuda:0|CUDA_VISIBLE_DEVICES"),
+        ("--device cuda:all --gpu h200", "--device|cuda:all|one GPU, as in cuda:0|CUDA_VISIBLE_DEVICES"),
+        ("--set compute.precision=bf16", "compute.precision|the device cuda"),
+        ("--set compute.moments=bf16", "compute.moments: expected \"f32\"|the device cuda"),
+        ("--set compute.exact=true", "compute.exact: |the device cuda"),
+        ("--set compute.moments=f16", "compute.moments|bf16"),
+        ("--gpu h200", "--gpu h200: requires --device cuda"),
+        ("--device cuda --gpu h900", "h900|rtx-4090"),
+        ("--mean-tokens 150", "--mean-tokens|150,1000"),
+        ("--mean-tokens 150,", "--mean-tokens|150,1000"),
+        ("--mean-tokens 150,-1", "--mean-tokens|150,1000"),
+        ("--mean-tokens 1,2,3", "--mean-tokens|150,1000"),
+        ("--mean-tokens nan,1", "--mean-tokens|150,1000"),
+    ] {
+        let (_, said) = ends(2, plan("maze-quick", flags));
+        assert!(words.split('|').all(|word| said.contains(word)), "{flags}: {said}");
     }
-    let bf16 = ["--set", "compute.precision=bf16"];
-    let said = ends_with(2, &[&["train", config, "--dry-run"][..], &bf16].concat());
-    assert!(said.contains("compute.precision") && said.contains("the device cuda"), "{said}");
-    let folder = tempfile::tempdir().unwrap();
-    let out = folder.path().join("out");
-    for command in ["train", "sft"] {
-        for how in [vec!["--dry-run"], vec!["--out", out.to_str().unwrap()]] {
-            for (set, found) in [
-                ("compute.moments=bf16", "compute.moments: expected \"f32\""),
-                ("compute.exact=true", "compute.exact: "),
-            ] {
-                let said = ends_with(2, &[&[command, config, "--set", set][..], &how].concat());
-                assert!(said.contains(found), "{said}");
-                assert!(said.contains("the device cuda") && !out.exists(), "{said}");
-            }
-        }
-    }
-    let said = ends_with(2, &["score", "--model", "nowhere", "-", "--exact"]);
-    assert!(said.contains("--exact requires a GPU"), "{said}");
-    let said = ends_with(2, &["train", config, "--dry-run", "--set", "compute.moments=f16"]);
-    assert!(said.contains("compute.moments") && said.contains("bf16"), "{said}");
 }
 
 #[test]
 fn a_dry_run_says_what_a_gpu_needs_without_one() {
-    let config = "maze-quick";
-    let said = ends_with(0, &["train", config, "--dry-run", "--device", "cuda"]);
+    let said = planned("maze-quick", "--device cuda");
     assert!(said.contains("GPU memory") && !said.contains("decode copies"), "{said}");
-    let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     // Not all of the plan, because the program's own memory varies.
-    let long = ["--set", "task.size=41", "--set", "rollout.max_new_tokens=3000"];
     let activations = |set: &str| {
-        let plan = ["train", config, "--dry-run", "--device", "cuda", "--set", set];
-        line(&ends_with(0, &[&plan[..], &long].concat()), "activations")
+        let long = "--device cuda --set task.size=41 --set rollout.max_new_tokens=3000 --set";
+        line(&planned("maze-quick", &format!("{long} {set}")), "activations")
     };
     let full = activations("compute.exact=false");
     assert_ne!(full, activations("compute.precision=bf16"), "they take half");
     assert_ne!(full, activations("compute.exact=true"), "parts of attention");
-    let offload = ["--dry-run", "--device", "cuda", "--set", "compute.optimizer_offload=true"];
-    let said = ends_with(0, &[&["train", config][..], &offload].concat());
+    let said = planned("maze-quick", "--device cuda --set compute.optimizer_offload=true");
     assert!(said.contains("buffers; the moments are in this machine's memory"), "{said}");
     assert!(said.contains("for the moments, page-locked"), "{said}");
 }
@@ -104,23 +109,12 @@ fn a_dry_run_says_what_a_gpu_needs_without_one() {
 #[test]
 fn a_base_of_4_bits_fits_7b_on_24_gb_and_3b_on_12_gb_with_a_context_of_4096_and_groups_of_8() {
     for (config, gpu) in [("qwen2.5-7b-math", "rtx-4090"), ("llama-3.2-3b-math", "rtx-4070")] {
-        let plan = |code: i32, base: &[&str]| {
-            let mut all = vec!["train", config, "--dry-run", "--device", "cuda", "--gpu", gpu];
-            for set in [
-                "lora.rank=16",
-                "compute.precision=bf16",
-                "compute.checkpoint_activations=true",
-                "rollout.max_new_tokens=3072",
-                "update.micro_batch_tokens=16384",
-            ] {
-                all.extend(["--set", set]);
-            }
-            ends_with(code, &[&all[..], base].concat())
-        };
-        let fits = plan(0, &["--set", "lora.base=nf4"]);
+        let set = "--device cuda --set lora.rank=16 --set compute.precision=bf16 --set compute.checkpoint_activations=true \
+            --set rollout.max_new_tokens=3072 --set update.micro_batch_tokens=16384 --gpu";
+        let fits = planned(config, &format!("{set} {gpu} --set lora.base=nf4"));
         assert!(!fits.contains("doesn't fit") && fits.contains("matrices in nf4"), "{fits}");
         assert!(!fits.contains("base weights"), "{fits}");
-        assert!(plan(1, &[]).contains("doesn't fit"));
+        tells(1, plan(config, &format!("{set} {gpu}")), "doesn't fit");
     }
 }
 
@@ -135,77 +129,53 @@ fn a_dry_run_refuses_a_model_that_gpus_do_not_compute() {
     for (name, model, code) in [("qwen3.5", format!("path = {golden:?}\n"), 0), ("wide", wide.to_owned(), 2)]
     {
         let config = file(folder.path(), &format!("{name}.toml"), &format!("{text}{model}"));
-        let plan = ["train", config.to_str().unwrap(), "--dry-run"];
-        let said = ends_with(code, &[&plan[..], &["--device", "cuda", "--gpu", "h100"]].concat());
+        let (_, said) = ends(code, plan(&config, "--device cuda --gpu h100"));
         let refusal = "the GPU kernels don't support head_dim 512, only up to 256";
         assert_eq!(said.contains(refusal), code == 2, "{said}");
         // Its memory is reported anyway.
         assert!(said.lines().any(|line| line.starts_with("GPU memory")), "{said}");
-        ends_with(0, &plan);
+        planned(&config, "");
     }
     // From the table of common models: 4 bits per value of the layers, with a context of 4,096 tokens.
     let text = "steps = 1\n[task]\nkind = \"math\"\ndata = \"none.jsonl\"\nmax_prompt_tokens = 1024\n[model]\npath = \"Qwen/Qwen3.5-4B\"\n\
         [lora]\nrank = 16\nbase = \"nf4\"\n[rollout]\nmax_new_tokens = 3072\n[compute]\nprecision = \"bf16\"\n";
     let config = file(folder.path(), "qwen3.5.toml", text);
-    let plan = ["train", config.to_str().unwrap(), "--dry-run", "--device", "cuda", "--gpu", "rtx-4090"];
-    let said = ends_with(0, &plan);
+    let said = planned(config, "--device cuda --gpu rtx-4090");
     assert!(said.contains("parameters              4205751296"), "{said}");
     assert!(said.contains("matrices in nf4") && !said.contains("doesn't fit"), "{said}");
 }
 
 #[test]
 fn a_dry_run_plans_for_a_gpu_that_is_not_there() {
-    let plan = |code: i32, more: &[&str]| {
-        let base = ["train", "qwen3-1.7b-synlogic", "--dry-run", "--set", "update.micro_batch_tokens=8192"];
-        ends_with(code, &[&base[..], more].concat())
-    };
-    let bf16 = ["--device", "cuda", "--set", "compute.precision=bf16"];
-    let with = |more: &[&str]| plan(0, &[&bf16[..], more].concat());
-    let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-
-    let small = plan(1, &[&bf16[..], &["--gpu", "rtx-4090"]].concat());
-    let large = with(&["--gpu", "h200"]);
+    let flags = "--set update.micro_batch_tokens=8192 --device cuda --set compute.precision=bf16 --gpu";
+    let with = |code: i32, more: &str| ends(code, plan("qwen3-1.7b-synlogic", &format!("{flags} {more}"))).1;
+    let (small, large) = (with(1, "rtx-4090"), with(0, "h200"));
     assert!(line(&small, "GPU memory").contains("of 24.00 GB that rtx-4090 has"), "{small}");
     assert!(small.contains("not enough memory") && !large.contains("not enough memory"), "{small}{large}");
     // The suggested settings fit.
     let proposed = small.split("--set ").skip(1).map(|set| set.split(' ').next().unwrap());
-    let sets: Vec<&str> = proposed.flat_map(|set| ["--set", set]).collect();
+    let sets: String = proposed.map(|set| format!(" --set {set}")).collect();
     assert!(!sets.is_empty(), "{small}");
-    assert!(!with(&[&["--gpu", "rtx-4090"], &sets[..]].concat()).contains("doesn't fit"), "{sets:?}");
+    assert!(!with(0, &format!("rtx-4090{sets}")).contains("doesn't fit"), "{sets:?}");
     let cached = |said: &str| -> u64 {
         let line = line(said, "key/value cache");
         line.split("at most, ").nth(1).unwrap().split(' ').next().unwrap().parse().unwrap()
     };
     assert!(cached(&small) < 100_000 && cached(&large) > 500_000, "{small}{large}");
     assert!(line(&large, "time").contains("not estimated"), "{large}");
-
-    let said = plan(2, &["--gpu", "h200"]);
-    assert!(said.contains("--gpu h200: requires --device cuda"), "{said}");
-    let said = plan(2, &["--device", "cuda", "--gpu", "h900"]);
-    assert!(said.contains("h900") && said.contains("rtx-4090"), "{said}");
-    for wrong in ["150", "150,", "150,-1", "1,2,3", "nan,1"] {
-        let said = plan(2, &["--mean-tokens", wrong]);
-        assert!(said.contains("--mean-tokens") && said.contains("150,1000"), "{wrong}: {said}");
-    }
 }
 
 #[test]
 fn a_dry_run_counts_4_bytes_per_parameter_for_moments_in_bf16_and_8_for_their_checkpoint() {
-    let config = "maze-quick";
-    let said = |more: &[&str]| {
-        let set = ["--set", "compute.moments=bf16"];
-        [&[][..], &set].map(|set| {
-            ends_with(0, &[&["train", config, "--dry-run", "--device", "cuda"], more, set].concat())
+    let said = |more: &str| {
+        ["f32", "bf16"].map(|moments| {
+            let flags = format!("--device cuda --set compute.moments={moments} {more}");
+            let (printed, said) = ends(0, plan("maze-quick", &flags));
+            assert!(printed.lines().any(|line| line == format!("moments = \"{moments}\"")), "{printed}");
+            said
         })
     };
-    let line = |said: &str, name: &str| said.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    let [full, half] = said(&[]);
-    for (set, resolved) in
-        [(&[][..], "moments = \"f32\""), (&["--set", "compute.moments=bf16"], "moments = \"bf16\"")]
-    {
-        let words = [&["train", config, "--dry-run", "--device", "cuda"], set].concat();
-        assert!(done(&words).lines().any(|line| line == resolved), "{resolved}");
-    }
+    let [full, half] = said("");
     // In f32 the moments take as much memory as two gradients, in bf16 as one.
     let size = |line: &str| line.split_whitespace().skip(1).take(2).collect::<Vec<_>>().join(" ");
     assert_eq!(size(&line(&half, "optimizer")), size(&line(&half, "gradient")), "{half}");
@@ -213,7 +183,7 @@ fn a_dry_run_counts_4_bytes_per_parameter_for_moments_in_bf16_and_8_for_their_ch
     for name in ["weights", "gradient", "activations", "key/value cache", "disk"] {
         assert_eq!(line(&half, name), line(&full, name));
     }
-    let [full, half] = said(&["--set", "compute.optimizer_offload=true"]);
+    let [full, half] = said("--set compute.optimizer_offload=true");
     assert_ne!(line(&half, "optimizer"), line(&full, "optimizer"));
     assert_ne!(line(&half, "memory"), line(&full, "memory"));
 }
@@ -250,21 +220,17 @@ fn near(found: &Value, wanted: &Value, place: &str) {
 
 #[test]
 fn a_build_without_the_emulator_says_so() {
-    let (_, said, code) =
-        run(fgrpo().args(["train", "maze-quick", "--dry-run", "--device", "cuda-emulated"]));
+    let (_, said, code) = run(plan("maze-quick", "--device cuda-emulated"));
     assert!(code == 0 || code == 2 && said.contains("no emulator"), "{said}");
 }
 
 #[test]
 #[ignore = "needs a build with the emulator: --features fgrpo-nn/cuda-emulator"]
 fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
-    let config = "maze-quick";
     let folder = tempfile::tempdir().unwrap();
     let out = |device: &str| folder.path().join(device);
     for device in ["cpu", "cuda-emulated"] {
-        let folder = out(device);
-        let place = ["train", config, "--out", folder.to_str().unwrap(), "--device", device];
-        ends(0, command!(..place, ..tiny()));
+        ends(0, command!("train maze-quick --out", out(device), "--device", device, ..tiny()));
     }
     for file in ["sft.jsonl", "metrics.jsonl", "eval.jsonl"] {
         let (found, wanted) = (numbers(&out("cuda-emulated").join(file)), numbers(&out("cpu").join(file)));
@@ -274,55 +240,17 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
             near(&found.into(), &wanted.into(), &format!("{file}:{line}"));
         }
     }
-    // It continues with the same bits, with the moments on the GPU and in host memory.
-    let [kept, offloaded] = ["false", "true"].map(|offload| {
-        let copy = out(offload);
-        let copied = std::process::Command::new("cp").arg("-r").args([&out("cuda-emulated"), &copy]).status();
-        assert!(copied.unwrap().success());
-        let set = format!("compute.optimizer_offload={offload}");
-        let more =
-            ["--resume", "--accept-changes", "--device", "cuda-emulated", "--set", "steps=3", "--set", &set];
-        ends(0, command!(..["train", config, "--out", copy.to_str().unwrap()], ..tiny(), ..more));
-        let files =
-            std::fs::read_dir(copy.join("checkpoints/step-000003")).unwrap().map(|e| e.unwrap().path());
-        let mut files: Vec<_> =
-            files.filter(|file| file.extension().is_some_and(|e| e == "safetensors")).collect();
-        files.sort();
-        files.iter().map(|file| std::fs::read(file).unwrap()).collect::<Vec<_>>()
-    });
-    assert!(kept.len() >= 2 && kept == offloaded, "weights and moments");
-    // With moments in bf16 a resumed run ends in the bits of an uninterrupted one, and so does one with the moments in host memory.
-    let rounded = |out: &Path, more: &[&str]| {
-        let place = ["train", config, "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
-        let set = ["--set", "compute.moments=bf16"];
-        ends(0, command!(..place, ..tiny(), ..set, ..more));
-    };
-    let [whole, stopped, in_host] = ["whole", "stopped", "in-host"].map(out);
-    rounded(&whole, &[]);
-    rounded(&stopped, &["--set", "steps=1"]);
-    rounded(&stopped, &["--resume", "--accept-changes"]);
-    rounded(&in_host, &["--set", "compute.optimizer_offload=true"]);
-    let [whole, stopped, in_host, in_f32] = [whole, stopped, in_host, out("cuda-emulated")].map(|out| {
-        let step = out.join("checkpoints/step-000002");
-        ["model.safetensors", "optimizer.safetensors"].map(|file| std::fs::read(step.join(file)).unwrap())
-    });
-    assert!(whole == stopped && whole == in_host && whole != in_f32, "weights and moments");
-    // An evaluation has no optimizer, so the run's configuration also works on the CPU.
-    let (evaluated, trained, resolved) = (out("evaluated"), out("whole"), out("whole").join("config.toml"));
-    let last = trained.join("checkpoints/step-000002");
-    let words = ["eval", resolved.to_str().unwrap(), "--model", last.to_str().unwrap(), "--device", "cpu"];
-    done(&[&words[..], &["--out", evaluated.to_str().unwrap()]].concat());
-    // A checkpoint of the GPU continues on the CPU, and both score it.
-    let folder = out("cuda-emulated");
-    let more = ["--resume", "--accept-changes", "--device", "cpu", "--set", "steps=3"];
-    let place = ["train", config, "--out", folder.to_str().unwrap()];
-    ends(0, command!(..place, ..tiny(), ..more));
-    let policy = folder.join("checkpoints/step-000002");
+    // An evaluation needs no GPU, and a checkpoint of the GPU continues on the CPU, and both score it.
+    let trained = out("cuda-emulated");
+    let policy = trained.join("checkpoints/step-000002");
+    let resolved = trained.join("config.toml");
+    ends(0, command!("eval", resolved, "--device cpu --model", &policy, "--out", out("evaluated")));
+    let more = "--resume --accept-changes --device cpu --set steps=3";
+    ends(0, command!("train maze-quick --out", &trained, ..tiny(), ..more.split(' ')));
     let scored = |device: &str| -> Value {
-        let command = ["score", "--model", policy.to_str().unwrap(), "-", "--device", device];
-        let (out, said, code) = run(fgrpo().args(command).write_stdin("{\"tokens\":[1,5,7,3]}"));
-        assert_eq!(code, 0, "{said}");
-        serde_json::from_str(&out).unwrap()
+        let mut score = command!("score - --model", &policy, "--device", device);
+        score.write_stdin("{\"tokens\":[1,5,7,3]}");
+        serde_json::from_str(&ends(0, score).0).unwrap()
     };
     near(&scored("cuda-emulated"), &scored("cpu"), "score");
 }
@@ -330,13 +258,13 @@ fn a_run_on_the_emulated_gpu_has_the_processors_metrics_and_goes_on_there() {
 #[test]
 #[ignore = "needs a build with the emulator: --features fgrpo-nn/cuda-emulator"]
 fn an_exact_run_trains_on_the_very_log_probabilities_that_it_sampled() {
-    let (config, folder) = ("maze-quick", tempfile::tempdir().unwrap());
+    let folder = tempfile::tempdir().unwrap();
     // With a KL term every token is trained on, and the step has one update.
     let sets = ["steps=1", "algorithm.kl_coef=0.01", "eval.every=0"].map(|set| ["--set", set]).concat();
     let [exact, plain] = [true, false].map(|exact| {
         let (out, exact) = (folder.path().join(exact.to_string()), format!("compute.exact={exact}"));
-        let place = ["train", config, "--out", out.to_str().unwrap(), "--device", "cuda-emulated"];
-        ends(0, command!(..place, ..tiny(), ..&sets, "--set", &exact));
+        let train = "train maze-quick --device cuda-emulated --out";
+        ends(0, command!(..train.split(' '), &out, ..tiny(), ..&sets, "--set", &exact));
         let line = numbers(&out.join("metrics.jsonl")).remove(0);
         ["logp_difference_max", "ratio_mean", "ratio_max"].map(|name| line[name].as_f64().unwrap())
     });

@@ -2,7 +2,7 @@
 //! the name of its file.
 
 use crate::confine::{self, Ended};
-use crate::inputs::{COMPONENTS, Inputs, TEMPLATES, with_component};
+use crate::inputs::{COMPONENTS, Inputs, TEMPLATES, text_config, with_component};
 use crate::{MEMORY, TIME};
 use parquet::basic::Compression;
 use parquet::data_type::{ByteArray, ByteArrayType};
@@ -33,20 +33,12 @@ fn refused(folder: &Path, line: &str, says: &[&str]) -> Ended {
     ended
 }
 
-pub(crate) fn text_config(folder: &Path, data: &str, model: &str) {
-    let text = format!(
-        "steps = 1\n[task]\nkind = \"math\"\ndata = \"{data}\"\nheld_out_share = 0\n[model]\npath = \"{model}\"\n\
-         [rollout]\nmax_new_tokens = 4\n[eval]\nevery = 0\n[compute]\nthreads = 1\n"
-    );
-    std::fs::write(folder.join("text.toml"), text).unwrap();
-}
-
 #[test]
 fn hostile_templates_and_tokenizers_are_refused_by_file() {
     let folder = tempfile::tempdir().unwrap();
     Inputs::make(folder.path());
     let root = folder.path();
-    text_config(root, "data.jsonl", "model");
+    text_config(root, "math", "data.jsonl", "model");
     let good = std::fs::read(root.join("model/chat_template.jinja")).unwrap();
     for template in TEMPLATES {
         std::fs::write(root.join("model/chat_template.jinja"), template).unwrap();
@@ -123,22 +115,22 @@ fn data_made_to_exhaust_memory_or_time_is_refused_by_file() {
     assert!(ended.stderr.len() < 2000, "{} bytes", ended.stderr.len());
     let columns = |n: usize| (0..n).map(|i| format!("c{i}")).collect::<Vec<_>>().join(",");
     std::fs::write(root.join("wide.csv"), format!("{}\n{}\n", columns(100_000), columns(100_000))).unwrap();
-    text_config(root, "wide.csv", "model");
+    text_config(root, "math", "wide.csv", "model");
     refused(root, "train text.toml --dry-run", &["wide.csv", "100000 columns"]);
     let row = format!("{{{}}}", (0..20_000).map(|i| format!("\"c{i}\": 1")).collect::<Vec<_>>().join(","));
     std::fs::write(root.join("wide.jsonl"), row).unwrap();
-    text_config(root, "wide.jsonl", "model");
+    text_config(root, "math", "wide.jsonl", "model");
     refused(root, "train text.toml --dry-run", &["wide.jsonl", "row 1 has 20000 columns"]);
 
     let mut long = File::create(root.join("long.jsonl")).unwrap();
     write!(long, "{{\"answer\": \"1\", \"problem\": \"").unwrap();
     (0..32).for_each(|_| long.write_all(&[b'a'; 1 << 20]).unwrap());
     writeln!(long, "\"}}").unwrap();
-    text_config(root, "long.jsonl", "model");
+    text_config(root, "math", "long.jsonl", "model");
     refused(root, "train text.toml --dry-run", &["long.jsonl", "1 rejected: prompt of more than 4 MB"]);
 
     parquet_bomb(&root.join("bomb.parquet"));
-    text_config(root, "bomb.parquet", "model");
+    text_config(root, "math", "bomb.parquet", "model");
     let ended = refused(root, "train text.toml --dry-run", &["bomb.parquet", "MB of memory"]);
     assert!(ended.memory < 2 << 30, "{} MB", ended.memory >> 20);
 }
@@ -153,40 +145,37 @@ fn what_is_no_regular_file_is_refused_wherever_a_file_is_named() {
     assert_eq!(unsafe { libc::mkfifo(pipe.as_ptr(), 0o600) }, 0);
     let _listener = std::os::unix::net::UnixListener::bind(root.join("socket.jsonl")).unwrap();
     std::os::unix::fs::symlink("/dev/zero", root.join("zero.jsonl")).unwrap();
-    for (file, kind) in
-        [("pipe.jsonl", "a named pipe"), ("socket.jsonl", "a socket"), ("zero.jsonl", "a device")]
-    {
-        text_config(root, file, "model");
-        for line in [
-            "train text.toml --dry-run".to_owned(),
-            format!("train {file} --dry-run"),
-            format!("score --model model {file}"),
-            format!("verify math {file}"),
-            format!("pass-at-k {file}"),
-            format!("compare samples.jsonl {file}"),
-            format!("eval {file}"),
-            format!("eval --samples {file} --data data.jsonl --task math -n 1 --out new"),
-            format!("eval --model model --data {file} --task math -n 1 --out new"),
-        ] {
-            refused(root, &line, &[file, kind]);
-            let _ = std::fs::remove_dir_all(root.join("new"));
-        }
-        for name in [
-            "tokenizer.json",
-            "tokenizer_config.json",
-            "chat_template.jinja",
-            "config.json",
-            "model.safetensors",
-        ] {
-            let place = root.join("model").join(name);
-            let kept = std::fs::read(&place).unwrap();
-            std::fs::remove_file(&place).unwrap();
-            std::os::unix::fs::symlink(root.join(file), &place).unwrap();
-            text_config(root, "data.jsonl", "model");
-            refused(root, "train text.toml --dry-run", &[name, kind]);
-            std::fs::remove_file(&place).unwrap();
-            std::fs::write(&place, kept).unwrap();
-        }
+    for (file, kind) in [("socket.jsonl", "a socket"), ("zero.jsonl", "a device")] {
+        refused(root, &format!("verify math {file}"), &[file, kind]);
+    }
+    // A pipe at every place: a command that opened it would wait.
+    text_config(root, "math", "pipe.jsonl", "model");
+    for line in [
+        "train text.toml --dry-run",
+        "train pipe.jsonl --dry-run",
+        "score --model model pipe.jsonl",
+        "pass-at-k pipe.jsonl",
+        "compare samples.jsonl pipe.jsonl",
+        "eval pipe.jsonl",
+        "eval --samples pipe.jsonl --data data.jsonl --task math -n 1 --out new",
+        "eval --model model --data pipe.jsonl --task math -n 1 --out newer",
+    ] {
+        refused(root, line, &["pipe.jsonl", "a named pipe"]);
+    }
+    text_config(root, "math", "data.jsonl", "model");
+    let names = [
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "chat_template.jinja",
+        "config.json",
+        "model.safetensors",
+    ];
+    for name in names {
+        let (place, kept) = (root.join("model").join(name), root.join("kept"));
+        std::fs::rename(&place, &kept).unwrap();
+        std::os::unix::fs::symlink(root.join("pipe.jsonl"), &place).unwrap();
+        refused(root, "train text.toml --dry-run", &[name, "a named pipe"]);
+        std::fs::rename(&kept, &place).unwrap();
     }
 }
 

@@ -1,13 +1,14 @@
-//! A wrong value in any JSON file is refused with the file, line and field, the expected value and the one found.
+//! A wrong value in any JSON file is refused with the file, line and field, the expected value and the one found. The messages
+//! are tested where the files are read; here each file has a row, and whether a command reads it by that reader.
 
-use crate::attacks::{run, text_config};
+use crate::attacks::run;
 use crate::confine::Ended;
-use crate::inputs::{Inputs, VERIFY, copy};
+use crate::inputs::{Inputs, VERIFY, copy, text_config};
 use serde_json::{Value, json};
 use std::path::Path;
 
 /// Replaces the value at `pointer` in the file, or in this line of it (from 1), by `value`.
-fn spoil(path: &Path, line: usize, pointer: &str, value: &Value) {
+fn spoil(path: &Path, line: Option<usize>, pointer: &str, value: &Value) {
     let text = std::fs::read_to_string(path).unwrap();
     let changed = |text: &str| {
         let mut json: Value = serde_json::from_str(text).unwrap();
@@ -16,11 +17,10 @@ fn spoil(path: &Path, line: usize, pointer: &str, value: &Value) {
         json.to_string()
     };
     let spoiled = match line {
-        0 => changed(&text),
-        _ => {
-            let lines = text.lines().enumerate();
-            let lines = lines.map(|(i, l)| if i + 1 == line { changed(l) } else { l.to_owned() });
-            lines.map(|l| l + "\n").collect()
+        None => changed(&text),
+        Some(line) => {
+            let lines = (1..).zip(text.lines());
+            lines.map(|(i, l)| if i == line { changed(l) + "\n" } else { format!("{l}\n") }).collect()
         }
     };
     std::fs::write(path, spoiled).unwrap();
@@ -43,10 +43,15 @@ const RESUME: &str = "train maze.toml --out run --resume --set steps=3 --accept-
 const NLL: &str = "nll evaluated --base model --model x=model";
 const MAZES: &str = "eval --model model --task maze --data mazes.jsonl -n 1 --out new";
 const AGAIN: &str = "eval --samples made.jsonl --data data.jsonl --task math -n 3 --out evaluated";
+const VECTORS: &str = "diversity evaluated --by embeddings --embeddings vectors.jsonl";
+const DIVERSITY: &str = "diversity evaluated";
+const VERIFIED: &str = "verify math lines.jsonl";
+const REPORT: &str = "report run";
+const SELECT: &str = "select run";
 const STATE: &str = "run/checkpoints/step-000002/trainer_state.json";
 
-/// File, line (0 if there is none), field, wrong value, the command that reads the file, and a part of its message.
-type Case<'a> = (&'a str, usize, &'a str, Value, &'a str, &'a [&'a str]);
+/// File with its line, if it has lines, and field; wrong value; the command that reads the file, and parts of its message.
+type Case<'a> = (&'a str, Value, &'a str, &'a str);
 
 #[test]
 fn a_wrong_value_in_any_file_is_named_by_its_field() {
@@ -54,7 +59,7 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
     let good = folder.path().join("good");
     std::fs::create_dir(&good).unwrap();
     Inputs::make(&good);
-    text_config(&good, "data.jsonl", "model");
+    text_config(&good, "math", "data.jsonl", "model");
     std::fs::write(good.join("mazes.jsonl"), "{\"size\": 9, \"seed\": 0, \"index\": 3}\n").unwrap();
     std::fs::write(good.join("lines.jsonl"), format!("{}\n", VERIFY[0].1)).unwrap();
     let rollout = json!({"step": 1, "prompt_id": 0, "prompt": "p", "completion": "c", "verdict": "correct", "reason": "equal"});
@@ -62,236 +67,74 @@ fn a_wrong_value_in_any_file_is_named_by_its_field() {
     let vectors = "{\"problem\": \"a\", \"sample\": 0, \"embedding\": [1, 2]}\n";
     std::fs::write(good.join("vectors.jsonl"), vectors).unwrap();
 
-    let whole = "expected a whole number from 0 to ";
     let cases: &[Case<'_>] = &[
-        ("model/config.json", 0, "/hidden_size", json!("wide"), SCORE, &["hidden_size: "]),
+        ("model/config.json /hidden_size", json!("wide"), SCORE, "hidden_size: "),
         (
-            "model/config.json",
-            0,
-            "/eos_token_id",
+            "model/config.json /eos_token_id",
             json!("x"),
             TEXT,
-            &["eos_token_id: expected a token id", "found \"x\""],
+            "eos_token_id: expected a token id|found \"x\"",
         ),
-        ("model/tokenizer_config.json", 0, "/eos_token", json!(5), TEXT, &["eos_token: "]),
+        ("model/tokenizer_config.json /eos_token", json!(5), TEXT, "eos_token: "),
+        ("model/tokenizer_config.json ", json!(5), TEXT, ": expected an object, found 5"),
         (
-            "model/tokenizer_config.json",
-            0,
-            "",
-            json!(5),
-            TEXT,
-            &["tokenizer_config.json: expected an object, found 5"],
-        ),
-        ("samples.jsonl", 1, "/tokens", json!("many"), COUNT, &["line 1: tokens: ", "found \"many\"", whole]),
-        (
-            "samples.jsonl",
-            1,
-            "/problem",
+            "samples.jsonl:1 /problem",
             json!([]),
             COUNT,
-            &[
-                "line 1: problem: expected a string or a whole number below 2^64 (quote other numbers), found a list of 0",
-            ],
+            "line 1: problem: expected a string or a whole number",
         ),
         (
-            "samples.jsonl",
-            2,
-            "/correct",
+            "samples.jsonl:2 /correct",
             json!("yes"),
             COUNT,
-            &["line 2: correct: expected true, false or a number, found \"yes\""],
+            "line 2: correct: expected true, false or a number",
         ),
-        ("samples.jsonl", 5, "/n", json!(-4), COUNT, &["line 5: n: ", "found -4", whole]),
-        (
-            "run/eval.jsonl",
-            1,
-            "/per_problem/2",
-            json!("x"),
-            "report run",
-            &["line 1: per_problem[2]: ", "found \"x\"", whole],
-        ),
-        (
-            "run/eval.jsonl",
-            2,
-            "/pass_at_k/4",
-            json!("x"),
-            "select run",
-            &["line 2: pass_at_k.4: expected a number, found \"x\""],
-        ),
-        (
-            "run/metrics.jsonl",
-            1,
-            "/seconds/total",
-            json!("x"),
-            "report run",
-            &["line 1: seconds.total: expected a number, found \"x\""],
-        ),
+        ("samples.jsonl:5 /n", json!(-4), COUNT, "line 5: n: |found -4|expected a whole number from 0 to "),
+        ("run/eval.jsonl:1 /per_problem/2", json!("x"), REPORT, "line 1: per_problem[2]: "),
+        ("run/eval.jsonl:2 /pass_at_k/4", json!("x"), SELECT, "line 2: pass_at_k.4: expected a number"),
         // A missing field, as after a rename: no empty plot, and no compute of 0.
-        ("run/metrics.jsonl", 1, "", json!({"step": 1}), "report run", &["line 1: reward_mean: missing"]),
+        ("run/metrics.jsonl:1 ", json!({"step": 1}), REPORT, "line 1: reward_mean: missing"),
+        ("run/metrics.jsonl:2 /seconds", json!({"rollout": 1.0}), SELECT, "line 2: seconds.grade: missing"),
         (
-            "run/metrics.jsonl",
-            2,
-            "/seconds",
-            json!({"rollout": 1.0}),
-            "select run",
-            &["line 2: seconds.grade: missing"],
-        ),
-        ("run/sft.jsonl", 1, "", json!({"step": 1}), "report run", &["line 1: loss: missing"]),
-        ("run/metrics.jsonl", 1, "/step", json!(0.5), "select run", &["line 1: step: ", "found 0.5", whole]),
-        (
-            "run/metrics.jsonl",
-            2,
-            "/verdicts",
+            "run/metrics.jsonl:2 /verdicts",
             json!([1]),
             RESUME,
-            &["verdicts: expected an object, found a list of 1"],
+            "verdicts: expected an object, found a list of 1",
         ),
-        (
-            "run/sft.jsonl",
-            1,
-            "/loss",
-            json!([1]),
-            "report run",
-            &["line 1: loss: expected a number, found a list of 1"],
-        ),
-        (
-            "run/rollouts.jsonl",
-            1,
-            "/step",
-            json!("x"),
-            "report run",
-            &["line 1: step: ", "found \"x\"", whole],
-        ),
-        (
-            STATE,
-            0,
-            "/step",
-            json!("x"),
-            RESUME,
-            &["step: ", "found \"x\"", whole, "can't be used; move it away"],
-        ),
-        (STATE, 0, "/skipped_in_a_row", json!(-1), RESUME, &["skipped_in_a_row: expected ", "-1", whole]),
-        (STATE, 0, "/best", json!({"step": 1}), RESUME, &["best.pass_at_1: missing"]),
-        // Derived deserializers accept a list for a struct, field by field.
-        (STATE, 0, "/best", json!([1, 0.5]), RESUME, &["best: expected an object, found a list of 2"]),
-        ("tokens.jsonl", 1, "", json!([[1, 2]]), SCORE, &["line 1: expected an object, found a list of 1"]),
-        ("mazes.jsonl", 1, "", json!([9, 0, 3]), MAZES, &["line 1: expected an object, found a list of 3"]),
-        (
-            "run/metrics.jsonl",
-            1,
-            "/seconds",
-            json!([1, 2, 3, 4, 5, 6]),
-            "report run",
-            &["line 1: seconds: expected an object, found a list of 6"],
-        ),
-        (
-            "evaluated/prompts.jsonl",
-            1,
-            "/messages/0",
-            json!(["user", "x"]),
-            NLL,
-            &["line 1: messages[0]: expected an object, found a list of 2"],
-        ),
-        ("data.jsonl", 2, "", json!(5), TEXT, &["line 2: expected an object, found 5"]),
-        (
-            "data.jsonl",
-            2,
-            "",
-            json!(5),
-            "generate data.jsonl --model model --max-tokens 4",
-            &["line 2: expected an object, found 5"],
-        ),
-        ("tokens.jsonl", 1, "/tokens/1", json!("x"), SCORE, &["line 1: tokens[1]: ", "found \"x\"", whole]),
-        (
-            "evaluated/generations.jsonl",
-            1,
-            "/text",
-            json!(5),
-            NLL,
-            &["line 1: text: expected a string, found 5"],
-        ),
-        (
-            "evaluated/generations.jsonl",
-            2,
-            "/sample",
-            json!("x"),
-            AGAIN,
-            &["line 2: sample: ", "found \"x\"", whole],
-        ),
-        (
-            "evaluated/prompts.jsonl",
-            1,
-            "/messages/0/role",
-            json!(5),
-            NLL,
-            &["line 1: messages[0].role: expected a string, found 5"],
-        ),
-        (
-            "evaluated/samples.jsonl",
-            1,
-            "/verdict",
-            json!("maybe"),
-            "diversity evaluated",
-            &["line 1: verdict: ", "\"maybe\""],
-        ),
-        (
-            "lines.jsonl",
-            1,
-            "/response",
-            json!(5),
-            "verify math lines.jsonl",
-            &["line 1: response: expected a string, found 5"],
-        ),
-        (
-            "lines.jsonl",
-            1,
-            "/precision",
-            json!("x"),
-            "verify math lines.jsonl",
-            &["line 1: precision: ", "found \"x\"", whole],
-        ),
-        ("mazes.jsonl", 1, "/size", json!("x"), MAZES, &["line 1: size: ", "found \"x\"", whole]),
-        (
-            "vectors.jsonl",
-            1,
-            "/embedding/1",
-            json!("x"),
-            "diversity evaluated --by embeddings --embeddings vectors.jsonl",
-            &["line 1: embedding[1]: expected a number, found \"x\""],
-        ),
+        ("run/sft.jsonl:1 ", json!({"step": 1}), REPORT, "line 1: loss: missing"),
+        ("run/rollouts.jsonl:1 /step", json!("x"), REPORT, "line 1: step: |found \"x\""),
+        (&format!("{STATE} /step"), json!("x"), RESUME, "step: |found \"x\"|can't be used; move it away"),
+        (&format!("{STATE} /best"), json!({"step": 1}), RESUME, "best.pass_at_1: missing"),
+        ("tokens.jsonl:1 ", json!([[1, 2]]), SCORE, "line 1: expected an object, found a list of 1"),
+        ("mazes.jsonl:1 ", json!([9, 0, 3]), MAZES, "line 1: expected an object, found a list of 3"),
+        ("data.jsonl:2 ", json!(5), TEXT, "line 2: expected an object, found 5"),
+        ("evaluated/prompts.jsonl:1 /messages/0", json!([]), NLL, "line 1: messages[0]: expected an object"),
+        ("evaluated/generations.jsonl:1 /text", json!(5), NLL, "line 1: text: expected a string, found 5"),
+        ("evaluated/generations.jsonl:2 /sample", json!("x"), AGAIN, "line 2: sample: |found \"x\""),
+        ("evaluated/samples.jsonl:1 /verdict", json!("maybe"), DIVERSITY, "line 1: verdict: |\"maybe\""),
+        ("lines.jsonl:1 /precision", json!("x"), VERIFIED, "line 1: precision: |found \"x\""),
+        ("vectors.jsonl:1 /embedding/1", json!("x"), VECTORS, "line 1: embedding[1]: expected a number"),
     ];
     let place = folder.path().join("place");
     let fresh = || {
         let _ = std::fs::remove_dir_all(&place);
         copy(&good, &place);
-        for folder in
-            ["model", "run", "run/checkpoints/step-000001", "run/checkpoints/step-000002", "evaluated"]
-        {
-            if good.join(folder).is_dir() {
-                copy(&good.join(folder), &place.join(folder));
-            }
-        }
     };
-    for (file, line, pointer, value, command, says) in cases {
+    for (field, value, command, says) in cases {
         fresh();
-        spoil(&place.join(file), *line, pointer, value);
-        let ended = refused(&place, command, says);
+        let (of_file, pointer) = field.split_once(' ').unwrap();
+        let (file, line) = of_file.split_once(':').unwrap_or((of_file, ""));
+        spoil(&place.join(file), line.parse().ok(), pointer, value);
+        let ended = refused(&place, command, &says.split('|').collect::<Vec<_>>());
         let name = Path::new(file).file_name().unwrap().to_str().unwrap();
         assert!(ended.stderr.contains(name), "{command}: wanted {file} in: {}", ended.stderr);
         assert!(ended.stderr.lines().count() <= 3, "{command}: {}", ended.stderr);
     }
     for (file, command, says) in [
-        (
-            "samples.jsonl",
-            COUNT,
-            "samples.jsonl line 1: invalid JSON at byte 15, before \", }\" (key must be a string)",
-        ),
-        ("data.jsonl", TEXT, "data.jsonl: line 1: invalid JSON at byte 15"),
-        ("run/metrics.jsonl", "report run", "metrics.jsonl line 1: invalid JSON at byte 15"),
+        ("samples.jsonl", COUNT, "line 1: invalid JSON at byte 15"),
+        ("run/metrics.jsonl", REPORT, "metrics.jsonl line 1: invalid JSON at byte 15"),
         ("evaluated/evaluation.json", AGAIN, "restore this file, or evaluate into another folder"),
-        ("evaluated/evaluation.json", NLL, "evaluation.json: invalid JSON at "),
         ("model/tokenizer_config.json", TEXT, "tokenizer_config.json: invalid JSON at "),
-        (STATE, RESUME, "trainer_state.json: invalid JSON at "),
     ] {
         fresh();
         let text = std::fs::read_to_string(place.join(file)).unwrap();

@@ -156,14 +156,19 @@ fn fgrpo(arguments: &[&str], folder: &Path) {
     assert!(output.status.success(), "{arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+/// Copies the contents of a folder.
 pub(crate) fn copy(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        if path.is_file() {
-            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-        }
-    }
+    assert!(Command::new("cp").arg("-r").arg(from.join(".")).arg(to).status().unwrap().success());
+}
+
+/// Writes `text.toml`, a configuration on problems of this kind in a file.
+pub(crate) fn text_config(folder: &Path, kind: &str, data: &str, model: &str) {
+    let text = format!(
+        "steps = 1\n[task]\nkind = {kind:?}\ndata = {data:?}\nheld_out_share = 0\n[model]\npath = {model:?}\n\
+         [rollout]\nmax_new_tokens = 4\n[eval]\nevery = 0\n[compute]\nthreads = 1\n"
+    );
+    std::fs::write(folder.join("text.toml"), text).unwrap();
 }
 
 impl Inputs {
@@ -175,21 +180,14 @@ impl Inputs {
             Self::write(folder.path());
             folder
         });
-        let copied = Command::new("cp").arg("-r").arg(made.path().join(".")).arg(root).status();
-        assert!(copied.unwrap().success());
+        copy(made.path(), root);
         Self { root: root.to_owned() }
     }
 
     fn write(root: &Path) {
-        let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs/arithmetic-quick.toml");
-        let config = configs.to_str().unwrap();
-        let sizes = ["hidden_size=16", "intermediate_size=32", "num_hidden_layers=1"];
-        let mut sft =
-            vec!["sft", config, "--out", "base", "--set", "sft.steps=1", "--set", "sft.eval_every=0"];
-        sft.extend(["--set", "task.train=8", "--set", "task.held_out=2"]);
-        let sizes = sizes.map(|size| format!("model.init.{size}"));
-        sizes.iter().for_each(|size| sft.extend(["--set", size]));
-        fgrpo(&sft, root);
+        let sft = "sft arithmetic-quick --out base --set sft.steps=1 --set sft.eval_every=0 --set task.train=8 --set task.held_out=2 \
+            --set model.init.hidden_size=16 --set model.init.intermediate_size=32 --set model.init.num_hidden_layers=1";
+        fgrpo(&sft.split_whitespace().collect::<Vec<_>>(), root);
         copy(&root.join("base/checkpoints/step-000001"), &root.join("model"));
         std::fs::write(root.join("maze.toml"), MAZE).unwrap();
         fgrpo(&["train", "maze.toml", "--out", "run"], root);
@@ -250,33 +248,11 @@ impl Inputs {
         let table: toml::Table = MAZE.parse().unwrap();
         let mut keys = Vec::new();
         numbers("", &table, &mut keys);
-        keys.extend(
-            [
-                "epochs",
-                "sft.epochs",
-                "sft.warmup_steps",
-                "sft.eval_every",
-                "update.warmup_steps",
-                "update.mini_batch",
-                "update.weight_decay",
-                "update.max_grad_norm",
-                "update.max_skipped",
-                "rollout.max_cached_tokens",
-                "rollout.top_p",
-                "rollout.min_p",
-                "eval.temperature",
-                "eval.problems",
-                "algorithm.loss.dual_clip",
-                "algorithm.advantage.eps",
-                "algorithm.advantage.ddof",
-                "algorithm.entropy_coef",
-                "algorithm.kl_coef",
-                "log.rollout_share",
-                "sft.eval_problems",
-                "sft.seed",
-            ]
-            .map(str::to_owned),
-        );
+        let more = "epochs sft.epochs sft.warmup_steps sft.eval_every sft.eval_problems sft.seed update.warmup_steps \
+            update.mini_batch update.weight_decay update.max_grad_norm update.max_skipped rollout.max_cached_tokens \
+            rollout.top_p rollout.min_p eval.temperature eval.problems algorithm.loss.dual_clip algorithm.advantage.eps \
+            algorithm.advantage.ddof algorithm.entropy_coef algorithm.kl_coef log.rollout_share";
+        keys.extend(more.split_whitespace().map(str::to_owned));
         if draws.below(6) == 0 {
             let table = draws.of(&TABLES);
             let parts = table.split('#').map(str::to_owned);
@@ -321,11 +297,7 @@ impl Inputs {
         let bad = file.replace("data", "bad");
         std::fs::write(place.join(&bad), damage(&self.read(file), draws)).unwrap();
         let model = self.at("model");
-        let text = format!(
-            "steps = 1\n[task]\nkind = \"{task}\"\ndata = \"{bad}\"\nheld_out_share = 0\n[model]\npath = \"{model}\"\n\
-             [rollout]\nmax_new_tokens = 4\n[eval]\nevery = 0\n[compute]\nthreads = 1\n"
-        );
-        std::fs::write(place.join("text.toml"), text).unwrap();
+        text_config(place, task, &bad, &model);
         let line = match draws.below(4) {
             0 => format!("data show {bad} --task {task} --limit 100"),
             1 => format!("generate {bad} --model {model} --max-tokens 4 --threads 1"),
@@ -398,12 +370,7 @@ impl Inputs {
             _ => damage(&good, draws),
         };
         std::fs::write(place.join("bad/chat_template.jinja"), text).unwrap();
-        let text = format!(
-            "steps = 1\n[task]\nkind = \"math\"\ndata = {:?}\nheld_out_share = 0\n[model]\npath = \"bad\"\n\
-             [rollout]\nmax_new_tokens = 4\n[eval]\nevery = 0\n[compute]\nthreads = 1\n",
-            self.at("data.jsonl")
-        );
-        std::fs::write(place.join("text.toml"), text).unwrap();
+        text_config(place, "math", &self.at("data.jsonl"), "bad");
         // A template may render nothing but a prompt that is too long.
         case("template", "train text.toml --dry-run", &["bad", "prompt longer"])
     }
@@ -418,10 +385,6 @@ impl Inputs {
     fn run_folder(&self, draws: &mut Draws, place: &Path) -> Case {
         let run = place.join("bad");
         copy(&self.root.join("run"), &run);
-        let checkpoints = std::fs::read_dir(self.root.join("run/checkpoints")).unwrap();
-        for checkpoint in checkpoints.map(|entry| entry.unwrap()).filter(|entry| entry.path().is_dir()) {
-            copy(&checkpoint.path(), &run.join("checkpoints").join(checkpoint.file_name()));
-        }
         let files = ["config.toml", "metrics.jsonl", "eval.jsonl", "sft.jsonl", "rollouts.jsonl"];
         let mut files: Vec<PathBuf> =
             files.iter().map(|file| run.join(file)).filter(|file| file.exists()).collect();

@@ -26,7 +26,7 @@ const TIME: Duration = Duration::from_secs(20);
 const MEMORY: u64 = 4 << 30;
 
 /// Number of cases in an ordinary test run: a few of each kind of input.
-const FEW: u64 = 120;
+const FEW: u64 = 91;
 
 /// Describes what is wrong with the end of a case, if anything.
 fn fault(case: &Case, ended: &Ended) -> Option<String> {

@@ -16,6 +16,8 @@ mod download;
 mod name;
 mod sizes;
 mod split;
+#[cfg(test)]
+mod tests;
 
 pub use name::{Kind, Name};
 pub use sizes::sizes;

@@ -177,41 +177,59 @@ mod tests {
     use super::*;
     use crate::problem::Prompt;
     use fgrpo_core::advantage::Advantage;
-    use fgrpo_core::credit::Shaping;
+    use fgrpo_core::credit::{Overlong, Shaping};
     use fgrpo_core::group::Rewards;
     use fgrpo_nn::Finish;
 
-    #[test]
-    fn completions_of_the_same_tokens_share_the_credit_of_a_cluster() {
+    /// Credits a group whose last completion is truncated and wrong.
+    fn credited(completions: [&[u32]; 4], truncated: Truncated, how: &Credit) -> Credited {
         let completion = |(sample, tokens): (usize, &[u32])| Completion {
             prompt: 0,
             sample,
             tokens: tokens.to_vec(),
             logp: vec![-1.0; tokens.len()],
             entropy: vec![0.0; tokens.len()],
-            finish: Finish::Stop,
+            finish: if sample == 3 { Finish::Length } else { Finish::Stop },
             cached: 0,
         };
-        let completions: [&[u32]; 4] = [&[5, 0], &[5, 0], &[6, 0], &[7, 0]];
         let completions = completions.into_iter().enumerate().map(completion).collect();
-        let rollouts = Rollouts::new(Prompt::of_tokens(0, &[1]), completions);
+        let rollouts = vec![Rollouts::new(Prompt::of_tokens(0, &[1]), completions)];
         let verdicts = [Verdict::Correct, Verdict::Correct, Verdict::Correct, Verdict::Wrong];
-        let grades = verdicts.map(|verdict| Graded::new(verdict, "none")).to_vec();
+        let grades = vec![verdicts.map(|verdict| Graded::new(verdict, "none")).to_vec()];
+        credit(how, truncated, &BTreeMap::new(), None, rollouts, grades).unwrap().unwrap().swap_remove(0)
+    }
+
+    fn how(advantage: Advantage, overlong: Option<Overlong>) -> Credit {
+        Credit { advantage, rewards: Rewards::default(), focal_gamma: 0.0, shaping: Shaping::None, overlong }
+    }
+
+    #[test]
+    fn completions_of_the_same_tokens_share_the_credit_of_a_cluster() {
         let advantages = |advantage| {
-            let how = Credit {
-                advantage,
-                rewards: Rewards::default(),
-                focal_gamma: 0.0,
-                shaping: Shaping::None,
-                overlong: None,
-            };
-            let (rollouts, grades) = (vec![rollouts.clone()], vec![grades.clone()]);
-            let credited = credit(&how, Truncated::Grade, &BTreeMap::new(), None, rollouts, grades);
-            credited.unwrap().unwrap().swap_remove(0).assigned.advantages
+            let completions: [&[u32]; 4] = [&[5, 0], &[5, 0], &[6, 0], &[7, 0]];
+            credited(completions, Truncated::Grade, &how(advantage, None)).assigned.advantages
         };
         let (plain, shared) = (advantages(Advantage::GRPO), advantages(Advantage::CueGrpo { alpha: 1.0 }));
         for (i, factor) in [0.75, 0.75, 1.5, 1.0].into_iter().enumerate() {
             assert!((shared[i] - factor * plain[i]).abs() < 1e-12, "{shared:?} of {plain:?}");
+        }
+    }
+
+    #[test]
+    fn truncation_changes_the_reward_and_overlong_punishment_only_the_advantages() {
+        let completions: [&[u32]; 4] = [&[5; 2], &[5; 5], &[5; 8], &[5; 3]];
+        let how = how(Advantage::DrGrpo, Some(Overlong { length: 8, cache: 6 }));
+        for (truncated, last) in
+            [(Truncated::Grade, 0.0), (Truncated::Mask, 0.0), (Truncated::Reward { reward: -0.5 }, -0.5)]
+        {
+            let found = credited(completions, truncated, &how);
+            assert_eq!(found.rewards, [1.0, 1.0, 1.0, last]);
+            // DAPO's formula: no punishment up to 2 tokens, and 1 for all 8.
+            let punished = [1.0, 1.0 - 3.0 / 6.0, 0.0, last - 1.0 / 6.0];
+            let mean = punished.iter().sum::<f64>() / 4.0;
+            for (advantage, reward) in found.assigned.advantages.iter().zip(punished) {
+                assert!((advantage - (reward - mean)).abs() < 1e-12, "{:?}", found.assigned.advantages);
+            }
         }
     }
 }

@@ -1,25 +1,30 @@
 //! Training on completions that an OpenAI-compatible server sampled: the correction between two engines, faults,
 //! resumes, and a server that follows the checkpoints.
 
-use crate::fault_server::{FaultServer, Manners, Policy};
+use crate::fault_server::{FaultServer, Manners};
 use crate::support::{
-    self, assert_same_files, demonstrated, ends, fgrpo, signal, spawned, sums_run, tells, timeless,
+    assert_same_run, demonstrated, ended, ends, run, sets, signal, spawned, sums_run, tells, timeless,
     wait_until,
 };
 use fgrpo_core::rng::Key;
 use fgrpo_nn::weights::Checkpoint;
 use fgrpo_nn::{Device, Engine, Finish, Prompt, Sampling};
-use predicates::prelude::*;
 use serde_json::{Value, json};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-/// A small model with a tokenizer that has seen a few demonstrations.
-fn base(folder: &Path) -> PathBuf {
-    demonstrated(folder, 3, &[])
+/// A small model with a tokenizer that has seen a few demonstrations, made once.
+fn base() -> &'static Path {
+    static MODEL: OnceLock<(tempfile::TempDir, PathBuf)> = OnceLock::new();
+    let made = MODEL.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let model = demonstrated(folder.path(), 3, &[]);
+        (folder, model)
+    });
+    &made.1
 }
 
 /// Opens a checkpoint and answers requests as vLLM does. The checkpoint may be exchanged while it serves.
@@ -72,12 +77,6 @@ impl Served {
     }
 }
 
-fn manners(served: &Arc<Served>) -> Manners {
-    let served = served.clone();
-    let policy: Policy = Arc::new(move |body| Some(served.answer(body)));
-    Manners { policy: Some(policy), ..Manners::default() }
-}
-
 fn config(folder: &Path, model: &Path, url: &str, more: &str) -> PathBuf {
     let server = format!(
         "rollout.server={{ url = {url:?}, concurrency = 3, timeout = 0.5, retry_wait = 0.001, {more} }}"
@@ -87,18 +86,6 @@ fn config(folder: &Path, model: &Path, url: &str, more: &str) -> PathBuf {
     sums_run(folder, model, &own)
 }
 
-fn assert_same_run(a: &Path, b: &Path) {
-    for name in ["metrics.jsonl", "rollouts.jsonl"] {
-        assert_eq!(timeless(&a.join(name)), timeless(&b.join(name)), "{name}");
-    }
-    let last = |run: &Path| run.join("checkpoints/step-000004");
-    assert_same_files(
-        &last(a),
-        &last(b),
-        &["model.safetensors", "optimizer.safetensors", "trainer_state.json"],
-    );
-}
-
 fn number(line: &Value, name: &str) -> f64 {
     line[name].as_f64().unwrap_or_else(|| panic!("{name} is missing: {line}"))
 }
@@ -106,11 +93,12 @@ fn number(line: &Value, name: &str) -> f64 {
 #[test]
 fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
     let folder = tempfile::tempdir().unwrap();
-    let model = base(folder.path());
-    let served = Served::new(&model);
-    let server = FaultServer::start(Manners { fault_percent: 30, ..manners(&served) });
+    let model = base();
+    let served = Served::new(model);
+    let manners = Manners::of(move |body| Some(served.answer(body)));
+    let server = FaultServer::start(Manners { fault_percent: 30, ..manners });
     let out = folder.path().join("run");
-    let config = config(folder.path(), &model, &server.url(), "retries = 20");
+    let config = config(folder.path(), model, &server.url(), "retries = 20");
     ends(0, command!("train", &config, "--out", &out));
     let (requests, faults) = (server.requests.load(Ordering::SeqCst), server.faults.load(Ordering::SeqCst));
     assert!(faults > 0 && requests == 48 + faults, "{requests} requests, {faults} faults");
@@ -129,7 +117,7 @@ fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
     // A teacher scores a server's samples as well: here the starting policy, from which later ones differ.
     let taught = folder.path().join("taught");
     let teacher = format!("teacher.path={model:?}");
-    let set = support::sets(&["algorithm.correction=off", "algorithm.teacher_coef=1", &teacher]);
+    let set = sets(&["algorithm.correction=off", "algorithm.teacher_coef=1", &teacher]);
     ends(0, command!("train", &config, ..set, "--out", &taught));
     let metrics = timeless(&taught.join("metrics.jsonl"));
     assert!(number(&metrics[0], "teacher_kl").abs() < 1e-5, "{}", metrics[0]);
@@ -139,46 +127,38 @@ fn the_same_weights_behind_a_server_need_no_correction_and_older_ones_do() {
 #[test]
 fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
     let folder = tempfile::tempdir().unwrap();
-    let model = base(folder.path());
-    let served = Served::new(&model);
-    let server = FaultServer::start(manners(&served));
-    let config_of = |url: &str| config(folder.path(), &model, url, "retries = 0, model = \"adder\"");
+    let model = base();
+    // A server that answers some requests and then returns 500.
+    let start = |left: &Arc<AtomicU64>| {
+        let (served, left) = (Served::new(model), left.clone());
+        let answered = served.clone();
+        let server = FaultServer::start(Manners::of(move |body| {
+            let one_less = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
+            one_less.ok().map(|_| served.answer(body))
+        }));
+        (server, answered)
+    };
+    let config_of = |url: &str| config(folder.path(), model, url, "retries = 0, model = \"adder\"");
     let whole = folder.path().join("whole");
+    let (server, served) = start(&Arc::new(AtomicU64::new(u64::MAX)));
     ends(0, command!("train", config_of(&server.url()), "--out", &whole));
     assert_eq!(served.answered.load(Ordering::SeqCst), 48);
 
-    // A server that answers some requests and then returns 500, again and again.
     let broken = folder.path().join("broken");
-    let served = Served::new(&model);
     let left = Arc::new(AtomicU64::new(0));
-    let policy: Policy = {
-        let (served, left) = (served.clone(), left.clone());
-        Arc::new(move |body| {
-            let one_less = left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |n| n.checked_sub(1));
-            one_less.ok().map(|_| served.answer(body))
-        })
-    };
-    let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
-    let mut logged = Vec::new();
-    for answers in [17, 9, 15] {
+    let (server, served) = start(&left);
+    let config = config_of(&server.url());
+    let resume = || command!("train", &config, "--resume --accept-changes --out", &broken);
+    for (answers, steps) in [(17, 1), (9, 2), (15, 3)] {
         left.store(answers, Ordering::SeqCst);
-        fgrpo()
-            .arg("train")
-            .arg(config_of(&server.url()))
-            .args(["--resume", "--accept-changes", "--out"])
-            .arg(&broken)
-            .assert()
-            .code(1)
-            .stderr(
-                predicate::str::contains("status 500: no policy").and(predicate::str::contains("--resume")),
-            );
-        logged.push(timeless(&broken.join("metrics.jsonl")).len());
+        let (_, said) = ends(1, resume());
+        assert!(said.contains("status 500: no policy") && said.contains("--resume"), "{said}");
+        assert_eq!(timeless(&broken.join("metrics.jsonl")).len(), steps);
     }
-    assert_eq!(logged, [1, 2, 3]);
     assert!(broken.join("checkpoints/step-000003").exists(), "the state at the breakdown is not saved");
     left.store(u64::MAX, Ordering::SeqCst);
-    ends(0, command!("train", config_of(&server.url()), "--resume --accept-changes --out", &broken));
-    assert_same_run(&whole, &broken);
+    ends(0, resume());
+    assert_same_run(&whole, &broken, &["metrics.jsonl", "rollouts.jsonl"], 4);
     // Requests in progress during a failure may be repeated, but not those whose answers are stored.
     let answered = served.answered.load(Ordering::SeqCst);
     assert!((48..48 + 9).contains(&answered), "{answered} answers for 48 samples");
@@ -189,34 +169,25 @@ fn a_server_that_breaks_down_costs_nothing_and_no_sample_is_asked_for_twice() {
 #[test]
 fn a_server_that_follows_the_checkpoints_stays_the_trainers_policy() {
     let folder = tempfile::tempdir().unwrap();
-    let model = base(folder.path());
-    let served = Served::new(&model);
+    let model = base();
+    let served = Served::new(model);
     // The hook writes the checkpoint's name, and the server opens the checkpoint of that name.
     let told = folder.path().join("told");
-    let policy: Policy = {
-        let (served, told) = (served.clone(), told.clone());
-        Arc::new(move |body| {
-            if let Some(newest) =
-                std::fs::read_to_string(&told).ok().and_then(|t| Some(t.lines().last()?.to_owned()))
-            {
-                let mut engine = served.engine.lock().unwrap();
-                if engine.0 != Path::new(&newest) {
-                    *engine = (newest.clone().into(), Served::open(Path::new(&newest)));
-                }
+    let names = told.clone();
+    let server = FaultServer::start(Manners::of(move |body| {
+        let names = std::fs::read_to_string(&names).unwrap_or_default();
+        if let Some(newest) = names.lines().last().map(Path::new) {
+            let mut engine = served.engine.lock().unwrap();
+            if engine.0 != newest {
+                *engine = (newest.to_owned(), Served::open(newest));
             }
-            Some(served.answer(body))
-        })
-    };
-    let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
+        }
+        Some(served.answer(body))
+    }));
     let hook = format!("on_checkpoint = \"echo {{checkpoint}} >> '{}'\"", told.display());
-    let config = config(folder.path(), &model, &server.url(), &hook);
+    let config = config(folder.path(), model, &server.url(), &hook);
     let out = folder.path().join("run it's");
-    let run = |more: &[&str]| {
-        let mut command = fgrpo();
-        command.arg("train").arg(&config).args(["--set", "save.every=1"]).args(more).arg("--out").arg(&out);
-        command.assert()
-    };
-    run(&[]).success();
+    ends(0, command!("train", &config, "--set save.every=1 --out", &out));
     for line in timeless(&out.join("metrics.jsonl")) {
         assert!(number(&line, "sampler_logp_difference_max") < 1e-4, "{line}");
     }
@@ -226,90 +197,54 @@ fn a_server_that_follows_the_checkpoints_stays_the_trainers_policy() {
 
     // A hook that fails ends the run with its message, after the checkpoint was saved.
     let failing = folder.path().join("failing");
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .args([
-            "--set",
-            "rollout.server.on_checkpoint=echo no such model >&2; exit 3 # {checkpoint}",
-            "--out",
-        ])
-        .arg(&failing)
-        .assert()
-        .code(1)
-        .stderr(predicate::str::contains("exit status: 3").and(predicate::str::contains("no such model")));
+    let hook = "rollout.server.on_checkpoint=echo no such model >&2; exit 3 # {checkpoint}";
+    let (_, said) = ends(1, command!("train", &config, "--set", hook, "--out", &failing));
+    assert!(said.contains("exit status: 3") && said.contains("no such model"), "{said}");
     assert!(failing.join("checkpoints/step-000002").exists());
 }
 
 #[test]
 fn servers_that_cannot_be_trained_on_are_refused_by_what_they_answer() {
     let folder = tempfile::tempdir().unwrap();
-    let model = base(folder.path());
-    let refused = |policy: Policy, more: &str, code: i32, says: &str| {
-        let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
-        let config = config(folder.path(), &model, &server.url(), more);
-        let out = tempfile::tempdir().unwrap();
-        let run = fgrpo().arg("train").arg(&config).arg("--out").arg(out.path()).assert().code(code);
-        run.stderr(predicate::str::contains(says));
-    };
-    let fixed = |choice: Value| -> Policy { Arc::new(move |_| Some(json!({"choices": [choice]}))) };
-    refused(
-        fixed(json!({"text": "7", "finish_reason": "stop"})),
-        "",
-        2,
-        "the server must return log-probabilities",
-    );
-    let pieces =
-        json!({"finish_reason": "stop", "logprobs": {"tokens": ["\u{fffd}"], "token_logprobs": [-1.0]}});
-    refused(fixed(pieces), "api = \"openai\"", 2, "no token ids");
-    let foreign =
-        json!({"finish_reason": "stop", "token_ids": [100_000], "logprobs": {"token_logprobs": [-1.0]}});
-    refused(fixed(foreign), "", 2, "the server's model has another vocabulary");
-    refused(Arc::new(|_| Some(json!({"choices": []}))), "", 1, "are still missing after 5 answers each");
-    for (set, says) in [
-        ("rollout.server.url=localhost:8000", "found \"localhost:8000\""),
-        ("rollout.temperature=0.7", "rollout.server.logprobs: expected processed"),
-        ("rollout.server.on_checkpoint=reload", "must contain {checkpoint}"),
-        ("rollout.server.api=tgi", "tgi"),
-        ("rollout.server.concurrency=0", "rollout.server.concurrency: "),
+    let none = json!([]);
+    let text = json!([{"text": "7", "finish_reason": "stop"}]);
+    for (choices, code, says) in [
+        (text, 2, "the server must return log-probabilities"),
+        (none, 1, "are still missing after 5 answers each"),
     ] {
-        let config = config(folder.path(), &model, "http://localhost:1", "");
-        tells(2, command!("train", &config, ..["--dry-run", "--set", set]), says);
+        let server = FaultServer::start(Manners::of(move |_| Some(json!({"choices": choices}))));
+        let config = config(folder.path(), base(), &server.url(), "");
+        let out = tempfile::tempdir().unwrap();
+        tells(code, command!("train", config, "--out", out.path()), says);
     }
     // No server is listening.
-    let config = config(folder.path(), &model, "http://127.0.0.1:9", "model = \"x\", retries = 1");
+    let config = config(folder.path(), base(), "http://127.0.0.1:9", "model = \"x\", retries = 1");
     tells(1, command!("train", &config, "--out", folder.path().join("nobody")), "attempts: 2");
 }
 
 #[test]
 fn an_interruption_does_not_wait_for_a_server_that_hangs() {
     let folder = tempfile::tempdir().unwrap();
-    let model = base(folder.path());
-    let served = Served::new(&model);
+    let served = Served::new(base());
+    let seen = served.clone();
     // The first step is answered, the second never is.
-    let policy: Policy = {
-        let served = served.clone();
-        Arc::new(move |body| {
-            let answer = served.answer(body);
-            if served.answered.load(Ordering::SeqCst) > 12 {
-                std::thread::sleep(Duration::from_secs(600));
-            }
-            Some(answer)
-        })
-    };
-    let server = FaultServer::start(Manners { policy: Some(policy), ..Manners::default() });
-    let config = config(folder.path(), &model, &server.url(), "");
-    let text = std::fs::read_to_string(&config).unwrap().replace("timeout = 0.5", "timeout = 600.0");
-    std::fs::write(&config, text).unwrap();
+    let server = FaultServer::start(Manners::of(move |body| {
+        let answer = served.answer(body);
+        if served.answered.load(Ordering::SeqCst) > 12 {
+            std::thread::sleep(Duration::from_secs(600));
+        }
+        Some(answer)
+    }));
+    let config = config(folder.path(), base(), &server.url(), "");
     let out = folder.path().join("run");
-    let child = spawned(&["train"]).arg(&config).arg("--out").arg(&out).spawn().unwrap();
-    wait_until("the second step", || served.answered.load(Ordering::SeqCst) > 12);
+    let mut train = spawned(&["train", "--set", "rollout.server.timeout=600"]);
+    let child = train.arg(&config).arg("--out").arg(&out).spawn().unwrap();
+    wait_until("the second step", || seen.answered.load(Ordering::SeqCst) > 12);
     signal(&child, libc::SIGINT);
     let asked = Instant::now();
-    let output = child.wait_with_output().unwrap();
+    let (code, said) = ended(child);
     assert!(asked.elapsed() < Duration::from_secs(60), "{:?} from the signal to the end", asked.elapsed());
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(code, Some(1));
     assert!(said.contains("Continue with:"), "{said}");
     assert!(out.join("checkpoints/step-000001").exists(), "the first step is not saved: {said}");
 }
@@ -348,23 +283,17 @@ fn completions_of_a_real_llama_cpp_server_are_learned_from_or_refused() {
     }
     let url = format!("http://127.0.0.1:{port}");
     let config = config(folder.path(), &model, &url, "api = \"llama.cpp\"");
-    let train = |out: &str, more: &[&str]| {
-        let mut command = fgrpo();
-        command.arg("train").arg(&config).arg("--out").arg(folder.path().join(out));
-        for set in ["steps=2", "rollout.server.timeout=120", "rollout.server.retry_wait=1"].iter().chain(more)
-        {
-            command.args(["--set", set]);
-        }
-        command.assert()
+    let train = |out: &str, more: &str| {
+        let set = sets(&["steps=2", "rollout.server.timeout=120", "rollout.server.retry_wait=1", more]);
+        command!("train", &config, ..set, "--out", folder.path().join(out))
     };
     // The most likely tokens are whole characters. The server stores keys and values in half precision.
-    train("likeliest", &["rollout.top_k=1"]).success();
+    ends(0, train("likeliest", "rollout.top_k=1"));
     let metrics = timeless(&folder.path().join("likeliest/metrics.jsonl"));
     assert_eq!(metrics.len(), 2);
     assert!(number(&metrics[0], "sampler_logp_difference_max") < 0.02, "{}", metrics[0]);
     assert!((number(&metrics[0], "correction_mean") - 1.0).abs() < 1e-2, "{}", metrics[0]);
     // All tokens of such a small model, including bytes that aren't whole characters. The server leaves out the ids of these.
-    train("all", &["rollout.max_new_tokens=64"])
-        .failure()
-        .stderr(predicate::str::contains("some sampled tokens are missing"));
+    let (_, said, code) = run(train("all", "rollout.max_new_tokens=64"));
+    assert!(code != 0 && said.contains("some sampled tokens are missing"), "{said}");
 }

@@ -1,28 +1,31 @@
-//! On-policy distillation: a run with a teacher, its resume, an adapter as the teacher, and settings that are refused.
+//! On-policy distillation: a run with a teacher, its resume, an adapter as the teacher, and teachers that are refused.
 
 use crate::support::{
-    assert_same_files, count, demonstrated, done, ends_with, file, lines, model, refused, sets, small_run,
-    spawned, sums_run, timeless, wait_until,
+    assert_same_run, copy, demonstrated, ends, file, finished, kill_at, lines, model, sets, small_run,
+    spawned, sums_run, tells,
 };
 use serde_json::Value;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-/// A run on mazes whose teacher is the last checkpoint of a longer one.
-fn mazes(folder: &Path) -> String {
-    let taught = file(
-        folder,
-        "teacher.toml",
-        &small_run(&["sft={ steps = 60, batch_size = 8, lr = 1e-2 }", "seed=7"]),
-    );
+/// A run on mazes whose teacher is the last checkpoint of a longer one, which is made once.
+fn mazes(folder: &Path) -> PathBuf {
+    static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let text = small_run(&["sft={ steps = 60, batch_size = 8, lr = 1e-2 }", "seed=7"]);
+        let config = file(folder.path(), "teacher.toml", &text);
+        ends(0, command!("sft", config, "--out", folder.path().join("teacher")));
+        folder
+    });
     let out = folder.join("teacher");
-    done(&["sft", taught.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    copy(&made.path().join("teacher"), &out);
     let teacher = format!("teacher.path={out:?}");
-    let text = small_run(&["steps=8", "algorithm.teacher_coef=1.0", &teacher]);
-    file(folder, "run.toml", &text).to_str().unwrap().to_owned()
+    file(folder, "run.toml", &small_run(&["steps=8", "algorithm.teacher_coef=1.0", &teacher]))
 }
 
-fn train(config: &str, out: &Path, set: &[&str]) -> Vec<Value> {
-    done(&[&["train", config, "--out", out.to_str().unwrap()][..], &sets(set)].concat());
+fn train(config: &Path, out: &Path, set: &[&str]) -> Vec<Value> {
+    ends(0, command!("train", config, "--out", out, ..sets(set)));
     lines(&out.join("metrics.jsonl"))
 }
 
@@ -45,21 +48,20 @@ fn a_teacher_alone_brings_the_policy_nearer_and_a_killed_run_resumes_to_the_same
     // Advantages from rewards are 0, so the metric that leaves the teacher out is.
     assert!(metric(&metrics, "advantage_abs_mean").iter().all(|&advantage| advantage == 0.0));
     let killed = folder.path().join("killed");
-    let line =
-        [&["train", config, "--resume", "--out", killed.to_str().unwrap()][..], &sets(&alone)].concat();
-    let mut child = spawned(&line).spawn().unwrap();
-    wait_until("steps", || count(&killed.join("metrics.jsonl")) >= 5 || child.try_wait().unwrap().is_some());
-    let _ = child.kill();
-    child.wait().unwrap();
-    done(&line);
-    let last = "checkpoints/step-000030";
-    assert_same_files(&whole.join(last), &killed.join(last), &["model.safetensors", "optimizer.safetensors"]);
-    assert_eq!(timeless(&whole.join("metrics.jsonl")), timeless(&killed.join("metrics.jsonl")));
+    let start = || {
+        let mut command = spawned(&["train", "--resume"]);
+        command.arg(config).args(sets(&alone)).arg("--out").arg(&killed);
+        command
+    };
+    kill_at(start, &killed.join("metrics.jsonl"), &[5]);
+    let resume = || command!("train --resume", config, ..sets(&alone), "--out", &killed);
+    ends(0, resume());
+    assert_same_run(&whole, &killed, &["metrics.jsonl"], 30);
     // Another teacher isn't taken for the old one.
-    let teacher = folder.path().join("teacher/checkpoints/step-000060");
-    std::fs::copy(whole.join(last).join("model.safetensors"), teacher.join("model.safetensors")).unwrap();
-    let said = ends_with(2, &line);
-    assert!(said.contains("the weights in teacher.path have changed"), "{said}");
+    let [policy, teacher] = ["whole/checkpoints/step-000030", "teacher/checkpoints/step-000060"]
+        .map(|checkpoint| folder.path().join(checkpoint).join("model.safetensors"));
+    std::fs::copy(policy, teacher).unwrap();
+    tells(2, resume(), "the weights in teacher.path have changed");
 }
 
 #[test]
@@ -67,10 +69,8 @@ fn the_teachers_term_and_its_schedule_change_the_update_and_the_dry_run_counts_t
     let folder = tempfile::tempdir().unwrap();
     let config = &mazes(folder.path());
     let norms = |name: &str, set: &[&str]| {
-        metric(
-            &train(config, &folder.path().join(name), &[&["steps=3", "eval.every=0"], set].concat()),
-            "gradient_norm",
-        )
+        let set = [&["steps=2", "eval.every=0"], set].concat();
+        metric(&train(config, &folder.path().join(name), &set), "gradient_norm")
     };
     let constant = norms("constant", &[]);
     let rising = norms("rising", &["algorithm.schedule=[{ key = \"teacher_coef\", to = 2.0, over = 3 }]"]);
@@ -79,9 +79,8 @@ fn the_teachers_term_and_its_schedule_change_the_update_and_the_dry_run_counts_t
     assert_ne!(constant[0].to_bits(), norms("half", &["algorithm.teacher_coef=0.5"])[0].to_bits());
     // No completion is correct, so the focal weight is 1 and rewards give no advantages.
     assert_eq!(constant[0].to_bits(), norms("alone", &["teacher.rewards=false"])[0].to_bits());
-    let dry = done(&["train", config, "--dry-run"]);
+    let (dry, said) = ends(0, command!("train --dry-run", config));
     assert!(dry.contains("[teacher]"), "{dry}");
-    let said = ends_with(0, &["train", config, "--dry-run"]);
     assert!(said.lines().any(|line| line.starts_with("teacher ") && line.contains("teacher.path")), "{said}");
 }
 
@@ -93,106 +92,69 @@ fn an_adapter_on_the_same_base_teaches_as_the_merged_model_does() {
     let sft = "sft={ steps = 6, batch_size = 4, lr = 1e-2 }";
     let taught = sums_run(folder.path(), &base, &[&common[..], &[sft]].concat());
     let out = folder.path().join("teacher");
-    done(&["sft", taught.to_str().unwrap(), "--out", out.to_str().unwrap()]);
+    ends(0, command!("sft", taught, "--out", &out));
     let merged = out.join("checkpoints/step-000006");
-    let config = sums_run(folder.path(), &base, &common);
-    let config = config.to_str().unwrap();
+    let config = &sums_run(folder.path(), &base, &common);
     let run = |name: &str, teacher: &Path| {
         let set = format!("teacher.path={teacher:?}");
         let set = ["algorithm.teacher_coef=1", "algorithm.kl_coef=0.01", &set];
-        train(config, &folder.path().join(name), &set)
+        metric(&train(config, &folder.path().join(name), &set), "teacher_kl")
     };
     let (shared, separate) = (run("shared", &merged.join("adapter")), run("separate", &merged));
-    let [shared, separate] = [shared, separate].map(|lines| metric(&lines, "teacher_kl"));
     assert!(shared[0].abs() > 1e-3, "{shared:?}");
     for (shared, separate) in shared.iter().zip(&separate) {
         assert!((shared - separate).abs() < 1e-4 * (1.0 + separate.abs()), "{shared} {separate}");
     }
-    let set = format!("teacher.path={:?}", merged.join("adapter"));
-    let said =
-        ends_with(0, &["train", config, "--dry-run", "--set", "algorithm.teacher_coef=1", "--set", &set]);
+    let teacher = format!("teacher.path={:?}", merged.join("adapter"));
+    let teacher = sets(&["algorithm.teacher_coef=1", &teacher]);
+    let (_, said) = ends(0, command!("train --dry-run", config, ..&teacher));
     assert!(!said.lines().any(|line| line.starts_with("teacher ")), "{said}");
-    let other = ["train", config, "--out", folder.path().join("x").to_str().unwrap(), "--set", "lora.rank=2"]
-        .map(str::to_owned);
-    let other: Vec<&str> = other
-        .iter()
-        .map(String::as_str)
-        .chain(["--set", "algorithm.teacher_coef=1", "--set", &set])
-        .collect();
-    let said = ends_with(2, &other);
-    assert!(said.contains("adapter_config.json") && said.contains("rank: 2"), "{said}");
-}
-
-#[test]
-fn settings_that_a_teacher_cannot_have_are_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = &mazes(folder.path());
-    let other = format!("teacher.path={:?}", model());
-    for (set, wanted) in [
-        (&["algorithm.teacher_coef=0"][..], "teacher: has no effect with algorithm.teacher_coef = 0"),
-        (&["algorithm.loss=gspo"], "algorithm.loss: can't be combined with [teacher]"),
-        (&["algorithm.loss=kl_cov"], "algorithm.loss: can't be combined with [teacher]"),
-        (&["algorithm.correction=tis"], "algorithm.correction: can't be combined with [teacher]"),
-        (&["algorithm.daro=true"], "algorithm.daro: can't be combined with [teacher]"),
-        (&["teacher.rewards=false", "algorithm.advantage=rloo"], "algorithm.advantage: remove this key"),
-        (&["teacher.rewards=false", "algorithm.shaping=unlikely"], "algorithm.shaping: remove this key"),
-        (&["teacher.hint=\"{answer}\""], "teacher.hint: can't be combined with mazes"),
-        (&["algorithm.teacher_coef=-1"], "algorithm.teacher_coef: expected a number from 0"),
-        (&[&other], "has another tokenizer than the task"),
-        (&["task.size=17"], "positions"),
-    ] {
-        let said = refused_dry(config, set);
-        assert!(said.contains(wanted), "{set:?}: {said}");
-    }
     let out = folder.path().join("x");
-    let missing = ["--set", "teacher.path=\"./nothing\"", "--out", out.to_str().unwrap()];
-    let said = refused(&[&["train", config][..], &missing].concat());
-    assert!(said.contains("teacher.path: ./nothing: no such file or folder"), "{said}");
-    let plain = file(folder.path(), "plain.toml", &small_run(&[]));
-    let said = refused_dry(plain.to_str().unwrap(), &["algorithm.teacher_coef=1"]);
-    assert!(said.contains("algorithm.teacher_coef: requires a teacher; set teacher.path"), "{said}");
+    let (_, said) = ends(2, command!("train --set lora.rank=2", config, ..&teacher, "--out", out));
+    assert!(said.contains("adapter_config.json") && said.contains("rank: 2"), "{said}");
 }
 
 #[test]
 fn a_policy_that_sees_the_answer_teaches_itself() {
     let folder = tempfile::tempdir().unwrap();
-    let text = |more: &str| {
-        format!(
-            "steps = 4\n[task]\nkind = \"arithmetic\"\ntrain = 16\nheld_out = 4\n[model]\npath = {:?}\n[rollout]\nprompts = 4\n\
-             group_size = 4\nmax_new_tokens = 10\n[algorithm]\nteacher_coef = 1.0\n[update]\nlr = 1e-3\n[eval]\nevery = 0\n{more}",
-            model()
-        )
+    let config = |hint: &str| {
+        let hint = format!("teacher.hint={hint:?}");
+        sums_run(folder.path(), model(), &["steps=1", "algorithm.teacher_coef=1.0", &hint])
     };
-    let config =
-        |hint: &str| file(folder.path(), "run.toml", &text(&format!("[teacher]\nhint = {hint:?}\n")));
     let run = |name: &str, hint: &str| {
-        metric(&train(config(hint).to_str().unwrap(), &folder.path().join(name), &[]), "teacher_kl")
+        metric(&train(&config(hint), &folder.path().join(name), &[]), "teacher_kl")[0]
     };
     let (answer, other) = (run("answer", " The result is {answer}."), run("other", " It isn't {answer}."));
     // The same policy with other words in its prompt gives other probabilities.
-    assert!(answer[0] != 0.0 && other[0] != 0.0 && answer[0] != other[0], "{answer:?} {other:?}");
-    let path = folder.path().join("x");
-    let refuses = |hint: &str, wanted: &str| {
-        let said = refused(&["train", config(hint).to_str().unwrap(), "--out", path.to_str().unwrap()]);
-        assert!(said.contains(wanted), "{said}");
-    };
-    refuses("Think.", "teacher.hint: expected a text with {answer}, {solution} or {feedback}");
-    refuses("{feedback}", "teacher.hint: {feedback} requires task.environment; a grader gives no feedback");
-    refuses(&format!("{{answer}}{}", " again".repeat(600)), "teacher: it has");
-    let said = refused_dry(file(folder.path(), "none.toml", &text("[teacher]\n")).to_str().unwrap(), &[]);
-    assert!(said.contains("teacher.path: required, unless teacher.hint is set"), "{said}");
+    assert!(answer != 0.0 && other != 0.0 && answer != other, "{answer:?} {other:?}");
+    let long = config(&format!("{{answer}}{}", " again".repeat(600)));
+    refuses(command!("train", long), "teacher: it has");
 }
 
-/// Returns the message of a run and of its dry run, which must refuse these settings alike.
-fn refused_dry(config: &str, set: &[&str]) -> String {
+#[test]
+fn a_teacher_of_another_tokenizer_or_with_too_few_positions_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let (config, out) = finished(folder.path());
+    let train = |path: &Path, more: &str| {
+        let path = format!("teacher.path={path:?}");
+        let set = ["--set", "algorithm.teacher_coef=1", "--set", &path];
+        command!("train", &config, ..set, ..more.split(' '))
+    };
+    for dry in ["", " --dry-run"] {
+        let says = "has another tokenizer than the task";
+        refuses(train(model(), &format!("--set seed=1{dry}")), says);
+        refuses(train(&out, &format!("--set task.size=17{dry}")), "positions");
+    }
+    let says = "teacher.path: ./nothing: no such file or folder";
+    refuses(train(Path::new("./nothing"), "--set seed=1"), says);
+}
+
+/// Checks that a run is refused before it has a folder.
+#[track_caller]
+fn refuses(mut train: assert_cmd::Command, says: &str) {
     let out = tempfile::tempdir().unwrap();
     let out = out.path().join("run");
-    let line = [&["train", config, "--out", out.to_str().unwrap()][..], &sets(set)].concat();
-    let said = refused(&line);
-    assert!(!out.exists(), "{said}");
-    assert_eq!(
-        ends_with(2, &[&line[..], &["--dry-run"]].concat()).contains("teacher"),
-        said.contains("teacher")
-    );
-    said
+    train.arg("--out").arg(&out);
+    tells(2, train, says);
+    assert!(!out.exists(), "{says}");
 }

@@ -511,6 +511,7 @@ mod tests {
         assert_eq!(suggestions("num-generations"), ["rollout.group_size"]);
         assert_eq!(suggestions("loss_type"), ["algorithm.aggregation", "algorithm.loss"]);
         assert_eq!(suggestions("focal_gama"), ["algorithm.focal_gamma"]);
+        assert_eq!(suggestions("mask_truncated_completions"), ["algorithm.truncated"]);
         assert!(suggestions("colour").is_empty());
     }
 

@@ -130,6 +130,20 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         ("update.learning_rate=1", "learning_rate"),
         ("algorithm.focal_gamma=-0.5", "focal_gamma"),
         ("algorithm.reward_correct=1e308", "algorithm.reward_correct"),
+        ("algorithm.reward_correct=nan", "algorithm.reward_correct: "),
+        ("algorithm.reward_wrong=-inf", "algorithm.reward_wrong: "),
+        ("algorithm.truncated=drop", "expected one of \"grade\", \"mask\", \"reward\""),
+        (
+            "algorithm.truncated={kind=\"reward\",reward=1}",
+            "algorithm.truncated.reward: expected less than 1",
+        ),
+        ("algorithm.overlong={length=8}", "`cache`"),
+        ("algorithm.overlong={length=8,cache=9}", "algorithm.overlong.cache: expected"),
+        ("algorithm.teacher_coef=1", "algorithm.teacher_coef: requires a teacher; set teacher.path"),
+        ("update.betas=[0.9]", "update.betas"),
+        ("update.betas=[0.9,0.99,0.999]", "update.betas"),
+        ("sft.epochs=0", "sft.epochs: "),
+        ("sft.steps=0", "sft.steps: expected at least 1, found 0"),
         ("rollout.group_size=65537", "rollout.group_size: expected at most 65536, found 65537"),
         ("rollout.prompts=6 update.mini_batch=7", "update.mini_batch|found 7"),
         ("eval.samples=4 eval.k=[8]", "eval.k|eval.samples = 4|found 8"),
@@ -140,6 +154,84 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         let error = format!("{:#}", parse(&minimal("maze"), &set).unwrap_err());
         assert!(facts.split('|').all(|fact| error.contains(fact)), "{set:?}: {error}");
     }
+}
+
+/// Checks that a configuration is refused with each of these settings, by words of the message.
+fn assert_refused(text: &str, common: &[&str], rows: &[(&str, &str)]) {
+    parse(text, common).unwrap();
+    for &(set, words) in rows {
+        let error = format!("{:#}", parse(text, &[common, &[set]].concat()).unwrap_err());
+        assert!(error.contains(words), "{set}: {error}");
+    }
+}
+
+#[test]
+fn a_value_is_one_value_over_several_lines_and_no_other_keys() {
+    assert_refused(&minimal("maze"), &[], &[("seed=1\nsteps = 9", "seed"), ("seed=1 # steps", "seed")]);
+    assert_eq!(parse(&minimal("maze"), &["eval.k=[1,\n 2]"]).unwrap().eval.k, [1, 2]);
+}
+
+#[test]
+fn settings_that_a_teacher_cannot_have_are_refused_by_name() {
+    assert_refused(
+        &minimal("maze"),
+        &["teacher.path=t", "algorithm.teacher_coef=1"],
+        &[
+            ("algorithm.teacher_coef=0", "teacher: has no effect with algorithm.teacher_coef = 0"),
+            ("algorithm.teacher_coef=-1", "algorithm.teacher_coef: expected a number from 0"),
+            ("algorithm.loss=gspo", "algorithm.loss: can't be combined with [teacher]"),
+            ("algorithm.loss=kl_cov", "algorithm.loss: can't be combined with [teacher]"),
+            ("algorithm.correction=tis", "algorithm.correction: can't be combined with [teacher]"),
+            ("algorithm.daro=true", "algorithm.daro: can't be combined with [teacher]"),
+            ("teacher.hint=\"{answer}\"", "teacher.hint: can't be combined with mazes"),
+        ],
+    );
+    assert_refused(
+        &minimal("maze"),
+        &["teacher.path=t", "algorithm.teacher_coef=1", "teacher.rewards=false", "algorithm.focal_gamma=0"],
+        &[
+            ("algorithm.advantage=rloo", "algorithm.advantage: remove this key"),
+            ("algorithm.shaping=unlikely", "algorithm.shaping: remove this key"),
+        ],
+    );
+    assert_refused(
+        &minimal("arithmetic"),
+        &["algorithm.teacher_coef=1", "teacher.hint=\"{answer}\""],
+        &[
+            ("teacher={}", "teacher.path: required, unless teacher.hint is set"),
+            ("teacher.hint=\"Think.\"", "expected a text with {answer}, {solution} or {feedback}"),
+            ("teacher.hint=\"{feedback}\"", "teacher.hint: {feedback} requires task.environment"),
+        ],
+    );
+}
+
+#[test]
+fn settings_of_a_server_and_of_adapters_are_refused_by_their_keys() {
+    assert_refused(
+        &minimal("math"),
+        &["rollout.server={ url = \"http://localhost:1\" }", "algorithm.correction=tis"],
+        &[
+            ("rollout.server.url=localhost:8000", "found \"localhost:8000\""),
+            ("rollout.temperature=0.7", "rollout.server.logprobs: expected processed"),
+            ("rollout.server.on_checkpoint=reload", "must contain {checkpoint}"),
+            ("rollout.server.api=tgi", "tgi"),
+            ("rollout.server.concurrency=0", "rollout.server.concurrency: "),
+        ],
+    );
+    assert_refused(
+        &minimal("math"),
+        &["lora.rank=4"],
+        &[
+            ("lora.rank=0", "lora.rank"),
+            ("lora.alpha=-1", "lora.alpha"),
+            ("lora.targets=[\"lm_head\"]", "lm_head"),
+            ("lora.targets=[]", "lora.targets"),
+            ("lora.targets=all", "lora"),
+            ("lora.dropout=0.1", "dropout"),
+            ("lora.base=fp4", "nf4"),
+        ],
+    );
+    assert_refused(&minimal("maze"), &[], &[("lora.rank=8", "an adapter's base is a checkpoint")]);
 }
 
 #[test]

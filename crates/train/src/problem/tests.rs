@@ -136,6 +136,44 @@ fn held_out_problems_are_not_trained_on_and_long_prompts_are_dropped() {
 }
 
 #[test]
+fn problems_and_models_that_cannot_be_used_are_refused_by_file_and_key() {
+    let folder = model();
+    let held_out = format!("held_out = {:?}", data(folder.path(), &[]));
+    for (row, settings, words) in [
+        ("", "", "data.jsonl"),
+        ("not json", "", "data.jsonl"),
+        (r#"{"problem": "2+2?"}"#, "", "data.jsonl|answer"),
+        (r#"{"problem": "2+2?", "answer": ""}"#, "", "data.jsonl|answer"),
+        (
+            SUM,
+            "held_out_share = 0.999",
+            "data.jsonl|all 1 problems are held out with task.held_out_share = 0.999",
+        ),
+        (SUM, "max_prompt_tokens = 2", "longer than 2 tokens|max_prompt_tokens"),
+        (SUM, "columns = { answer = \"final\" }", "data.jsonl|final"),
+        (SUM, "stop = [\"\"]", "task.stop: "),
+        (SUM, &held_out, "all of its problems are also in task.held_out|a file of other problems"),
+    ] {
+        let file = data(folder.path(), &[row]);
+        let text = format!("kind = \"math\"\ndata = {file:?}\n{settings}\n");
+        let share = if settings.contains("held_out_share") { "" } else { "held_out_share = 0" };
+        let config: TextConfig = toml::from_str(&format!("{text}{share}")).unwrap();
+        let error = format!("{:#}", open(TaskKind::Math, &config, Some(folder.path())).err().unwrap());
+        assert!(words.split('|').all(|word| error.contains(word)), "{row} {settings}: {error}");
+    }
+    // A folder without a template, and one without a tokenizer.
+    let file = data(folder.path(), &[SUM]);
+    for (name, words) in [("chat_template.jinja", "chat template"), ("tokenizer.json", "tokenizer.json")] {
+        std::fs::remove_file(folder.path().join(name)).unwrap();
+        let error =
+            format!("{:#}", open(TaskKind::Math, &config(&file, ""), Some(folder.path())).err().unwrap());
+        assert!(error.contains(folder.path().to_str().unwrap()) && error.contains(words), "{error}");
+    }
+    let error = format!("{:#}", open(TaskKind::Math, &config(&file, ""), None).err().unwrap());
+    assert!(error.contains("task.tokenizer: this key is missing"), "{error}");
+}
+
+#[test]
 fn a_share_held_out_by_hash_stays_when_the_file_grows() {
     let folder = model();
     let lines: Vec<String> =

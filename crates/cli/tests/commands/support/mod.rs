@@ -120,6 +120,22 @@ pub(crate) fn assert_same_files(a: &Path, b: &Path, names: &[&str]) {
     }
 }
 
+/// Checks that two runs have the same lines in these files, apart from times, and the same checkpoint after the last step.
+#[track_caller]
+pub(crate) fn assert_same_run(a: &Path, b: &Path, files: &[&str], last: usize) {
+    for name in files {
+        assert_eq!(timeless(&a.join(name)), timeless(&b.join(name)), "{name}");
+    }
+    let last = format!("checkpoints/step-{last:06}");
+    let names = ["model.safetensors", "optimizer.safetensors", "trainer_state.json"];
+    assert_same_files(&a.join(&last), &b.join(&last), &names);
+}
+
+/// Copies a folder.
+pub(crate) fn copy(from: &Path, to: &Path) {
+    assert!(std::process::Command::new("cp").arg("-r").args([from, to]).status().unwrap().success());
+}
+
 /// Number of lines of a file, or 0 if it is missing.
 pub(crate) fn count(path: &Path) -> usize {
     std::fs::read_to_string(path).map_or(0, |text| text.lines().count())
@@ -244,6 +260,30 @@ pub(crate) fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, text).unwrap();
     path
+}
+
+/// Writes the configuration of a small run on mazes into a folder, and copies a finished run of it, which is made once for all
+/// tests of a process. Returns the paths of the configuration and of the run.
+pub(crate) fn finished(folder: &Path) -> (PathBuf, PathBuf) {
+    static MADE: OnceLock<tempfile::TempDir> = OnceLock::new();
+    let made = MADE.get_or_init(|| {
+        let folder = tempfile::tempdir().unwrap();
+        let config = file(folder.path(), "small.toml", &small_run(&[]));
+        ends(0, command!("train", config, "--out", folder.path().join("run")));
+        folder
+    });
+    copy(&made.path().join("run"), &folder.join("run"));
+    (file(folder, "small.toml", &small_run(&[])), folder.join("run"))
+}
+
+/// Starts a command once for each number, and kills it when the file has as many lines, unless it has ended.
+pub(crate) fn kill_at(start: impl Fn() -> std::process::Command, file: &Path, numbers: &[usize]) {
+    for &wanted in numbers {
+        let mut child = start().spawn().unwrap();
+        wait_until("a line", || count(file) >= wanted || child.try_wait().unwrap().is_some());
+        let _ = child.kill();
+        child.wait().unwrap();
+    }
 }
 
 /// Starts a program that can get signals, with its stderr captured.

@@ -1,7 +1,6 @@
 //! A language model trained end to end by the binary: tokenizer, demonstrations, verifier, checkpoints.
 
-use crate::support::{ends, fgrpo, sets, small_run, tells};
-use predicates::prelude::*;
+use crate::support::{assert_same_files, copy, ends, file, lines, sets, small_run, sums_run, tells};
 use std::path::Path;
 
 const TINY: [&str; 13] = [
@@ -24,30 +23,20 @@ const TINY: [&str; 13] = [
 fn arithmetic_trains_and_its_checkpoint_reads_as_a_model_of_problems_in_files() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("runs/arithmetic");
-    let mut command = fgrpo();
-    command.arg("train").arg("arithmetic-quick").arg("--out").arg(&out);
-    command.args(sets(&TINY)).assert().success().stdout(predicate::str::contains("pass@1"));
+    let (printed, _) = ends(0, command!("train arithmetic-quick", ..sets(&TINY), "--out", &out));
+    assert!(printed.contains("pass@1"), "{printed}");
     let checkpoint = out.join("checkpoints/step-000002");
     for file in ["tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "config.json"] {
         assert!(checkpoint.join(file).exists(), "{file}");
     }
 
     // The checkpoint is a model folder like any other: train it on problems from a file.
-    let data = folder.path().join("problems.jsonl");
-    let rows: Vec<String> = (1..40)
-        .map(|i| format!(r#"{{"problem": "Start with {i}. Add 1.", "answer": "{}"}}"#, i + 1))
-        .collect();
-    std::fs::write(&data, rows.join("\n")).unwrap();
-    let config = folder.path().join("math.toml");
-    std::fs::write(
-        &config,
-        format!(
-            "steps = 1\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0.2\n[model]\npath = {checkpoint:?}\n\
-             [rollout]\nprompts = 4\ngroup_size = 2\nmax_new_tokens = 8\n[eval]\nsamples = 2\nk = [1]\n"
-        ),
-    )
-    .unwrap();
-    tells(0, command!("train", &config, "--out", folder.path().join("runs/math")), "39 rows read");
+    let config = sums_run(
+        folder.path(),
+        &checkpoint,
+        &["steps=1", "eval={ every = 1, samples = 2, k = [1] }", "task.held_out_share=0.2"],
+    );
+    tells(0, command!("train", &config, "--out", folder.path().join("runs/math")), "32 rows read");
 }
 
 /// Only Linux reports the available memory.
@@ -55,20 +44,12 @@ const FITS_NOT: &str = if cfg!(target_os = "linux") { "warning: not enough memor
 
 #[test]
 fn a_dry_run_says_what_is_missing_and_succeeds() {
-    for name in ["qwen2.5-7b-math", "qwen3-4b-base-math", "llama-3.2-3b-math", "qwen3-1.7b-synlogic"] {
-        fgrpo()
-            .arg("train")
-            .arg(name)
-            .arg("--dry-run")
-            .assert()
-            .success()
-            .stdout(predicate::str::contains("focal_gamma = 0.5"))
-            .stderr(
-                predicate::str::contains("missing: models/")
-                    .and(predicate::str::contains("tokens per step"))
-                    .and(predicate::str::contains("time per step"))
-                    .and(predicate::str::contains(FITS_NOT)),
-            );
+    for name in ["qwen2.5-7b-math", "qwen3-1.7b-synlogic"] {
+        let (printed, said) = ends(0, command!("train", name, "--dry-run"));
+        assert!(printed.contains("focal_gamma = 0.5"), "{printed}");
+        for part in ["missing: models/", "tokens per step", "time per step", FITS_NOT] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
     }
 }
 
@@ -97,33 +78,21 @@ fn mix(data: &Path) -> String {
 #[test]
 fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
     let folder = tempfile::tempdir().unwrap();
-    let data = folder.path().join("choices.jsonl");
     let row = |i: u32| {
         format!(
             r#"{{"Question": "Which is {i}?", "Correct Answer": "{i}", "Incorrect Answer 1": "x{i}", "Incorrect Answer 2": "y{i}", "Incorrect Answer 3": "z{i}"}}"#
-        )
+        ) + "\n"
     };
-    std::fs::write(&data, (0..20).map(row).collect::<Vec<_>>().join("\n")).unwrap();
-    let config = folder.path().join("mix.toml");
-    std::fs::write(&config, mix(&data)).unwrap();
+    let data = file(folder.path(), "choices.jsonl", &(0..20).map(row).collect::<String>());
+    let config = file(folder.path(), "mix.toml", &mix(&data));
     let (whole, resumed) = (folder.path().join("whole"), folder.path().join("resumed"));
-    let run = |out: &Path, more: &[&str]| {
-        ends(0, command!("train", &config, ..more, "--out", out));
-    };
-    run(&whole, &[]);
-    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
-    assert!(copied.success());
+    ends(0, command!("train", &config, "--out", &whole));
+    copy(&whole, &resumed);
     std::fs::remove_dir_all(resumed.join("checkpoints/step-000004")).unwrap();
-    run(&resumed, &["--resume"]);
-    let read = |run: &Path, name: &str| std::fs::read(run.join(name)).unwrap();
-    for name in ["rollouts.jsonl", "eval.jsonl", "checkpoints/step-000004/model.safetensors"] {
-        assert!(read(&whole, name) == read(&resumed, name), "{name} differs");
-    }
-
-    let lines = |name: &str| -> Vec<serde_json::Value> {
-        let text = String::from_utf8(read(&whole, name)).unwrap();
-        text.lines().map(|l| serde_json::from_str(l).unwrap()).collect()
-    };
+    ends(0, command!("train", &config, "--resume --out", &resumed));
+    let names = ["rollouts.jsonl", "eval.jsonl", "checkpoints/step-000004/model.safetensors"];
+    assert_same_files(&whole, &resumed, &names);
+    let lines = |name: &str| lines(&whole.join(name));
     // In every step, 4 of 6 prompts come from the heavier part.
     let rollouts = lines("rollouts.jsonl");
     for step in 1..=4 {
@@ -162,26 +131,16 @@ fn a_mixed_run_resumes_bit_for_bit_evaluates_by_part_and_stops_at_its_text() {
     let of = |name: &str| part(name, "pass_at_k")["1"].as_f64().unwrap();
     let mean = (of("arithmetic") + of("options")) / 2.0;
     assert!((last["pass_at_k"]["1"].as_f64().unwrap() - mean).abs() < 1e-12);
-    let page = String::from_utf8(read(&whole, "report.html")).unwrap();
+    let page = std::fs::read_to_string(whole.join("report.html")).unwrap();
     assert!(page.contains("held-out, options"), "the report shows each part");
 
     // The same string ends the responses of an evaluation, which don't contain it.
-    let eval = folder.path().join("eval");
-    let problems = folder.path().join("sums.jsonl");
-    std::fs::write(&problems, r#"{"problem": "Start with 3. Add 4. What is the result?", "answer": "7"}"#)
-        .unwrap();
-    ends(
-        0,
-        command!(
-            ..["eval", "--task", "math", "-n", "20", "--max-tokens", "24", "--stop", " ="],
-            "--model",
-            whole.join("checkpoints/step-000004"),
-            "--data",
-            &problems,
-            "--out",
-            &eval
-        ),
-    );
-    let kept = String::from_utf8(std::fs::read(eval.join("generations.jsonl")).unwrap()).unwrap();
+    let problem = r#"{"problem": "Start with 3. Add 4. What is the result?", "answer": "7"}"#;
+    let problems = file(folder.path(), "sums.jsonl", problem);
+    let model = whole.join("checkpoints/step-000004");
+    let (eval, out) =
+        (["--task", "math", "-n", "20", "--max-tokens", "24", "--stop", " ="], folder.path().join("eval"));
+    ends(0, command!("eval", ..eval, "--model", model, "--data", problems, "--out", &out));
+    let kept = std::fs::read_to_string(out.join("generations.jsonl")).unwrap();
     assert!(!kept.contains(" =") && kept.contains("\"finish\":\"stop\""), "{kept}");
 }

@@ -1,9 +1,10 @@
 //! Resumed runs after a change of their settings, data, grader, or model files.
 
-use crate::support::{done, ends_with, fgrpo, file, lines, model, run, sets, small_run};
+use crate::support::{copy, ends, file, lines, model, prints, sets, small_run, tells};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
+/// The folder of a test.
 struct Place(tempfile::TempDir);
 
 impl Place {
@@ -15,30 +16,31 @@ impl Place {
         self.0.path().join(name)
     }
 
-    fn text(&self, name: &str) -> String {
-        self.path(name).to_str().unwrap().to_owned()
+    fn config(&self, changes: &[&str]) -> PathBuf {
+        file(self.0.path(), "c.toml", &small_run(changes))
     }
 
     /// Writes a configuration on the problems of `data.jsonl`, and returns its path.
-    fn on_data(&self, task: &str, more: &str) -> String {
-        let text = format!(
-            "steps = 2\n[task]\ndata = {:?}\nheld_out_share = 0.5\n{task}\n[model]\npath = {:?}\n[rollout]\nprompts = 2\n\
-             group_size = 2\nmax_new_tokens = 4\n[update]\nlr = 1e-3\n[save]\nevery = 1\n[compute]\nthreads = 1\n\
-             [eval]\nevery = 1\nsamples = 2\nk = [1, 2]\n{more}",
-            self.text("data.jsonl"),
-            model()
-        );
-        file(self.0.path(), "run.toml", &text).to_str().unwrap().to_owned()
+    fn on_data(&self, changes: &[&str]) -> PathBuf {
+        let data =
+            format!("task={{ kind = \"math\", data = {:?}, held_out_share = 0.5 }}", self.path("data.jsonl"));
+        let model = format!("model={{ path = {:?} }}", model());
+        let rollout = "rollout={ prompts = 2, group_size = 2, max_new_tokens = 4 }";
+        let eval = "eval={ every = 1, samples = 2, k = [1, 2] }";
+        let common = ["steps=2", &data, &model, rollout, eval, "save.every=1"];
+        self.config(&[&common[..], changes].concat())
+    }
+
+    /// Writes a grader in Python, and returns the changes that use it.
+    fn grader(&self, text: &str) -> [String; 2] {
+        let grader = file(self.0.path(), "grade.py", text);
+        ["task.kind=\"python\"".to_owned(), format!("task.grader=\"{}:reward\"", grader.display())]
     }
 
     /// A copy of the model's folder.
     fn copied(&self, name: &str) -> PathBuf {
-        let folder = self.path(name);
-        std::fs::create_dir(&folder).unwrap();
-        for entry in std::fs::read_dir(model()).unwrap().map(|entry| entry.unwrap().path()) {
-            std::fs::copy(&entry, folder.join(entry.file_name().unwrap())).unwrap();
-        }
-        folder
+        copy(model(), &self.path(name));
+        self.path(name)
     }
 
     /// Sixteen problems, whose answers are their numbers plus `more`.
@@ -59,124 +61,112 @@ fn read(path: impl AsRef<Path>) -> String {
 fn a_restart_with_a_model_that_cannot_be_opened_keeps_the_run() {
     let place = Place::new();
     place.problems(0);
-    let config = place.on_data("kind = \"math\"", "");
+    let config = place.on_data(&["sft.steps=1"]);
     let broken = place.copied("broken");
     std::fs::remove_file(broken.join("model.safetensors")).unwrap();
     let path = format!("model.path={}", broken.display());
-    for (command, kept) in [("train", "metrics.jsonl"), ("sft", "sft.jsonl")] {
-        let out = place.text(command);
-        let line = [command, &config, "--out", &out, "--set", "sft.steps=1"];
-        ends_with(0, &line);
-        let before = read(place.path(command).join(kept));
-        let said = ends_with(2, &[&line[..], &["--restart", "--set", &path]].concat());
-        assert!(said.contains("broken"), "{said}");
-        assert_eq!(read(place.path(command).join(kept)), before);
+    for (name, kept) in [("train", "metrics.jsonl"), ("sft", "sft.jsonl")] {
+        let out = place.path(name);
+        ends(0, command!(name, &config, "--out", &out));
+        let before = read(out.join(kept));
+        tells(2, command!(name, &config, "--out", &out, "--restart --set", &path), "broken");
+        assert_eq!(read(out.join(kept)), before);
     }
 }
 
 #[test]
 fn what_a_run_started_from_does_not_change_after_its_first_checkpoint() {
     let place = Place::new();
-    let small = small_run(&["sft.steps=2", "algorithm.kl_coef=0.01", "steps=2"]);
-    let config = file(place.0.path(), "c.toml", &small);
-    let out = place.text("run");
-    let line = ["train", config.to_str().unwrap(), "--out", &out];
-    ends_with(0, &line);
-    let written = read(place.path("run/config.toml"));
+    let config = place.config(&["sft.steps=2", "algorithm.kl_coef=0.01", "steps=2"]);
+    let out = place.path("run");
+    ends(0, command!("train", &config, "--out", &out));
+    let resume = |set: &[&str], dry: &[&str]| {
+        command!("train", &config, "--out", &out, "--resume --accept-changes", ..sets(set), ..dry)
+    };
+    let written = read(out.join("config.toml"));
     for (set, says) in [
         ("sft.lr=0.5", "sft.lr: 0.0005 -> 0.5"),
         ("model.init.hidden_size=32", "model.init.hidden_size: 16 -> 32"),
         ("seed=7", "seed: 1 -> 7"),
     ] {
         for dry in [&[][..], &["--dry-run"]] {
-            let changed = [&line[..], &["--resume", "--accept-changes", "--set", set], dry].concat();
-            let said = ends_with(2, &changed);
+            let (_, said) = ends(2, resume(&[set], dry));
             assert!(said.contains(says) && said.contains("model.path="), "{said}");
         }
-        assert_eq!(read(place.path("run/config.toml")), written);
+        assert_eq!(read(out.join("config.toml")), written);
     }
     // Without a penalty, the seed only affects later draws.
-    let more = sets(&["algorithm.kl_coef=0", "seed=7", "steps=3"]);
-    ends_with(0, &[&line[..], &["--resume", "--accept-changes"], &more].concat());
+    ends(0, resume(&["algorithm.kl_coef=0", "seed=7", "steps=3"], &[]));
     // A run on demonstrations may continue with other RL settings.
-    let out = place.text("demonstrations");
-    let line = ["sft", config.to_str().unwrap(), "--out", &out];
-    ends_with(0, &line);
+    let out = place.path("demonstrations");
+    ends(0, command!("sft", &config, "--out", &out));
     let more = sets(&["sft.steps=3", "sft.lr=1e-4"]);
-    ends_with(0, &[&line[..], &["--resume", "--accept-changes"], &more].concat());
+    ends(0, command!("sft", &config, "--out", &out, "--resume --accept-changes", ..more));
 }
 
 #[test]
 fn weights_that_a_run_reads_on_may_move_but_not_change() {
     let place = Place::new();
     place.problems(0);
-    let config = place.on_data("kind = \"math\"", "");
+    let config = place.on_data(&["eval={ every = 0 }"]);
     let moved = place.copied("moved");
     let path = format!("model.path={}", moved.display());
-    let train = |code: i32, name: &str, set: &str, steps: u32, more: &[&str]| {
-        let (out, steps) = (place.text(name), format!("steps={steps}"));
-        let line = ["train", &config, "--out", &out, "--set", set, "--set", &steps];
-        ends_with(code, &[&line[..], more].concat())
+    let train = |name: &str, set: &str, steps: u32, more: &[&str]| {
+        let steps = format!("steps={steps}");
+        command!("train", &config, "--out", place.path(name), "--set", set, "--set", steps, ..more)
     };
     let on = ["--resume", "--accept-changes", "--set", &path];
     let reads = [("adapter", "lora.rank=2"), ("reference", "algorithm.kl_coef=0.01")];
     for (name, set) in reads.into_iter().chain([("own", "seed=2")]) {
-        train(0, name, set, 2, &[]);
-        train(0, name, set, 3, &on);
+        ends(0, train(name, set, 1, &[]));
+        ends(0, train(name, set, 2, &on));
     }
     let weights = moved.join("model.safetensors");
     let mut bytes = std::fs::read(&weights).unwrap();
     *bytes.last_mut().unwrap() ^= 1;
     std::fs::write(&weights, bytes).unwrap();
     for (name, set) in reads {
-        let said = train(2, name, set, 4, &on);
-        assert!(said.contains("the weights in model.path have changed"), "{said}");
+        tells(2, train(name, set, 3, &on), "the weights in model.path have changed");
     }
     // A run whose checkpoints contain all weights doesn't read these files.
-    train(0, "own", "seed=2", 4, &on);
+    ends(0, train("own", "seed=2", 3, &on));
 }
 
 #[test]
 fn a_checkpoint_keeps_how_its_start_is_sampled() {
     let place = Place::new();
     place.problems(0);
-    let (config, start) = (place.on_data("kind = \"math\"", ""), place.copied("start"));
-    let file = start.join("generation_config.json");
-    let mut settings: Value = serde_json::from_str(&read(&file)).unwrap();
-    settings["temperature"] = json!(0.6);
-    std::fs::write(&file, settings.to_string()).unwrap();
-    let (out, path) = (place.text("run"), format!("model.path={}", start.display()));
-    ends_with(0, &["sft", &config, "--out", &out, "--set", "sft.steps=1", "--set", &path]);
-    assert_eq!(read(place.path("run/checkpoints/step-000001/generation_config.json")), read(file));
+    let (config, start) = (place.on_data(&[]), place.copied("start"));
+    let settings = start.join("generation_config.json");
+    let mut changed: Value = serde_json::from_str(&read(&settings)).unwrap();
+    changed["temperature"] = json!(0.6);
+    std::fs::write(&settings, changed.to_string()).unwrap();
+    let path = format!("model.path={}", start.display());
+    ends(0, command!("sft", &config, "--out", place.path("run"), "--set sft.steps=1 --set", path));
+    assert_eq!(read(place.path("run/checkpoints/step-000001/generation_config.json")), read(settings));
 }
 
 #[test]
 fn changed_problems_are_refused_and_never_paired_with_the_old_ones() {
     let place = Place::new();
     place.problems(0);
-    let config = place.on_data("kind = \"math\"", "");
-    let out = place.text("run");
-    let line = ["train", &config, "--out", &out];
-    ends_with(0, &line);
-    assert!(read(place.path("run/report.html")).contains("Change since step 0"));
+    let config = place.on_data(&[]);
+    let run = |name: &str, more: &str| command!(name, &config, "--out", place.path(name), ..more.split(' '));
+    ends(0, run("train", "--set steps=2"));
+    assert!(read(place.path("train/report.html")).contains("Change since step 0"));
     place.problems(1);
-    let resume = [&line[..], &["--resume", "--set", "steps=2"]].concat();
-    let said = ends_with(2, &resume);
-    assert!(said.contains("the problems have changed since the run's last session"), "{said}");
-    let resume = [&line[..], &["--resume", "--accept-changes", "--set", "steps=3"]].concat();
-    let said = done(&resume);
-    assert!(!said.contains("pass@1 changed by"), "{said}");
-    let page = read(place.path("run/report.html"));
+    let says = "the problems have changed since the run's last session";
+    tells(2, run("train", "--resume --set steps=2"), says);
+    let (printed, _) = ends(0, run("train", "--resume --accept-changes --set steps=3"));
+    assert!(!printed.contains("pass@1 changed by"), "{printed}");
+    let page = read(place.path("train/report.html"));
     assert!(!page.contains("Change since step") && !page.contains("since the first evaluation"));
     // The new grader is now the run's grader.
-    ends_with(0, &[&line[..], &["--resume", "--set", "steps=3"]].concat());
+    ends(0, run("train", "--resume --set steps=3"));
     // The same holds for the demonstrations of `fgrpo sft`.
-    let out = place.text("demonstrations");
-    let line = ["sft", &config, "--out", &out, "--set", "sft.steps=1"];
-    ends_with(0, &line);
+    ends(0, run("sft", "--set sft.steps=1"));
     place.problems(2);
-    let said = ends_with(2, &[&line[..], &["--resume"]].concat());
-    assert!(said.contains("the problems have changed"), "{said}");
+    tells(2, run("sft", "--resume --set sft.steps=1"), "the problems have changed");
 }
 
 #[test]
@@ -184,36 +174,30 @@ fn the_best_policy_and_the_summary_compare_nothing_across_graders() {
     let place = Place::new();
     // A learning rate that changes nothing, and a grader that then accepts less. If the change of graders were ignored, the first
     // policy would stay the best.
-    let small = small_run(&["update.lr=1e-30", "steps=2", "task.reward=\"reaches_goal\""]);
-    let config = file(place.0.path(), "c.toml", &small);
-    let out = place.text("run");
-    let line = ["train", config.to_str().unwrap(), "--out", &out];
-    assert!(done(&line).contains("pass@1 changed by"));
+    let config = place.config(&["update.lr=1e-30", "steps=2", "task.reward=\"reaches_goal\""]);
+    let out = place.path("run");
+    prints(0, command!("train", &config, "--out", &out), "pass@1 changed by");
     let more = sets(&["steps=4", "task.reward=exact"]);
-    let said = done(&[&line[..], &["--resume", "--accept-changes"], &more].concat());
-    assert!(!said.contains("pass@1 changed by") && said.contains("step 4"), "{said}");
+    let (printed, _) =
+        ends(0, command!("train", &config, "--out", &out, "--resume --accept-changes", ..more));
+    assert!(!printed.contains("pass@1 changed by") && printed.contains("step 4"), "{printed}");
     let state: Value =
-        serde_json::from_str(&read(place.path("run/checkpoints/step-000004/trainer_state.json"))).unwrap();
+        serde_json::from_str(&read(out.join("checkpoints/step-000004/trainer_state.json"))).unwrap();
     assert_eq!(state["best"]["step"], 4);
-    let graders: Vec<Value> =
-        lines(&place.path("run/eval.jsonl")).iter().map(|e| e["graders"].clone()).collect();
+    let graders: Vec<Value> = lines(&out.join("eval.jsonl")).iter().map(|e| e["graders"].clone()).collect();
     assert!(graders[0] == graders[1] && graders[1] != graders[2], "{graders:?}");
 }
 
 #[test]
 fn without_its_full_evaluation_a_run_is_summed_up_by_the_other() {
     let place = Place::new();
-    let config = |name: &str, changes: &[&str]| {
-        let changes = [changes, &["update.lr=1e-30"]].concat();
-        file(place.0.path(), name, &small_run(&changes)).to_str().unwrap().to_owned()
-    };
-    let full =
-        config("full.toml", &["steps=2", "eval.full.every=2", "eval.full.samples=8", "eval.full.k=[1]"]);
-    let usual = config("usual.toml", &["steps=4"]);
-    let out = place.text("run");
-    assert!(done(&["train", &full, "--out", &out]).contains("held-out in full, 2 problems x 8 samples"));
-    let said = done(&["train", &usual, "--out", &out, "--resume", "--accept-changes"]);
-    assert!(said.contains("held-out, 2 problems x 4 samples") && said.contains("step 4"), "{said}");
+    let out = place.path("run");
+    let full = "eval.full={ every = 2, samples = 8, k = [1] }";
+    let config = place.config(&["update.lr=1e-30", "steps=2", full]);
+    prints(0, command!("train", config, "--out", &out), "held-out in full, 2 problems x 8 samples");
+    let config = place.config(&["update.lr=1e-30"]);
+    let (printed, _) = ends(0, command!("train", config, "--out", &out, "--resume --accept-changes"));
+    assert!(printed.contains("held-out, 2 problems x 4 samples") && printed.contains("step 4"), "{printed}");
 }
 
 /// Counts its calls in a file, and returns no reward from the 25th on.
@@ -234,25 +218,20 @@ def reward(completion, **columns):
 fn a_grader_that_gives_other_rewards_is_named_and_the_steps_before_are_kept() {
     let place = Place::new();
     place.problems(0);
-    let grader = file(place.0.path(), "grade.py", FORGETFUL);
-    let config = place.on_data(&format!("kind = \"python\"\ngrader = \"{}:reward\"", grader.display()), "");
-    let out = place.text("run");
-    let more = sets(&[
+    let [kind, grader] = &place.grader(FORGETFUL);
+    let changes = [
         "steps=3",
-        "eval.every=0",
+        kind,
+        grader,
+        "eval={ every = 0 }",
         "save.every=0",
         "rollout.group_size=8",
-        "algorithm.advantage=gdpo",
-    ]);
-    let mut train = fgrpo();
-    train.args(["train", &config, "--out", &out]).args(more).env("CALLS", place.path("calls"));
-    let (_, said, code) = run(train);
-    assert_eq!(code, 2, "{said}");
-    assert!(
-        said.contains("the grader (task.grader or task.verifier.command) returned the rewards"),
-        "{said}"
-    );
-    assert!(place.path("run/checkpoints/step-000001").exists(), "{said}");
+        "algorithm.advantage=\"gdpo\"",
+    ];
+    let mut train = command!("train", place.on_data(&changes), "--out", place.path("run"));
+    train.env("CALLS", place.path("calls"));
+    tells(2, train, "the grader (task.grader or task.verifier.command) returned the rewards");
+    assert!(place.path("run/checkpoints/step-000001").exists());
 }
 
 #[test]
@@ -260,33 +239,27 @@ fn a_sweep_mixes_neither_graders_nor_the_problems_of_one_row() {
     let place = Place::new();
     place.problems(0);
     let script = "def reward(completion, **columns):\n    return len(completion) % 2\n";
-    let grader = file(place.0.path(), "grade.py", script);
-    let config = place.on_data(&format!("kind = \"python\"\ngrader = \"{}:reward\"", grader.display()), "");
-    let sweep = |out: &str, seeds: &str| {
-        let (_, said, code) =
-            run(fgrpo().args(["sweep", &config, "--out", &place.text(out), "--grid", seeds]));
-        (said, code)
-    };
+    let [kind, grader] = &place.grader(script);
+    let config = place.on_data(&["steps=1", kind, grader]);
+    let sweep =
+        |out: &str, seeds: &str| command!("sweep", &config, "--out", place.path(out), "--grid", seeds);
     for out in ["graders", "problems"] {
-        assert_eq!(sweep(out, "seed=1,2").1, 0);
+        ends(0, sweep(out, "seed=1,2"));
     }
-    std::fs::write(&grader, script.replace("% 2", "% 3 == 0")).unwrap();
-    let (said, code) = sweep("graders", "seed=1,2,3");
-    assert!(code == 2 && said.contains("seed-1 and ") && said.contains("seed-3 can't be"), "{code}: {said}");
-    assert!(said.contains("different graders, python/"), "{said}");
-    let folders = ["seed-1", "seed-3"].map(|name| place.text(&format!("graders/{name}")));
-    let said = ends_with(2, &["select", &folders[0], &folders[1], "-k", "1"]);
-    assert!(said.contains("graders"), "{said}");
+    place.grader(&script.replace("% 2", "% 3 == 0"));
+    let (_, said) = ends(2, sweep("graders", "seed=1,2,3"));
+    for part in ["seed-1 and ", "seed-3 can't be", "different graders, python/"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let folders = ["seed-1", "seed-3"].map(|name| place.path("graders").join(name));
+    tells(2, command!("select", ..&folders, "-k 1"), "graders");
     let page = place.path("report.html");
-    ends_with(0, &["report", &folders[0], &folders[1], "--out", page.to_str().unwrap()]);
+    ends(0, command!("report", ..&folders, "--out", &page));
     assert!(read(page).contains("The runs differ in their problems, graders, data or start"));
-    std::fs::write(&grader, script).unwrap();
+    place.grader(script);
     place.problems(1);
-    let (said, code) = sweep("problems", "seed=1,2,3");
-    assert!(
-        code == 2 && said.contains("seed-3 can't be") && said.contains("different problems"),
-        "{code}: {said}"
-    );
+    let (_, said) = ends(2, sweep("problems", "seed=1,2,3"));
+    assert!(said.contains("seed-3 can't be") && said.contains("different problems"), "{said}");
 }
 
 #[test]
@@ -296,36 +269,33 @@ fn runs_on_other_data_or_from_another_start_are_not_compared() {
     let held_out = |i: u32| format!("{}\n", json!({"problem": format!("Name {i}"), "answer": i.to_string()}));
     let held_out = file(place.0.path(), "held.jsonl", &(0..4).map(held_out).collect::<String>());
     let (start, other) = (place.copied("start"), place.path("other"));
-    ends_with(0, &["train", &place.on_data("kind = \"math\"", ""), "--out", other.to_str().unwrap()]);
-    let config = place.on_data("kind = \"math\"", "");
-    let text = read(&config).replace("held_out_share = 0.5", &format!("held_out = {held_out:?}"));
-    std::fs::write(&config, text.replace(&format!("{:?}", model()), &format!("{start:?}"))).unwrap();
+    ends(0, command!("train", place.on_data(&["steps=1"]), "--out", &other));
+    let (held_out, model) = (format!("task.held_out={held_out:?}"), format!("model.path={start:?}"));
+    let config = place.on_data(&["steps=1", &held_out, &model]);
     let sweep = |out: &str, gammas: &str| {
         let grid = format!("algorithm.focal_gamma={gammas}");
-        run(fgrpo().args(["sweep", &config, "--out", &place.text(out), "--grid", &grid]))
+        command!("sweep", &config, "--out", place.path(out), "--grid", grid)
     };
     for out in ["data", "start-changed"] {
-        assert_eq!(sweep(out, "0,1").2, 0);
+        ends(0, sweep(out, "0,1"));
     }
-    let report = |out: &str| {
-        let folders = ["focal-gamma-0", "focal-gamma-2"].map(|name| place.text(&format!("{out}/{name}")));
+    let refused = |out: &str, says: &str| {
+        let (_, said) = ends(2, sweep(out, "0,1,2"));
+        assert!(said.contains("focal-gamma-2 can't be in one table") && said.contains(says), "{said}");
+        let folders = ["focal-gamma-0", "focal-gamma-2"].map(|name| place.path(out).join(name));
         let page = place.path("report.html");
-        ends_with(0, &["report", &folders[0], &folders[1], "--out", page.to_str().unwrap()]);
-        read(page)
+        ends(0, command!("report", ..&folders, "--out", &page));
+        let page = read(page);
+        assert!(page.contains(says));
+        page
     };
     place.problems(1);
-    let (_, said, code) = sweep("data", "0,1,2");
-    assert!(code == 2 && said.contains("focal-gamma-2 can't be in one table"), "{code}: {said}");
-    assert!(said.contains("trained on different problems"), "{said}");
-    assert!(report("data").contains("trained on different problems"));
+    refused("data", "trained on different problems");
     place.problems(0);
-    let weights = other.join("checkpoints/step-000002/model.safetensors");
+    let weights = other.join("checkpoints/step-000001/model.safetensors");
     std::fs::copy(weights, start.join("model.safetensors")).unwrap();
-    let (_, said, code) = sweep("start-changed", "0,1,2");
-    assert!(code == 2 && said.contains("focal-gamma-2 can't be in one table"), "{code}: {said}");
-    assert!(said.contains("started from different weights"), "{said}");
-    let page = report("start-changed");
-    assert!(page.contains("started from different weights") && !page.contains("Difference to GRPO"));
+    let page = refused("start-changed", "started from different weights");
+    assert!(!page.contains("Difference to GRPO"));
 }
 
 #[test]
@@ -333,43 +303,34 @@ fn a_completion_ends_where_the_models_positions_end() {
     let place = Place::new();
     place.problems(0);
     // A vocabulary from which the end token is hardly ever drawn.
-    let short = place.text("short");
-    let sizes = ["--hidden-size", "16", "--layers", "1", "--heads", "2", "--kv-heads", "1"];
-    let init = |context: &str| {
-        let mut init = fgrpo();
-        init.args(["init", "--arch", "qwen3", "--context", context, "--vocab-size", "20000"]);
-        init.args(sizes).arg("--tokenizer").arg(model()).args(["--out", &short]).assert().success();
+    let init = |name: &str, context: &str| {
+        let sizes = "--hidden-size 16 --layers 1 --heads 2 --kv-heads 1 --vocab-size 20000 --arch qwen3";
+        let out = place.path(name);
+        ends(
+            0,
+            command!("init", ..sizes.split(' '), "--context", context, "--tokenizer", model(), "--out", &out),
+        );
+        let model = format!("model.path={out:?}");
+        place.on_data(&["steps=1", "rollout.max_new_tokens=100", "eval={ every = 0 }", &model])
     };
-    init("48");
-    let config = place.on_data("kind = \"math\"", "");
-    let path = format!("model.path={short}");
-    let more = sets(&[&path, "steps=1", "rollout.max_new_tokens=100", "eval.every=0"]);
-    let said = ends_with(0, &[&["train", &config, "--out", &place.text("run")][..], &more].concat());
-    assert!(said.contains("note: the model's 48 positions"), "{said}");
-    let metrics = &lines(&place.path("run/metrics.jsonl"))[0];
+    let out = place.path("run");
+    tells(0, command!("train", init("short", "48"), "--out", &out), "note: the model's 48 positions");
+    let metrics = &lines(&out.join("metrics.jsonl"))[0];
     assert!(metrics["completion_length_max"].as_u64().unwrap() < 48, "{metrics}");
     assert!(metrics["truncated_fraction"].as_f64().unwrap() > 0.0, "{metrics}");
     // A prompt that leaves no room for a completion is found before the run begins.
-    std::fs::remove_dir_all(&short).unwrap();
-    init("4");
-    let said = ends_with(2, &[&["train", &config, "--out", &place.text("none")][..], &more].concat());
-    assert!(said.contains("the model's 4 positions"), "{said}");
-    assert!(!place.path("none").exists());
+    let none = place.path("none");
+    tells(2, command!("train", init("shortest", "4"), "--out", &none), "the model's 4 positions");
+    assert!(!none.exists());
 }
 
 #[test]
 fn a_new_model_has_positions_for_the_completions_that_are_sampled() {
     let place = Place::new();
-    let set = [
-        "steps=1",
-        "eval.every=0",
-        "rollout.prompts=1",
-        "rollout.group_size=2",
-        "rollout.max_new_tokens=300",
-    ];
-    let config = file(place.0.path(), "c.toml", &small_run(&set));
-    ends_with(0, &["train", config.to_str().unwrap(), "--out", &place.text("run")]);
-    let sizes: Value =
-        serde_json::from_str(&read(place.path("run/checkpoints/step-000001/config.json"))).unwrap();
+    let rollout = "rollout={ prompts = 1, group_size = 2, max_new_tokens = 300 }";
+    let config = place.config(&["steps=1", "eval={ every = 0 }", rollout]);
+    ends(0, command!("train", config, "--out", place.path("run")));
+    let sizes = read(place.path("run/checkpoints/step-000001/config.json"));
+    let sizes: Value = serde_json::from_str(&sizes).unwrap();
     assert!(sizes["max_position_embeddings"].as_u64().unwrap() > 300, "{sizes}");
 }

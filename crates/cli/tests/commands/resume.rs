@@ -1,52 +1,30 @@
 //! Resumes: the files after a stop during sampling, and damaged checkpoints.
 
 use crate::support::{
-    ended, ends_with, fgrpo, file, model, signal, small_run, spawned, timeless, wait_until,
+    assert_same_files, ended, ends, file, lines, model, signal, small_run, spawned, sums_run, tells,
+    timeless, wait_until,
 };
-use serde_json::Value;
 use std::path::Path;
 use std::time::{Duration, Instant};
-
-fn bytes(folder: &Path, name: &str) -> Vec<u8> {
-    std::fs::read(folder.join(name)).unwrap_or_else(|e| panic!("{}: {e}", folder.join(name).display()))
-}
 
 #[test]
 fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits() {
     let folder = tempfile::tempdir().unwrap();
     // A vocabulary from which the end token is hardly ever drawn, so sampling takes seconds.
     let long = folder.path().join("long");
-    let mut init = fgrpo();
-    init.args([
-        "init",
-        "--arch",
-        "qwen3",
-        "--hidden-size",
-        "32",
-        "--layers",
-        "2",
-        "--heads",
-        "2",
-        "--kv-heads",
-        "1",
-    ]);
-    init.args(["--context", "8192", "--vocab-size", "20000", "--tokenizer"]).arg(model());
-    init.arg("--out").arg(&long).assert().success();
-    let rows: String =
-        (0..8).map(|i| format!("{{\"problem\": \"Take {i}.\", \"answer\": \"{i}\"}}\n")).collect();
-    let data = file(folder.path(), "data.jsonl", &rows);
-    let text = format!(
-        "steps = 2\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0\n[model]\npath = {long:?}\n\
-         [rollout]\nprompts = 1\ngroup_size = 2\nmax_new_tokens = 1200\n\
-         [update]\nlr = 1e-3\n[eval]\nevery = 0\n[save]\nevery = 1\n[compute]\nthreads = 1\n[log]\nrollout_share = 1.0\n"
-    );
-    let config = file(folder.path(), "long.toml", &text);
+    let sizes =
+        "--arch qwen3 --hidden-size 32 --layers 2 --heads 2 --kv-heads 1 --context 8192 --vocab-size 20000";
+    ends(0, command!("init", ..sizes.split(' '), "--tokenizer", model(), "--out", &long));
+    let rollout = "rollout={ prompts = 1, group_size = 2, max_new_tokens = 1200 }";
+    let changes = ["steps=2", rollout, "save.every=1", "compute.threads=1", "log.rollout_share=1.0"];
+    let config = sums_run(folder.path(), &long, &changes);
     let (undisturbed, stopped) = (folder.path().join("undisturbed"), folder.path().join("stopped"));
-    ends_with(0, &["train", config.to_str().unwrap(), "--out", undisturbed.to_str().unwrap()]);
-    let line = ["train", config.to_str().unwrap(), "--out", stopped.to_str().unwrap()];
-    let child = spawned(&line).spawn().unwrap();
+    ends(0, command!("train", &config, "--out", &undisturbed));
+    let child = spawned(&["train"]).arg(&config).arg("--out").arg(&stopped).spawn().unwrap();
     wait_until("the first step", || stopped.join("checkpoints/step-000001").exists());
-    let sampling = Duration::from_secs_f64(seconds_of_sampling(&undisturbed));
+    // Seconds of sampling in the last step.
+    let seconds = lines(&undisturbed.join("metrics.jsonl"))[1]["seconds"]["rollout"].as_f64().unwrap();
+    let sampling = Duration::from_secs_f64(seconds);
     std::thread::sleep(sampling / 3);
     let asked = Instant::now();
     signal(&child, libc::SIGTERM);
@@ -55,31 +33,18 @@ fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits
     assert!(asked.elapsed() < most, "took {:?} of {sampling:?}", asked.elapsed());
     assert_eq!(code, Some(1), "{said}");
     assert!(said.contains("interrupted after step 1"), "{said}");
-    ends_with(0, &[&line[..], &["--resume"]].concat());
+    let resume = || command!("train", &config, "--resume --out", &stopped);
+    ends(0, resume());
     assert_eq!(timeless(&stopped.join("metrics.jsonl")), timeless(&undisturbed.join("metrics.jsonl")));
-    let sessions = String::from_utf8(bytes(&stopped, "sessions.jsonl")).unwrap();
-    let sessions: Vec<Value> = sessions.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let sessions = lines(&stopped.join("sessions.jsonl"));
     assert_eq!(sessions.len(), 2, "one before the stop, one after");
     assert!(sessions.iter().all(|s| s["ended"].as_u64() >= s["started"].as_u64() && s["ended"].is_u64()));
     // A damaged record of sessions is refused before any work.
-    let whole = bytes(&stopped, "sessions.jsonl");
-    std::fs::write(stopped.join("sessions.jsonl"), [b"{\"broken\": 1}\n", &whole[..]].concat()).unwrap();
-    let said = ends_with(2, &[&line[..], &["--resume"]].concat());
-    assert!(said.contains("sessions.jsonl"), "{said}");
-    for name in [
-        "rollouts.jsonl",
-        "checkpoints/step-000002/model.safetensors",
-        "checkpoints/step-000002/optimizer.safetensors",
-    ] {
-        assert!(bytes(&stopped, name) == bytes(&undisturbed, name), "{name} differs");
-    }
-}
-
-/// Seconds of sampling in the last step.
-fn seconds_of_sampling(run: &Path) -> f64 {
-    let text = String::from_utf8(bytes(run, "metrics.jsonl")).unwrap();
-    let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
-    last["seconds"]["rollout"].as_f64().unwrap()
+    file(&stopped, "sessions.jsonl", &format!("{{\"broken\": 1}}\n{}\n", sessions[0]));
+    tells(2, resume(), "sessions.jsonl");
+    let last =
+        ["model.safetensors", "optimizer.safetensors"].map(|name| format!("checkpoints/step-000002/{name}"));
+    assert_same_files(&stopped, &undisturbed, &["rollouts.jsonl", &last[0], &last[1]]);
 }
 
 #[test]
@@ -87,9 +52,9 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
     let folder = tempfile::tempdir().unwrap();
     let config = file(folder.path(), "maze.toml", &small_run(&["steps=8", "eval.every=0"]));
     let run = folder.path().join("run");
-    let line = ["train", config.to_str().unwrap(), "--out", run.to_str().unwrap()];
-    ends_with(0, &line);
-    let resume = [&line[..], &["--resume"]].concat();
+    ends(0, command!("train", &config, "--out", &run));
+    let resume = |code: i32| ends(code, command!("train", &config, "--resume --out", &run)).1;
+    let bytes = |folder: &Path, name: &str| std::fs::read(folder.join(name)).unwrap();
     let checkpoint = |step: u32| run.join(format!("checkpoints/step-{step:06}"));
     let whole = bytes(&checkpoint(8), "model.safetensors");
     let state = bytes(&checkpoint(8), "optimizer.safetensors");
@@ -106,23 +71,26 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
 
     // The newest is damaged. The message says so, and names the one from which to resume.
     let header = [&2u64.to_le_bytes()[..], b"{}"].concat();
-    let other = b"\x02\0\0\0\0\0\0\0[]".to_vec();
-    for damaged in [&state[..state.len() - 4], &header, &other, b""] {
-        std::fs::write(checkpoint(8).join("optimizer.safetensors"), damaged).unwrap();
-        let said = ends_with(2, &resume);
+    for (name, damaged) in [
+        ("optimizer.safetensors", &state[..state.len() - 4]),
+        ("optimizer.safetensors", &header),
+        ("optimizer.safetensors", b"\x02\0\0\0\0\0\0\0[]"),
+        ("optimizer.safetensors", b""),
+        ("model.safetensors", &whole[..whole.len() / 2]),
+        ("trainer_state.json", b"{"),
+    ] {
+        let path = checkpoint(8).join(name);
+        let good = std::fs::read(&path).unwrap();
+        std::fs::write(&path, damaged).unwrap();
+        let said = resume(2);
         assert!(said.contains("step-000008 can't be used; move it away to resume from step 6"), "{said}");
-        assert!(said.contains("step-000008/optimizer.safetensors: "), "{said}");
+        assert!(said.contains(&format!("step-000008/{name}: ")), "{said}");
+        std::fs::write(&path, good).unwrap();
     }
-    std::fs::write(checkpoint(8).join("optimizer.safetensors"), &state).unwrap();
-    let damaged = bytes(&checkpoint(8), "trainer_state.json");
-    std::fs::write(checkpoint(8).join("trainer_state.json"), "{").unwrap();
-    let said = ends_with(2, &resume);
-    assert!(said.contains("resume from step 6") && said.contains("trainer_state.json"), "{said}");
-    std::fs::write(checkpoint(8).join("trainer_state.json"), damaged).unwrap();
 
     // Without it, a resume from step 6 gives the same bits.
     std::fs::rename(checkpoint(8), kept.join("8")).unwrap();
-    ends_with(0, &resume);
+    resume(0);
     assert!(bytes(&checkpoint(8), "model.safetensors") == whole, "resumed to other bits");
     assert!(bytes(&checkpoint(8), "optimizer.safetensors") == state, "resumed to another optimizer");
 
@@ -131,7 +99,7 @@ fn a_checkpoint_without_its_optimizer_or_with_a_damaged_one_is_never_gone_on_fro
         std::fs::rename(checkpoint(step), kept.join(format!("{step} again"))).unwrap();
     }
     let before = std::fs::read(run.join("metrics.jsonl")).unwrap();
-    let said = ends_with(2, &resume);
+    let said = resume(2);
     for words in ["step-000004: ", "no optimizer.safetensors", "newest 2 checkpoints", "with model.path="] {
         assert!(said.contains(words), "wanted {words:?} in: {said}");
     }

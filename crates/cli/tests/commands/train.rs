@@ -1,13 +1,16 @@
 //! The training loop, through the command line: small mazes, kills and wrong input.
 
 use crate::support::{
-    self, assert_same_files, count, ended, ends, fgrpo, file, signal, spawned, tells, timeless, wait_until,
+    self, assert_same_run, copy, ends, file, kill_at, spawned, tells, timeless, wait_until,
 };
-use predicates::prelude::*;
+use serde_json::Value;
 use std::path::{Path, PathBuf};
 
-fn config() -> String {
-    support::small_run(&[
+const LINES: [&str; 3] = ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"];
+
+/// Writes the configuration of these tests into a folder.
+fn config(folder: &Path) -> PathBuf {
+    let text = support::small_run(&[
         "steps=6",
         "task.size=7",
         "task.train=50",
@@ -20,39 +23,19 @@ fn config() -> String {
         "eval={ every = 3, samples = 4, k = [1, 4] }",
         "compute.threads=2",
         "log.rollout_share=0.5",
-    ])
-}
-
-fn start(config: &Path, more: &[&str], out: &Path) -> std::process::Child {
-    spawned(&["train"]).arg(config).args(more).arg("--out").arg(out).spawn().unwrap()
-}
-
-fn assert_same_run(a: &Path, b: &Path) {
-    for name in ["metrics.jsonl", "eval.jsonl", "rollouts.jsonl"] {
-        assert_eq!(timeless(&a.join(name)), timeless(&b.join(name)), "{name}");
-    }
-    let last = |run: &Path| run.join("checkpoints/step-000006");
-    assert_same_files(
-        &last(a),
-        &last(b),
-        &["model.safetensors", "optimizer.safetensors", "trainer_state.json"],
-    );
+    ]);
+    file(folder, "small.toml", &text)
 }
 
 #[test]
 fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
+    let config = config(folder.path());
     let out = folder.path().join("run");
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .arg("--out")
-        .arg(&out)
-        .assert()
-        .success()
-        .stdout(predicate::str::contains("pass@1 changed by"))
-        .stderr(predicate::str::starts_with("method: F-GRPO, gamma 0.5\n"));
+    let train = |more: &[&str]| command!("train", &config, "--out", &out, ..more);
+    let (printed, said) = ends(0, train(&[]));
+    assert!(printed.contains("pass@1 changed by"), "{printed}");
+    assert!(said.starts_with("method: F-GRPO, gamma 0.5\n"), "{said}");
     assert!(std::fs::read_to_string(out.join("log.txt")).unwrap().contains("method: F-GRPO, gamma 0.5"));
     for name in [
         "config.toml",
@@ -77,19 +60,9 @@ fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
         assert!(difference < 1e-4, "sampler and learner differ by {difference}");
     }
     // A second run in the same folder would mix two runs.
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .arg("--out")
-        .arg(&out)
-        .assert()
-        .code(2)
-        .stderr(predicate::str::contains("--resume").and(predicate::str::contains("--out")));
-    tells(
-        2,
-        command!("train", &config, "--set update.lr=1e-4 --resume --out", &out),
-        "update.lr: 0.001 -> 0.0001",
-    );
+    let (_, said) = ends(2, train(&[]));
+    assert!(said.contains("--resume") && said.contains("--out"), "{said}");
+    tells(2, train(&["--set", "update.lr=1e-4", "--resume"]), "update.lr: 0.001 -> 0.0001");
     let said = support::refused(&["train", config.to_str().unwrap(), "--set", "rollout.group_size=1"]);
     assert!(said.contains("rollout.group_size: expected at least 2, found 1"), "{said}");
     assert!(support::refused(&["train", "/nonexistent.toml"]).contains("/nonexistent.toml"));
@@ -98,58 +71,54 @@ fn a_run_leaves_every_file_of_the_contract_and_guards_its_folder() {
 #[test]
 fn killed_and_resumed_run_equals_uninterrupted_run_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
+    let config = config(folder.path());
     // Each in a separate folder, so that the killed run trains its supervised stage itself.
     let (whole, killed) = (folder.path().join("a/whole"), folder.path().join("b/killed"));
     ends(0, command!("train", &config, "--out", &whole));
-    for seen in [0, 1, 3, 4, 5] {
-        let mut child = start(&config, &["--resume"], &killed);
-        wait_until("the moment to kill", || {
-            let now = match seen {
-                0 => killed.join("config.toml").exists(),
-                n => count(&killed.join("metrics.jsonl")) >= n,
-            };
-            now || child.try_wait().unwrap().is_some()
-        });
-        let _ = child.kill();
-        child.wait().unwrap();
-    }
+    let start = || {
+        let mut command = spawned(&["train", "--resume"]);
+        command.arg(&config).arg("--out").arg(&killed);
+        command
+    };
+    kill_at(start, &killed.join("config.toml"), &[1]);
+    kill_at(start, &killed.join("metrics.jsonl"), &[1, 3, 4, 5]);
     ends(0, command!("train", &config, "--resume --out", &killed));
-    assert_same_run(&whole, &killed);
+    assert_same_run(&whole, &killed, &LINES, 6);
 }
 
 /// Two runs with these settings: an uninterrupted one, and one that is resumed in the middle. They must be equal.
-fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> PathBuf {
-    let config = file(folder, "small.toml", &self::config());
+fn resumed_from_its_middle(folder: &Path, settings: &[&str]) -> Vec<Value> {
+    let (config, settings) = (config(folder), support::sets(settings));
     let (whole, resumed) = (folder.join("whole"), folder.join("resumed"));
-    let run = |out: &Path, more: &[&str]| {
-        ends(0, command!("train", &config, ..settings, ..more, "--out", out));
-    };
-    run(&whole, &[]);
-    let copied = std::process::Command::new("cp").arg("-r").arg(&whole).arg(&resumed).status().unwrap();
-    assert!(copied.success());
+    ends(0, command!("train", &config, ..&settings, "--out", &whole));
+    copy(&whole, &resumed);
     std::fs::remove_dir_all(resumed.join("checkpoints/step-000006")).unwrap();
-    run(&resumed, &["--resume"]);
-    assert_same_run(&whole, &resumed);
-    whole
+    ends(0, command!("train", &config, ..&settings, "--resume --out", &resumed));
+    assert_same_run(&whole, &resumed, &LINES, 6);
+    timeless(&whole.join("metrics.jsonl"))
+}
+
+fn metric(metrics: &[Value], name: &str) -> Vec<f64> {
+    metrics.iter().map(|m| m[name].as_f64().unwrap()).collect()
 }
 
 #[test]
 fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
     // Learning rates at which a lost weight would show.
-    let controls = [
-        "--set=algorithm.daro=true",
-        "--set=algorithm.daro_lr=0.5",
-        "--set=algorithm.shaping=smoothing",
-        "--set=update.low_lr_gamma=0.5",
-        "--set=task.reward=reaches_goal",
-        "--set=task.size=5",
-        "--set=task.train=5000",
-        "--set=sft.steps=80",
-    ];
-    let whole = resumed_from_its_middle(folder.path(), &controls);
-    let metrics = timeless(&whole.join("metrics.jsonl"));
+    let metrics = resumed_from_its_middle(
+        folder.path(),
+        &[
+            "algorithm.daro=true",
+            "algorithm.daro_lr=0.5",
+            "algorithm.shaping=smoothing",
+            "update.low_lr_gamma=0.5",
+            "task.reward=reaches_goal",
+            "task.size=5",
+            "task.train=5000",
+            "sft.steps=80",
+        ],
+    );
     let weights = |at: usize| metrics[at]["daro_weights"].as_array().unwrap().clone();
     assert_eq!(weights(0).len(), 3);
     assert!(weights(3) != weights(5), "no weight moved after the checkpoint: {:?}", weights(3));
@@ -160,115 +129,79 @@ fn a_run_with_learned_weights_resumed_from_its_middle_equals_the_whole_run() {
 fn a_run_with_a_running_success_rate_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
     // A rate at which a restarted estimate would show.
-    let controls = [
-        "--set=algorithm.shaping={ kind = \"ha_dw\", eta = 1.0, window = 3 }",
-        "--set=algorithm.advantage=avspo",
-        "--set=task.reward=reaches_goal",
-        "--set=task.size=5",
-        "--set=sft.steps=80",
-    ];
-    let whole = resumed_from_its_middle(folder.path(), &controls);
-    let metrics = timeless(&whole.join("metrics.jsonl"));
-    let anchors: Vec<f64> = metrics.iter().map(|m| m["difficulty_anchor"].as_f64().unwrap()).collect();
+    let metrics = resumed_from_its_middle(
+        folder.path(),
+        &[
+            "algorithm.shaping={ kind = \"ha_dw\", eta = 1.0, window = 3 }",
+            "algorithm.advantage=avspo",
+            "task.reward=reaches_goal",
+            "task.size=5",
+            "sft.steps=80",
+        ],
+    );
+    let anchors = metric(&metrics, "difficulty_anchor");
     let rates = metrics.iter().map(|m| {
         let count = |verdict| m["verdicts"][verdict].as_f64().unwrap_or(0.0);
         count("correct") / (count("correct") + count("wrong") + count("unparsed"))
     });
-    let rates: Vec<f64> = rates.collect();
     // The rate of the first step, then of the second: a single value deviates by 1.
-    assert_eq!(anchors[..2], rates[..2]);
+    assert_eq!(anchors[..2], rates.collect::<Vec<f64>>()[..2]);
     assert!(anchors[2..].windows(2).all(|pair| pair[0] != pair[1]), "{anchors:?}");
 }
 
 #[test]
 fn a_run_with_scheduled_values_resumed_from_its_middle_equals_the_whole_run() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
-    let controls = [
-        "--set=algorithm.focal_gamma=2",
-        "--set=algorithm.advantage={ kind = \"pkpo\", k = 1 }",
-        "--set=algorithm.schedule=[{ key = \"focal_gamma\", to = 0.0, over = 5 }, { key = \"advantage.k\", to = 4, over = 4 }, { key = \"loss.clip\", to = [0.1, 0.4], over = 3 }, { key = \"kl_coef\", to = 0.01, over = 6 }]",
-        "--set=algorithm.top_entropy_quantile=0.5",
-        "--set=task.reward=reaches_goal",
-        "--set=task.size=5",
-        "--set=sft.steps=80",
-    ];
-    let whole = resumed_from_its_middle(folder.path(), &controls);
-    let of = |key: &str| -> Vec<f64> {
-        timeless(&whole.join("metrics.jsonl")).iter().map(|m| m["scheduled"][key].as_f64().unwrap()).collect()
-    };
+    let metrics = resumed_from_its_middle(
+        folder.path(),
+        &[
+            "algorithm.focal_gamma=2",
+            "algorithm.advantage={ kind = \"pkpo\", k = 1 }",
+            "algorithm.schedule=[{ key = \"focal_gamma\", to = 0.0, over = 5 }, { key = \"advantage.k\", to = 4, over = 4 }, { key = \"loss.clip\", to = [0.1, 0.4], over = 3 }, { key = \"kl_coef\", to = 0.01, over = 6 }]",
+            "algorithm.top_entropy_quantile=0.5",
+            "task.reward=reaches_goal",
+            "task.size=5",
+            "sft.steps=80",
+        ],
+    );
+    let of =
+        |key: &str| -> Vec<f64> { metrics.iter().map(|m| m["scheduled"][key].as_f64().unwrap()).collect() };
     assert_eq!(of("focal_gamma"), [2.0, 1.5, 1.0, 0.5, 0.0, 0.0]);
     assert_eq!(of("advantage.k"), [1.0, 2.0, 3.0, 4.0, 4.0, 4.0]);
     assert_eq!((of("loss.clip.0")[2], of("loss.clip.1")[1]), (0.1, 0.2 * 0.5 + 0.4 * 0.5));
-    let kl: Vec<f64> =
-        timeless(&whole.join("metrics.jsonl")).iter().map(|m| m["kl_loss"].as_f64().unwrap()).collect();
+    let kl = metric(&metrics, "kl_loss");
     assert!(kl[0] == 0.0 && kl[3] > 0.0, "{kl:?}");
     // The weight is that of the step, not the configured one.
-    let focal: Vec<f64> = timeless(&whole.join("metrics.jsonl"))
-        .iter()
-        .map(|m| m["focal_weight_mean"].as_f64().unwrap())
-        .collect();
+    let focal = metric(&metrics, "focal_weight_mean");
     assert!(focal[0] < 1.0 && focal[4] == 1.0 && focal[5] == 1.0, "{focal:?}");
-    let mut dry = fgrpo();
-    dry.arg("train").arg(&config).args(controls).arg("--dry-run");
-    dry.assert().success().stdout(predicate::str::contains("key = \"focal_gamma\""));
-}
-
-#[test]
-fn interrupted_run_saves_and_says_how_to_go_on() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
-    let out = folder.path().join("run");
-    let set = ["--set", "steps=100000", "--set", "save.every=0", "--set", "eval.every=0"];
-    let child = start(&config, &set, &out);
-    wait_until("three steps", || count(&out.join("metrics.jsonl")) >= 3);
-    signal(&child, libc::SIGINT);
-    let (code, said) = ended(child);
-    assert_eq!(code, Some(1));
-    assert!(said.contains("Continue with:") && said.contains("--resume"), "{said}");
-    let logged = count(&out.join("metrics.jsonl"));
-    assert!(out.join(format!("checkpoints/step-{logged:06}")).exists(), "no checkpoint after step {logged}");
 }
 
 #[test]
 fn two_processes_on_one_run_folder_are_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
-    let out = folder.path().join("run");
-    let mut child = start(&config, &["--set", "steps=100000"], &out);
+    let (config, out) = (config(folder.path()), folder.path().join("run"));
+    let mut train = spawned(&["train", "--set", "steps=100000"]);
+    let mut child = train.arg(&config).arg("--out").arg(&out).spawn().unwrap();
     wait_until("the run's configuration", || out.join("config.toml").exists());
-    tells(
-        2,
-        command!("train", &config, "--resume --out", &out),
-        format!("in use by another process (pid {})", child.id()),
-    );
+    let says = format!("in use by another process (pid {})", child.id());
+    tells(2, command!("train", &config, "--resume --out", &out), says);
     child.kill().unwrap();
     child.wait().unwrap();
 }
 
 #[test]
-fn the_flags_of_the_engine_change_the_configuration() {
+fn a_dry_run_prints_a_configuration_with_all_flags_that_reads_back() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
-    for command in ["train", "sft"] {
-        let flags = ["--dry-run", "--threads", "3", "--products", "bf16x3", "--set", "sft.steps=1"];
-        let output = fgrpo().arg(command).arg(&config).args(flags).assert().success();
-        let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
-        assert!(text.contains("threads = 3") && text.contains("products = \"bf16x3\""), "{text}");
+    let config = config(folder.path());
+    for name in ["train", "sft"] {
+        let flags = "--dry-run --threads 3 --products bf16x3 --set sft.steps=1 --set update.lr=2e-4";
+        let (text, _) = ends(0, command!(name, &config, ..flags.split(' ')));
+        for line in ["threads = 3", "products = \"bf16x3\"", "lr = 0.0002"] {
+            assert!(text.contains(line), "{line}: {text}");
+        }
+        let again = file(folder.path(), "again.toml", &text);
+        assert_eq!(ends(0, command!(name, &again, "--dry-run")).0, text);
     }
-}
-
-#[test]
-fn dry_run_prints_a_configuration_that_reads_back() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
-    let output =
-        fgrpo().arg("train").arg(&config).args(["--dry-run", "--set", "update.lr=2e-4"]).assert().success();
-    let text = String::from_utf8(output.get_output().stdout.clone()).unwrap();
-    assert!(text.contains("lr = 0.0002"), "{text}");
-    let again = folder.path().join("again.toml");
-    std::fs::write(&again, &text).unwrap();
-    fgrpo().arg("train").arg(&again).arg("--dry-run").assert().success().stdout(text);
 }
 
 /// The bytes of a line such as `memory   12.3 MB  at most`.
@@ -287,73 +220,45 @@ fn bytes(said: &str, name: &str) -> f64 {
 #[test]
 fn a_run_takes_the_memory_that_its_dry_run_said() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
+    let config = config(folder.path());
     // A model of 6 million parameters with hardly any training, whose completions differ and are long.
-    let set = [
-        "--set=model.init.hidden_size=256",
-        "--set=model.init.intermediate_size=1024",
-        "--set=model.init.num_hidden_layers=6",
-        "--set=model.init.num_attention_heads=4",
-        "--set=model.init.num_key_value_heads=4",
-        "--set=steps=2",
-        "--set=sft.steps=2",
-    ];
-    let run = |more: &[&str]| {
-        let done = fgrpo().arg("train").arg(&config).args(set).args(more).assert().success();
-        String::from_utf8(done.get_output().stderr.clone()).unwrap()
-    };
-    let said = run(&["--dry-run"]);
+    let set = support::sets(&[
+        "model.init.hidden_size=256",
+        "model.init.intermediate_size=1024",
+        "model.init.num_hidden_layers=6",
+        "model.init.num_attention_heads=4",
+        "model.init.num_key_value_heads=4",
+        "steps=1",
+        "sft.steps=1",
+        "eval.every=0",
+    ]);
+    let (_, said) = ends(0, command!("train", &config, ..&set, "--dry-run"));
     assert!(said.contains("time per step") && said.contains("GFLOP/s"), "{said}");
     let said = bytes(&said, "memory ");
-    let took = bytes(&run(&["--out", &folder.path().join("run").display().to_string()]), "memory:");
+    let (_, took) = ends(0, command!("train", &config, ..&set, "--out", folder.path().join("run")));
+    let took = bytes(&took, "memory:");
     assert!(took <= said && took > 0.5 * said, "said {said:e}, took {took:e}");
 }
 
 #[test]
 fn a_folder_that_cannot_be_written_ends_with_one_and_its_name() {
     let folder = tempfile::tempdir().unwrap();
-    let blocked = folder.path().join("file");
-    std::fs::write(&blocked, "x").unwrap();
-    tells(
-        1,
-        command!("train", file(folder.path(), "small.toml", &self::config()), "--out", blocked.join("run")),
-        "file/run",
-    );
-}
-
-#[test]
-fn a_truncated_checkpoint_is_refused_by_name() {
-    let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
-    let out = folder.path().join("run");
-    ends(0, command!("train", &config, "--set steps=2 --out", &out));
-    let weights = out.join("checkpoints/step-000002/model.safetensors");
-    let bytes = std::fs::read(&weights).unwrap();
-    std::fs::write(&weights, &bytes[..bytes.len() / 2]).unwrap();
-    fgrpo()
-        .arg("train")
-        .arg(&config)
-        .args(["--set", "steps=2", "--resume", "--out"])
-        .arg(&out)
-        .assert()
-        .failure()
-        .stderr(predicate::str::contains("model.safetensors"));
+    let out = file(folder.path(), "file", "x").join("run");
+    tells(1, command!("train", config(folder.path()), "--out", out), "file/run");
 }
 
 #[test]
 fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
     let folder = tempfile::tempdir().unwrap();
-    let config = folder.path().join("dr.toml");
-    std::fs::write(&config, support::digits(folder.path())).unwrap();
+    let config = file(folder.path(), "dr.toml", &support::digits(folder.path()));
     let train = |name: &str, set: &[&str]| {
         let out = folder.path().join(name);
-        let always = ["steps=6", "save.every=6", "algorithm.advantage=dr_grpo"];
-        let sets = set.iter().chain(&always).flat_map(|set| ["--set", set]);
-        ends(0, command!("train", &config, ..sets, "--out", &out));
+        let set = support::sets(&[&["steps=6", "save.every=6", "algorithm.advantage=dr_grpo"], set].concat());
+        ends(0, command!("train", &config, ..set, "--out", &out));
         out
     };
     let without = train("without", &[]);
-    assert_same_run(&without, &train("zero", &["algorithm.focal_gamma=0"]));
+    assert_same_run(&without, &train("zero", &["algorithm.focal_gamma=0"]), &LINES, 6);
     let focal = train("one", &["algorithm.focal_gamma=1"]);
     let metrics = |run: &Path| timeless(&run.join("metrics.jsonl"));
     assert_ne!(metrics(&without), metrics(&focal), "no group had both correct and wrong completions");
@@ -362,79 +267,47 @@ fn gamma_zero_is_the_run_without_focal_weight_bit_for_bit() {
 #[test]
 fn a_sweep_resumes_and_ends_with_its_table() {
     let folder = tempfile::tempdir().unwrap();
-    let config = file(folder.path(), "small.toml", &self::config());
-    let sweep = || {
-        let mut command = fgrpo();
-        command
-            .arg("sweep")
-            .arg(&config)
-            .args(["--set", "steps=2", "--set", "sft.seed=1", "--grid", "algorithm.focal_gamma=0,1"])
-            .args(["--grid", "seed=1,2", "--resume", "--out"])
-            .arg(folder.path().join("a sweep"));
-        command
-    };
-    let first = sweep().assert().success().stdout(predicate::str::contains("algorithm.focal_gamma"));
-    let first = first.stdout(predicate::str::contains("Against GRPO (2 seeds) on "));
+    let (config, out) = (config(folder.path()), folder.path().join("a sweep"));
+    let grid = "--set steps=2 --set sft.seed=1 --grid algorithm.focal_gamma=0,1 --grid seed=1,2";
+    let sweep = || ends(0, command!("sweep", &config, ..grid.split(' '), "--resume --out", &out));
+    let (table, said) = sweep();
+    for part in ["algorithm.focal_gamma", "Against GRPO (2 seeds) on "] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
     // The two runs have the same seed, and their names can be pasted.
     let run = |gamma| format!("'{}/a sweep/focal-gamma-{gamma}_seed-1'", folder.path().display());
-    let next = format!("next: fgrpo compare {} {}\n", run(0), run(1));
-    let first = first.stderr(predicate::str::contains(next));
-    let table = first.get_output().stdout.clone();
-    assert_eq!(std::fs::read_dir(folder.path().join("a sweep/sft-cache")).unwrap().count(), 1);
-    sweep().assert().success().stdout(table).stderr(predicate::str::contains("runs are finished"));
+    assert!(said.contains(&format!("next: fgrpo compare {} {}\n", run(0), run(1))), "{said}");
+    assert_eq!(std::fs::read_dir(out.join("sft-cache")).unwrap().count(), 1);
+    let (again, said) = sweep();
+    assert!(again == table && said.contains("runs are finished"), "{again}{said}");
 }
 
 #[test]
 fn inactive_groups_are_dropped_by_their_rewards_whatever_shaping_makes_of_them() {
     let folder = tempfile::tempdir().unwrap();
-    let norms = |name: &str, drop: bool| -> Vec<f64> {
-        let out = folder.path().join(name);
+    let norms = |drop: &str| -> Vec<f64> {
+        let out = folder.path().join(drop);
         let drop = format!("algorithm.drop_inactive_groups={drop}");
         // Nothing has been learned, so all rewards are 0.
-        let set = [
-            "steps=2",
-            "sft.steps=1",
-            "rollout.prompts=2",
-            "eval.every=0",
-            "model.init.num_hidden_layers=1",
-            "algorithm.shaping=smoothing",
-            &drop,
-        ];
-        let mut train = fgrpo();
-        train
-            .args(["train", "maze-quick"])
-            .args(set.iter().flat_map(|s| ["--set", s]))
-            .arg("--out")
-            .arg(&out);
-        train.assert().success();
-        let lines = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
-        let steps = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
-        steps
-            .map(|m| {
-                assert_eq!(m["active_fraction"], 0.0, "{m}");
-                m["gradient_norm"].as_f64().unwrap()
-            })
-            .collect()
+        let set = ["steps=2", "eval={ every = 0 }", "algorithm.shaping=\"smoothing\"", &drop];
+        let config = file(folder.path(), "small.toml", &support::small_run(&set));
+        ends(0, command!("train", config, "--out", &out));
+        let metrics = timeless(&out.join("metrics.jsonl"));
+        assert_eq!(metric(&metrics, "active_fraction"), [0.0, 0.0]);
+        metric(&metrics, "gradient_norm")
     };
-    assert!(norms("kept", false).iter().all(|norm| *norm > 0.0));
-    assert_eq!(norms("dropped", true), [0.0, 0.0]);
+    assert!(norms("false").iter().all(|norm| *norm > 0.0));
+    assert_eq!(norms("true"), [0.0, 0.0]);
 }
 
 #[test]
 fn the_reward_rises_from_rare_to_nearly_always_with_each_usual_loss() {
     let folder = tempfile::tempdir().unwrap();
-    let config = support::file(folder.path(), "config.toml", &support::digits(folder.path()));
+    let config = file(folder.path(), "config.toml", &support::digits(folder.path()));
     for loss in ["grpo", "dapo", "cispo", "sapo"] {
         let out = folder.path().join(loss);
-        let set = format!("algorithm.loss={loss}");
-        ends(0, command!("train", &config, "--set", &set, "--out", &out));
-        let metrics = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
-        let rewards: Vec<f64> = metrics
-            .lines()
-            .map(|line| {
-                serde_json::from_str::<serde_json::Value>(line).unwrap()["reward_mean"].as_f64().unwrap()
-            })
-            .collect();
+        ends(0, command!("train", &config, "--set", format!("algorithm.loss={loss}"), "--out", &out));
+        let rewards = metric(&timeless(&out.join("metrics.jsonl")), "reward_mean");
         let mean = |steps: &[f64]| steps.iter().sum::<f64>() / steps.len() as f64;
         let (first, last) = (mean(&rewards[..3]), mean(&rewards[25..]));
         assert!(first < 0.3 && last > 0.8, "{loss}: {first} -> {last}");

@@ -1,6 +1,8 @@
 //! `fgrpo arena`: named methods on a task, their table, and a custom method.
 
-use super::support::{ended, ends_with, fgrpo, sets, signal, spawned, wait_until};
+use super::support::{
+    assert_same_files, ended, ends_with, fgrpo, file, lines, sets, signal, spawned, wait_until,
+};
 use predicates::prelude::{PredicateBooleanExt, predicate};
 use serde_json::Value;
 use std::path::Path;
@@ -50,28 +52,69 @@ fn every_listed_method_has_an_estimator_a_loss_and_a_source() {
 }
 
 #[test]
-fn runs_at_the_same_time_are_those_of_one_after_another() {
+fn methods_run_together_resume_and_are_ranked_against_grpo() {
     let home = tempfile::tempdir().unwrap();
-    let run = |out: &str, jobs: &str, more: &[&str]| {
-        let words = ["run", "--methods", "grpo,gmpo,rloo", "--seeds", "2", "--out", out, "--jobs", jobs];
-        arena(home.path(), &[&words, &small()[..], more].concat())
-    };
-    run("one", "1", &[]).success();
-    let said = "[6/6] three/maze/rloo_seed-2: done. pass@1 changed";
-    run("three", "3", &[]).success().stderr(predicate::str::contains(said));
-    for method in ["grpo", "gmpo", "rloo"] {
-        for file in ["eval.jsonl", "checkpoints/step-000002/model.safetensors"] {
-            let name = format!("maze/{method}_seed-2/{file}");
-            let read = |out: &str| std::fs::read(home.path().join(out).join(&name)).unwrap();
-            assert!(read("one") == read("three"), "{name}");
-        }
+    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, &small()[..]].concat());
+    let seeds = ["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"];
+    let table = run(&[&seeds[..], &["--jobs", "3"]].concat()).success();
+    let said = String::from_utf8_lossy(&table.get_output().stderr).into_owned();
+    assert!(said.contains("[4/4] runs/arena/maze/") && said.contains(": done. pass@1 changed"), "{said}");
+    let rows = json(&table);
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        assert_eq!((&row["task"], &row["seeds"], &row["tuned"]), (&"maze".into(), &2.into(), &false.into()));
+        let (one, all) = (row["pass_at_1"].as_f64().unwrap(), row["pass_at_8"].as_f64().unwrap());
+        assert!((0.0..=1.0).contains(&one) && one <= all, "{row}");
+        let interval = row["pass_at_1_interval"].as_array().unwrap();
+        assert!(interval.len() == 2 && row["seconds"].as_f64().unwrap() > 0.0);
     }
-    // After an error no other run begins.
-    let folder = home.path().join("failing/maze");
-    std::fs::create_dir_all(&folder).unwrap();
-    std::fs::write(folder.join("sft-cache"), "").unwrap();
-    run("failing", "2", &[]).failure().stderr(predicate::str::contains("sft-cache"));
-    let begun = std::fs::read_dir(&folder).unwrap().count() - 1;
+    let of = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
+    let difference = &of("lite-ppo")["pass_at_1_difference"];
+    let wanted = of("lite-ppo")["pass_at_1"].as_f64().unwrap() - of("grpo")["pass_at_1"].as_f64().unwrap();
+    assert!((difference["value"].as_f64().unwrap() - wanted).abs() < 1e-12);
+    assert!(of("grpo").get("pass_at_1_difference").is_none());
+    // The same command again trains nothing and prints the same.
+    let again = run(&seeds).success();
+    assert_eq!(again.get_output().stdout, table.get_output().stdout);
+    // Runs one after another are the same.
+    run(&[&seeds[..], &["--jobs", "1", "--out", "alone"]].concat()).success();
+    for name in ["grpo_seed-2", "lite-ppo_seed-2"] {
+        let [together, alone] =
+            ["runs/arena", "alone"].map(|out| home.path().join(out).join("maze").join(name));
+        assert_same_files(&together, &alone, &["eval.jsonl", "checkpoints/step-000002/model.safetensors"]);
+    }
+    // With one more method, only that one is trained.
+    let fewer = || predicate::str::contains("Methods with fewer seeds");
+    arena(home.path(), &["table"]).success().stdout(fewer().not());
+    let more = run(&["--methods", "grpo,gmpo", "--plot", "front.svg"]).success();
+    more.stderr(predicate::str::contains("1 of 2 runs are finished"))
+        .stdout(predicate::str::contains("gmpo").and(fewer()));
+    let front = std::fs::read_to_string(home.path().join("front.svg")).unwrap();
+    assert!(front.contains("grpo") && front.matches("class=\"dot").count() >= 3, "{front}");
+    // All runs of a seed have the same start, which the table shows.
+    let runs = home.path().join("runs/arena/maze");
+    assert_eq!(std::fs::read_dir(runs.join("sft-cache")).unwrap().count(), 2);
+    let began = |seed: u64| {
+        let evaluations = lines(&runs.join(format!("grpo_seed-{seed}/eval.jsonl")));
+        evaluations[0]["pass_at_k"]["1"].as_f64().unwrap()
+    };
+    let start = 50.0 * (began(1) + began(2));
+    let start = format!("default settings: no method was tuned; before training pass@1 {start:.1}");
+    arena(home.path(), &["table"]).success().stdout(predicate::str::contains(start));
+    // Another configuration would spoil a run.
+    let other = [&["run", "--methods", "grpo"], &small()[..], &["--set", "steps=3"]].concat();
+    arena(home.path(), &other).code(2).stderr(predicate::str::contains("another configuration"));
+    arena(home.path(), &["table", "--baseline", "rloo"]).code(2).stderr(predicate::str::contains("rloo"));
+}
+
+#[test]
+fn after_an_error_no_other_run_begins() {
+    let home = tempfile::tempdir().unwrap();
+    file(&home.path().join("failing/maze"), "sft-cache", "");
+    let words = ["run", "--methods", "grpo,gmpo,rloo", "--seeds", "2", "--out", "failing", "--jobs", "2"];
+    let failed = arena(home.path(), &[&words, &small()[..]].concat()).failure();
+    failed.stderr(predicate::str::contains("sft-cache"));
+    let begun = std::fs::read_dir(home.path().join("failing/maze")).unwrap().count() - 1;
     assert!((1..=3).contains(&begun), "{begun}");
 }
 
@@ -81,8 +124,8 @@ fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
     let out = home.path().join("arena");
     let named = ["arena", "run", "--methods", "grpo,gmpo", "--jobs", "2", "--out", out.to_str().unwrap()];
     let longer = |word: &&'static str| match *word {
-        "steps=2" => "steps=150",
-        "eval.every=2" => "eval.every=150",
+        "steps=2" => "steps=100",
+        "eval.every=2" => "eval.every=100",
         "save.every=2" => "save.every=50",
         other => other,
     };
@@ -100,137 +143,96 @@ fn an_arena_that_was_stopped_goes_on_with_the_same_command() {
         "{said}"
     );
     ends_with(0, &args);
-    assert_eq!(std::fs::read_to_string(steps("gmpo")).unwrap().lines().count(), 150);
-}
-
-#[test]
-fn methods_run_resume_and_are_ranked_against_grpo() {
-    let home = tempfile::tempdir().unwrap();
-    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, &small()[..]].concat());
-    let table = run(&["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"]).success();
-    let rows = json(&table);
-    assert_eq!(rows.len(), 2);
-    for row in &rows {
-        assert_eq!((&row["task"], &row["seeds"], &row["tuned"]), (&"maze".into(), &2.into(), &false.into()));
-        let (one, all) = (row["pass_at_1"].as_f64().unwrap(), row["pass_at_8"].as_f64().unwrap());
-        assert!((0.0..=1.0).contains(&one) && one <= all, "{row}");
-        assert!(
-            row["pass_at_1_interval"].as_array().unwrap().len() == 2
-                && row["seconds"].as_f64().unwrap() > 0.0
-        );
-    }
-    let of = |name: &str| rows.iter().find(|row| row["name"] == name).unwrap();
-    let difference = &of("lite-ppo")["pass_at_1_difference"];
-    let wanted = of("lite-ppo")["pass_at_1"].as_f64().unwrap() - of("grpo")["pass_at_1"].as_f64().unwrap();
-    assert!((difference["value"].as_f64().unwrap() - wanted).abs() < 1e-12);
-    assert!(of("grpo").get("pass_at_1_difference").is_none());
-    // The same command again trains nothing and prints the same. With one more method it trains only that one.
-    let again = run(&["--methods", "grpo,lite-ppo", "--seeds", "2", "--json"]).success();
-    assert_eq!(again.get_output().stdout, table.get_output().stdout);
-    let fewer = || predicate::str::contains("Methods with fewer seeds");
-    arena(home.path(), &["table"]).success().stdout(fewer().not());
-    let more = run(&["--methods", "grpo,gmpo", "--plot", "front.svg"]).success();
-    more.stderr(predicate::str::contains("1 of 2 runs are finished"))
-        .stdout(predicate::str::contains("gmpo").and(fewer()));
-    let front = std::fs::read_to_string(home.path().join("front.svg")).unwrap();
-    assert!(front.contains("grpo") && front.matches("class=\"dot").count() >= 3, "{front}");
-    // All runs of a seed have the same start, which the table shows.
-    let runs = home.path().join("runs/arena/maze");
-    assert_eq!(std::fs::read_dir(runs.join("sft-cache")).unwrap().count(), 2);
-    let began = |seed: u64| {
-        let text = std::fs::read_to_string(runs.join(format!("grpo_seed-{seed}/eval.jsonl"))).unwrap();
-        serde_json::from_str::<serde_json::Value>(text.lines().next().unwrap()).unwrap()["pass_at_k"]["1"]
-            .as_f64()
-            .unwrap()
-    };
-    let start = format!(
-        "default settings: no method was tuned; before training pass@1 {:.1}",
-        50.0 * (began(1) + began(2))
-    );
-    // Only the table, for a run that another configuration would spoil.
-    arena(home.path(), &["table"]).success().stdout(predicate::str::contains(start));
-    let other = [&["run", "--methods", "grpo"], &small()[..], &["--set", "steps=3"]].concat();
-    arena(home.path(), &other).code(2).stderr(predicate::str::contains("another configuration"));
-    arena(home.path(), &["table", "--baseline", "rloo"]).code(2).stderr(predicate::str::contains("rloo"));
+    assert_eq!(std::fs::read_to_string(steps("gmpo")).unwrap().lines().count(), 100);
 }
 
 #[test]
 fn the_baseline_is_trained_with_the_methods_and_an_unknown_one_is_refused_before_training() {
     let home = tempfile::tempdir().unwrap();
-    let run = |more: &[&str]| arena(home.path(), &[&["run"], more, &small()[..]].concat());
+    // Of two evaluations, the full one is in the table.
+    let full = ["--set", "eval.full.samples=8", "--set", "eval.full.k=[1, 8]"];
+    let run = |more: &[&str]| {
+        arena(home.path(), &[&["run", "--methods", "rloo"], more, &small()[..], &full].concat())
+    };
     let folder = |name: &str| home.path().join("runs/arena/maze").join(name);
-    run(&["--methods", "rloo", "--baseline", "nothing"])
-        .code(2)
-        .stderr(predicate::str::contains("--baseline"));
+    run(&["--baseline", "nothing"]).code(2).stderr(predicate::str::contains("--baseline"));
     assert!(!home.path().join("runs").exists());
-    let dry = run(&["--methods", "rloo", "--tune", "--dry-run"]).success();
+    let dry = run(&["--tune", "--dry-run"]).success();
     let folders = String::from_utf8(dry.get_output().stdout.clone()).unwrap();
     // Three rates for each method, three values of grpo's parameter, and the two runs of the table.
     assert_eq!(folders.lines().count(), 11, "{folders}");
-    let rows = json(
-        &run(&["--methods", "rloo", "--json"])
-            .success()
-            .stderr(predicate::str::contains("grpo is trained too")),
-    );
+    let first = run(&["--json"]).success().stderr(predicate::str::contains("grpo is trained too"));
+    let (rows, printed) = (json(&first), first.get_output().stdout.clone());
     let names: Vec<&str> = rows.iter().map(|row| row["name"].as_str().unwrap()).collect();
     assert!(names.len() == 2 && names.contains(&"grpo") && names.contains(&"rloo"), "{names:?}");
+    let again = run(&["--json"]).success().stderr(predicate::str::contains("2 of 2 runs are finished"));
+    assert_eq!(again.get_output().stdout, printed);
+
+    // A file of standings prints what its runs did, and bad rows are refused.
+    let standings = home.path().join("rows.json");
+    std::fs::write(&standings, &printed).unwrap();
+    let table = |more: &[&str]| arena(home.path(), &[&["table", "--out", "rows.json"], more].concat());
+    assert_eq!(table(&["--json"]).success().get_output().stdout, printed);
+    let of_runs =
+        arena(home.path(), &["table", "--format", "markdown"]).success().get_output().stdout.clone();
+    assert_eq!(table(&["--format", "markdown"]).success().get_output().stdout, of_runs);
+    table(&["--baseline", "rloo"]).code(2).stderr(predicate::str::contains("compared with rloo"));
+    let text = String::from_utf8(printed).unwrap();
+    for (bad, says) in [
+        (text.replace("\"pass_at_8\"", "\"pass_at_9\""), "pass@9"),
+        (text.replace("\"task\"", "\"tusk\""), "row 1: `task`"),
+        (text.replace("}]", "}"), "rows.json"),
+    ] {
+        std::fs::write(&standings, bad).unwrap();
+        table(&[]).code(2).stderr(predicate::str::contains(says));
+    }
+
     // Another baseline is trained if its run is missing. If it is missing elsewhere, the command doesn't fail.
     let other = home.path().join("runs/arena/other/opo_seed-1");
     std::fs::create_dir_all(other.parent().unwrap()).unwrap();
     std::fs::rename(folder("grpo_seed-1"), &other).unwrap();
-    let rows = run(&["--methods", "rloo", "--baseline", "lite-ppo", "--json"]).success();
+    let rows = run(&["--baseline", "lite-ppo", "--json"]).success();
     let rows = json(&rows.stderr(predicate::str::contains("no finished run of lite-ppo: other")));
     let paired = |row: &&Value| row.get("pass_at_1_difference").is_some();
     assert_eq!(rows.iter().filter(paired).map(|row| &row["name"]).collect::<Vec<_>>(), ["rloo"]);
     assert!(folder("lite-ppo_seed-1").is_dir() && !folder("grpo_seed-1").exists());
-    arena(home.path(), &["table"])
-        .code(2)
-        .stderr(predicate::str::contains("grpo has no finished run on maze; other"));
+    let table = || arena(home.path(), &["table"]).code(2);
+    table().stderr(predicate::str::contains("grpo has no finished run on maze; other"));
+    // As if the grader of a run had another file.
+    std::fs::rename(&other, folder("grpo_seed-1")).unwrap();
+    std::fs::remove_dir(other.parent().unwrap()).unwrap();
+    let evaluations = folder("rloo_seed-1").join("eval.jsonl");
+    let text = std::fs::read_to_string(&evaluations).unwrap();
+    std::fs::write(&evaluations, text.replace("\"maze/", "\"maze/0")).unwrap();
+    table().stderr(predicate::str::contains("different graders"));
 }
 
 #[test]
 fn a_tuned_method_takes_the_best_of_three_values_on_a_seed_that_is_not_shown() {
     let home = tempfile::tempdir().unwrap();
-    let words = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--json"], &small()[..]].concat();
+    let words = [&["run", "--tune", "--methods", "grpo,f-grpo", "--json"], &small()[..]].concat();
     let rows = json(&arena(home.path(), &words).success());
-    assert!(rows.len() == 3 && rows.iter().all(|row| row["tuned"] == true && row["seeds"] == 1), "{rows:?}");
+    assert!(rows.len() == 2 && rows.iter().all(|row| row["tuned"] == true && row["seeds"] == 1), "{rows:?}");
     let runs = home.path().join("runs/arena/maze");
     let tried = |name: &str| (1..=3).filter(|i| runs.join(format!("tuning_{name}-{i}")).is_dir()).count();
-    let all = ["grpo_rate", "grpo_own", "rloo_rate", "rloo_own", "f-grpo_own"].map(tried);
-    assert_eq!(all, [3, 3, 3, 0, 3]);
-    let again = [&["run", "--tune", "--methods", "grpo,rloo,f-grpo", "--dry-run"], &small()[..]].concat();
+    let all = ["grpo_rate", "grpo_own", "f-grpo_own"].map(tried);
+    assert_eq!(all, [3, 3, 3]);
+    let again = [&["run", "--tune", "--methods", "grpo,f-grpo", "--dry-run"], &small()[..]].concat();
     let dry = arena(home.path(), &again).success();
-    assert!(String::from_utf8_lossy(&dry.get_output().stdout).contains("tuned_rloo_seed-1"));
+    assert!(String::from_utf8_lossy(&dry.get_output().stdout).contains("tuned_grpo_seed-1"));
     // The reported run has the settings of the best trial.
     let read = |folder: &str| -> toml::Table {
         std::fs::read_to_string(runs.join(folder).join("config.toml")).unwrap().parse().unwrap()
     };
     let value = |folder: &str| {
-        let text = std::fs::read_to_string(runs.join(folder).join("eval.jsonl")).unwrap();
-        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        let last = lines(&runs.join(folder).join("eval.jsonl")).pop().unwrap();
         last["pass_at_k"]["1"].as_f64().unwrap() + last["pass_at_k"]["8"].as_f64().unwrap()
     };
-    let trials: Vec<String> = (1..=3).map(|i| format!("tuning_rloo_rate-{i}")).collect();
+    let trials: Vec<String> = (1..=3).map(|i| format!("tuning_grpo_rate-{i}")).collect();
     let values: Vec<f64> = trials.iter().map(|t| value(t)).collect();
     let best = values.iter().position(|v| values.iter().all(|other| other <= v)).unwrap();
-    assert_eq!(read("tuned_rloo_seed-1")["update"]["lr"], read(&trials[best])["update"]["lr"]);
+    assert_eq!(read("tuned_grpo_seed-1")["update"]["lr"], read(&trials[best])["update"]["lr"]);
     assert_eq!(read(&trials[0])["seed"].as_integer(), Some(1000));
-}
-
-#[test]
-fn an_arena_with_full_evaluations_goes_on_and_mixes_no_graders() {
-    let home = tempfile::tempdir().unwrap();
-    let full = ["--set", "eval.full.samples=8", "--set", "eval.full.k=[1, 8]"];
-    let words = [&["run", "--methods", "grpo,rloo", "--json"], &small()[..], &full].concat();
-    let first = arena(home.path(), &words).success().get_output().stdout.clone();
-    let again =
-        arena(home.path(), &words).success().stderr(predicate::str::contains("2 of 2 runs are finished"));
-    assert_eq!(again.get_output().stdout, first);
-    // As if the run's grader had another file.
-    let evaluations = home.path().join("runs/arena/maze/rloo_seed-1/eval.jsonl");
-    let text = std::fs::read_to_string(&evaluations).unwrap();
-    std::fs::write(&evaluations, text.replace("\"maze/", "\"maze/0")).unwrap();
-    arena(home.path(), &["table"]).code(2).stderr(predicate::str::contains("different graders"));
 }
 
 #[test]
@@ -369,18 +371,18 @@ fn an_estimator_in_python_that_fails_stops_the_run_and_says_what_it_did() {
 #[test]
 fn the_map_of_the_power_family_has_a_value_for_every_pair() {
     let home = tempfile::tempdir().unwrap();
-    let words = [&["map", "--a", "0.5,1", "--b", "-1,0.5"][..], &small()[..]].concat();
+    let words = [&["map", "--a", "0.5,1", "--b", "-1"][..], &small()[..]].concat();
     let rows = json(&arena(home.path(), &[&words[..], &["--json", "--plot", "map.svg"]].concat()).success());
     let pairs: Vec<(f64, f64)> =
         rows.iter().map(|row| (row["a"].as_f64().unwrap(), row["b"].as_f64().unwrap())).collect();
-    assert_eq!(pairs, [(0.5, -1.0), (0.5, 0.5), (1.0, -1.0), (1.0, 0.5)]);
+    assert_eq!(pairs, [(0.5, -1.0), (1.0, -1.0)]);
     assert!(rows.iter().all(|row| row["pass_at_8_interval"].is_array()), "{rows:?}");
     let config = home.path().join("runs/arena-map/maze/power_1_-1_seed-1/config.toml");
     let config: toml::Table = std::fs::read_to_string(config).unwrap().parse().unwrap();
     let advantage = &config["algorithm"]["advantage"];
     assert_eq!((advantage["a"].as_float(), advantage["b"].as_float()), (Some(1.0), Some(-1.0)));
     let svg = std::fs::read_to_string(home.path().join("map.svg")).unwrap();
-    assert_eq!(svg.matches("power_").count(), 8, "two panels of four cells");
+    assert_eq!(svg.matches("power_").count(), 4, "two panels of two cells");
     arena(home.path(), &words).success().stdout(predicate::str::contains("a \\ b"));
     arena(home.path(), &["map", "--a", "1,1"]).code(2).stderr(predicate::str::contains("--a: 1 is listed"));
 }
@@ -429,29 +431,5 @@ fn the_page_has_the_tables_and_figures_of_the_published_standings() {
     assert!(old == page, "{wanted}");
     for (path, drawn) in figures {
         assert!(std::fs::read_to_string(&path).unwrap() == drawn, "{}: {wanted}", path.display());
-    }
-}
-
-#[test]
-fn a_file_of_standings_prints_what_its_runs_did_and_bad_rows_are_refused() {
-    let home = tempfile::tempdir().unwrap();
-    let words = [&["run", "--methods", "grpo,rloo", "--json"], &small()[..]].concat();
-    let rows = arena(home.path(), &words).success().get_output().stdout.clone();
-    let file = home.path().join("rows.json");
-    std::fs::write(&file, &rows).unwrap();
-    let table = |more: &[&str]| arena(home.path(), &[&["table", "--out", "rows.json"], more].concat());
-    assert_eq!(table(&["--json"]).success().get_output().stdout, rows);
-    let markdown = ["table", "--format", "markdown"];
-    let of_runs = arena(home.path(), &markdown).success().get_output().stdout.clone();
-    assert_eq!(table(&markdown[1..]).success().get_output().stdout, of_runs);
-    let text = String::from_utf8(rows).unwrap();
-    table(&["--baseline", "rloo"]).code(2).stderr(predicate::str::contains("compared with rloo"));
-    for (bad, says) in [
-        (text.replace("\"pass_at_8\"", "\"pass_at_9\""), "pass@9"),
-        (text.replace("\"task\"", "\"tusk\""), "row 1: `task`"),
-        (text.replace("}]", "}"), "rows.json"),
-    ] {
-        std::fs::write(&file, bad).unwrap();
-        table(&[]).code(2).stderr(predicate::str::contains(says));
     }
 }

@@ -1,7 +1,7 @@
 //! `fgrpo eval CONFIG` against the trainer: the same held-out problems, prompts and verdicts for every kind of task and
 //! every setting of its verifier.
 
-use crate::support::lines;
+use crate::support::{ends, ends_with, lines, tells};
 use fgrpo_core::rng::Key;
 use fgrpo_train::config::{ArithmeticConfig, Config};
 use fgrpo_train::language::Language;
@@ -9,44 +9,14 @@ use fgrpo_train::problem::{Split, Task, generated};
 use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
-
-fn fgrpo(args: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo")).args(args).output().unwrap()
-}
-
-fn succeed(args: &[&str]) {
-    let output = fgrpo(args);
-    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
-}
 
 /// A model with random weights and the tokenizer of the arithmetic task.
 fn model(dir: &Path) -> PathBuf {
     let (tokenizer, out) = (dir.join("tokenizer"), dir.join("model"));
     std::fs::create_dir(&tokenizer).unwrap();
     generated::language(&ArithmeticConfig::default(), &[]).unwrap().write(&tokenizer).unwrap();
-    let folders = [tokenizer.to_str().unwrap(), out.to_str().unwrap()];
-    succeed(&[
-        "init",
-        "--arch",
-        "qwen2",
-        "--hidden-size",
-        "16",
-        "--heads",
-        "2",
-        "--kv-heads",
-        "1",
-        "--layers",
-        "1",
-        "--context",
-        "8192",
-        "--std",
-        "0.5",
-        "--tokenizer",
-        folders[0],
-        "--out",
-        folders[1],
-    ]);
+    let sizes = "--hidden-size 16 --heads 2 --kv-heads 1 --layers 1 --context 8192 --std 0.5";
+    ends(0, command!("init --arch qwen2", ..sizes.split(' '), "--tokenizer", tokenizer, "--out", &out));
     out
 }
 
@@ -227,9 +197,9 @@ fn a_training_configuration_asks_and_grades_as_the_trainer_does() {
         let path = text_of(&path);
 
         // The trainer's evaluation of a checkpoint and the command's have the same prompts, samples and verdicts, byte for byte.
-        succeed(&["train", &path, "--out", &run]);
+        ends_with(0, &["train", &path, "--out", &run]);
         let checkpoint = format!("{run}/checkpoints/step-000001");
-        succeed(&["eval", &path, "--model", &checkpoint, "--out", &out]);
+        ends_with(0, &["eval", &path, "--model", &checkpoint, "--out", &out]);
         let trained = lines(&Path::new(&run).join("eval.jsonl")).pop().unwrap();
         let out = Path::new(&out);
         for file in ["prompts.jsonl", "generations.jsonl", "samples.jsonl"] {
@@ -288,7 +258,7 @@ fn a_training_configuration_asks_and_grades_as_the_trainer_does() {
         let rows = prompts.iter().zip(&texts).map(|(p, t)| json!({"problem": p["problem"], "texts": t}));
         write(dir.path().join("given.jsonl"), rows);
         let file = text_of(&dir.path().join("given.jsonl"));
-        succeed(&["eval", &path, "--samples", &file, "-n", &n.to_string(), "--out", &given]);
+        ends_with(0, &["eval", &path, "--samples", &file, "-n", &n.to_string(), "--out", &given]);
         let verdicts: HashMap<(String, u64), (String, String)> =
             lines(&Path::new(&given).join("samples.jsonl"))
                 .iter()
@@ -318,95 +288,6 @@ fn a_training_configuration_asks_and_grades_as_the_trainer_does() {
 }
 
 #[test]
-fn flags_override_a_training_configuration() {
-    let dir = tempfile::tempdir().unwrap();
-    let model = model(dir.path());
-    let d = data(dir.path());
-    let path = config(dir.path(), "synlogic", &tasks(&d)[5].1, &model);
-    let config = Config::load(&path, &[]).unwrap();
-    let held_out = Task::open(&config).unwrap().len(Split::HeldOut) as usize;
-    // Each row gets the solutions of all rows, without the tags of the format. Training problems aren't evaluated.
-    let rows = (0..d.solutions.len()).flat_map(|i| {
-        d.solutions
-            .iter()
-            .enumerate()
-            .map(move |(j, s)| json!({"problem": i, "sample": j, "text": format!("<answer>{s}</answer>")}))
-    });
-    write(dir.path().join("given.jsonl"), rows.collect::<Vec<_>>());
-    let file = dir.path().join("given.jsonl");
-    let report = |out: &str, more: &[&str]| -> Value {
-        let mut args = vec!["eval", path.to_str().unwrap(), "--samples", file.to_str().unwrap(), "--json"];
-        let out = dir.path().join(out);
-        args.extend(["--out", out.to_str().unwrap()]);
-        args.extend(more);
-        let output = fgrpo(&args);
-        assert!(output.status.success(), "{more:?}: {}", String::from_utf8_lossy(&output.stderr));
-        serde_json::from_slice(&output.stdout).unwrap()
-    };
-    let ks = |report: &Value| -> Vec<String> {
-        report["pass_at_k"].as_object().unwrap().keys().cloned().collect()
-    };
-    // The configuration's gate is off; each problem has one solution among the six.
-    let own = report("own", &["-n", "6"]);
-    assert_eq!((own["problems"].as_u64(), ks(&own)), (Some(held_out as u64), vec!["1".to_owned()]));
-    assert!((own["pass_at_k"]["1"].as_f64().unwrap() - 1.0 / 6.0).abs() < 1e-12, "{own}");
-    // -k replaces the configuration's values, and a verifier's flag its setting.
-    let replaced = report("own", &["-n", "6", "-k", "6"]);
-    assert_eq!((ks(&replaced), &replaced["pass_at_k"]["6"]), (vec!["6".to_owned()], &1.0.into()));
-    let gated = report("own", &["-n", "6", "--format-gate", "on"]);
-    assert_eq!(gated["pass_at_k"]["1"], 0.0);
-    let set = report(
-        "own",
-        &["--set", "eval.samples=6", "--set", "eval.k=[6]", "--set", "task.verifier.format_gate=true"],
-    );
-    assert_eq!((ks(&set), &set["pass_at_k"]["6"]), (vec!["6".to_owned()], &0.0.into()));
-}
-
-#[test]
-fn a_command_with_quotes_grades_in_eval_as_in_verify_and_one_that_grades_nothing_fails() {
-    let dir = tempfile::tempdir().unwrap();
-    let d = data(dir.path());
-    let command = format!("python3 {} 'two words' --more", d.grader);
-    write(
-        dir.path().join("given.jsonl"),
-        (0..10).map(|i| json!({"problem": i, "texts": ["with two words in it", "x"]})),
-    );
-    let own = d.own.trim_matches('"').to_owned();
-    let evaluate = |out: &str, command: &str| {
-        let (file, out) = (dir.path().join("given.jsonl"), dir.path().join(out));
-        fgrpo(&[
-            "eval",
-            "--samples",
-            file.to_str().unwrap(),
-            "--data",
-            &own,
-            "--task",
-            "command",
-            "-n",
-            "2",
-            "--json",
-            "--verifier",
-            command,
-            "--correct-from",
-            "0.5",
-            "--out",
-            out.to_str().unwrap(),
-        ])
-    };
-    let output = evaluate("quoted", &command);
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    // The ten with the two words are right, and of the others, which have one character, the five whose `worth` is odd.
-    assert!((report["pass_at_k"]["1"].as_f64().unwrap() - 0.75).abs() < 1e-12, "{report}");
-    let program = "import sys\nfor l in sys.stdin: print('{\"unscorable\": \"no idea\"}', flush=True)";
-    std::fs::write(dir.path().join("no idea.py"), program).unwrap();
-    let nothing = evaluate("nothing", &format!("python3 \"{}\"", dir.path().join("no idea.py").display()));
-    assert_eq!(nothing.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&nothing.stderr).into_owned();
-    assert!(said.contains("no sample of own could be graded"), "{said}");
-}
-
-#[test]
 fn nll_asks_as_the_folder_says() {
     let dir = tempfile::tempdir().unwrap();
     let model = model(dir.path());
@@ -417,36 +298,27 @@ fn nll_asks_as_the_folder_says() {
     let (out, elsewhere) = (folder("out"), folder("elsewhere"));
     let problems = ["--task", "command", "--data", &own, "--command", &command, "--correct-from", "0.5"];
     let asked = ["--system", "Be brief.", "-n", "4", "--max-tokens", "6"];
-    succeed(&[&["eval", "--model", &model, "--out", &out][..], &problems, &asked].concat());
+    ends_with(0, &[&["eval", "--model", &model, "--out", &out][..], &problems, &asked].concat());
     let nll = |folder: &str, flags: &[&str]| {
-        let same = format!("same={model}");
-        let mut args = vec!["nll", folder, "--base", &model, "--model", &same, "--json", "--share", "1"];
-        if !flags.is_empty() {
-            args.push("--");
-            args.extend(flags);
-        }
-        fgrpo(&args)
+        let (same, separator) = (format!("same={model}"), ["--"].iter().filter(|_| !flags.is_empty()));
+        command!("nll", folder, "--base", &model, "--model", same, "--json --share 1", ..separator, ..flags)
     };
-    let base_nll = |output: &Output| -> f64 {
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let value: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let base_nll = |command| -> f64 {
+        let value: Value = serde_json::from_str(&ends(0, command).0).unwrap();
         value["base_nll"].as_f64().unwrap()
     };
-    let own_prompt = base_nll(&nll(&out, &[]));
-    assert_eq!(base_nll(&nll(&out, &problems)), own_prompt, "flags without a prompt take the folder's");
-    let refused = nll(&out, &[&problems[..], &["--system", "Other."]].concat());
-    assert_eq!(refused.status.code(), Some(2));
-    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(said.contains("the prompt differs from that of the samples"), "{said}");
+    let own_prompt = base_nll(nll(&out, &[]));
+    assert_eq!(base_nll(nll(&out, &problems)), own_prompt, "flags without a prompt take the folder's");
+    let other = nll(&out, &[&problems[..], &["--system", "Other."]].concat());
+    tells(2, other, "the prompt differs from that of the samples");
 
     // If strings end responses too, nothing shows which responses ended by the model's own token.
     let stopped = folder("stopped");
-    succeed(
+    ends_with(
+        0,
         &[&["eval", "--model", &model, "--out", &stopped, "--stop", "zzz"][..], &problems, &asked].concat(),
     );
-    let output = nll(&stopped, &[]);
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.success() && said.contains("aren't scored"), "{said}");
+    tells(0, nll(&stopped, &[]), "aren't scored");
 
     // The same texts as samples from elsewhere: there the flags set the prompt.
     let texts = lines(&Path::new(&out).join("generations.jsonl")).into_iter().map(
@@ -455,8 +327,8 @@ fn nll_asks_as_the_folder_says() {
     let file = dir.path().join("texts.jsonl");
     write(file.clone(), texts);
     let file = file.to_str().unwrap().to_owned();
-    succeed(&[&["eval", "--samples", &file, "--out", &elsewhere, "-n", "4"][..], &problems].concat());
-    let with = |system: &str| base_nll(&nll(&elsewhere, &[&problems[..], &["--system", system]].concat()));
+    ends_with(0, &[&["eval", "--samples", &file, "--out", &elsewhere, "-n", "4"][..], &problems].concat());
+    let with = |system: &str| base_nll(nll(&elsewhere, &[&problems[..], &["--system", system]].concat()));
     assert_eq!(with("Be brief."), own_prompt);
     assert_ne!(with("Write a novel."), own_prompt);
 }

@@ -1,5 +1,6 @@
 //! `fgrpo eval` on a checkpoint folder through the embedded engine.
 
+use crate::support::{ends, file, lines};
 use fgrpo_core::rng::Key;
 use fgrpo_nn::config::{Architecture, Config, RopeScaling};
 use fgrpo_nn::weights::{Dtype, write_checkpoint};
@@ -7,7 +8,6 @@ use fgrpo_nn::{Device, Engine};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::process::{Command, Output};
 
 /// A maze policy with random weights.
 fn checkpoint(dir: &Path, seed: u64) {
@@ -36,39 +36,24 @@ fn checkpoint(dir: &Path, seed: u64) {
     write_checkpoint(dir, &config, tensors, Dtype::F32, u64::MAX).unwrap();
 }
 
-fn evaluate(model: &Path, n: &str, out: &Path) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .args([
-            "eval",
-            "--task",
-            "maze",
-            "--maze-size",
-            "9",
-            "--maze-problems",
-            "6",
-            "--max-tokens",
-            "12",
-            "--json",
-            "-n",
-            n,
-        ])
-        .arg("--model")
-        .arg(model)
-        .arg("--out")
-        .arg(out)
-        .output()
-        .unwrap()
+const MAZES: &str = "--task maze --maze-size 9 --maze-problems 6";
+
+/// Returns stdout and stderr.
+#[track_caller]
+fn evaluate(code: i32, model: &Path, n: u64, out: &Path) -> (String, String) {
+    let mazes = MAZES.split(' ');
+    ends(
+        code,
+        command!("eval --max-tokens 12 --json -n", n.to_string(), ..mazes, "--model", model, "--out", out),
+    )
 }
 
 fn samples(out: &Path) -> BTreeMap<(String, u64), String> {
-    let text = std::fs::read_to_string(out.join("generations.jsonl")).unwrap();
-    text.lines()
-        .map(|l| {
-            let l: Value = serde_json::from_str(l).unwrap();
-            let key = (l["problem"].as_str().unwrap().to_owned(), l["sample"].as_u64().unwrap());
-            (key, l["text"].as_str().unwrap().to_owned())
-        })
-        .collect()
+    let sample = |line: &Value| {
+        let text = |key: &str| line[key].as_str().unwrap().to_owned();
+        ((text("problem"), line["sample"].as_u64().unwrap()), text("text"))
+    };
+    lines(&out.join("generations.jsonl")).iter().map(sample).collect()
 }
 
 #[test]
@@ -77,15 +62,13 @@ fn samples_of_a_checkpoint_do_not_depend_on_the_runs_they_came_in() {
     let model = dir.path().join("model");
     checkpoint(&model, 1);
     let (once, twice) = (dir.path().join("once"), dir.path().join("twice"));
-    let whole = evaluate(&model, "12", &once);
-    assert!(whole.status.success(), "{}", String::from_utf8_lossy(&whole.stderr));
-    assert!(evaluate(&model, "5", &twice).status.success());
-    let rest = evaluate(&model, "12", &twice);
-    assert!(rest.status.success());
+    let (whole, _) = evaluate(0, &model, 12, &once);
+    evaluate(0, &model, 5, &twice);
+    let (rest, _) = evaluate(0, &model, 12, &twice);
     assert_eq!(samples(&once).len(), 72);
     assert_eq!(samples(&once), samples(&twice));
-    assert_eq!(whole.stdout, rest.stdout);
-    let report: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!(whole, rest);
+    let report: Value = serde_json::from_str(&whole).unwrap();
     assert_eq!((&report["benchmark"], &report["problems"]), (&"maze-9".into(), &6.into()));
     assert!(report["pass_at_k"]["8"].is_number() && report["truncated"].is_number(), "{report}");
 }
@@ -98,37 +81,11 @@ fn another_checkpoint_does_not_mix_with_a_folders_samples() {
     checkpoint(&model, 1);
     checkpoint(&other, 2);
     let out = dir.path().join("out");
-    assert!(evaluate(&model, "2", &out).status.success());
+    evaluate(0, &model, 2, &out);
+    // A checkpoint is its weights, not its path.
     std::fs::rename(&model, &moved).unwrap();
-    assert!(evaluate(&moved, "3", &out).status.success(), "a checkpoint is its weights, not its path");
-    let refused = evaluate(&other, "3", &out);
-    assert_eq!(refused.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("model: the folder has"));
-}
-
-#[test]
-fn a_training_configuration_names_its_held_out_mazes() {
-    let dir = tempfile::tempdir().unwrap();
-    let (model, out, config) =
-        (dir.path().join("model"), dir.path().join("out"), dir.path().join("train.toml"));
-    checkpoint(&model, 1);
-    let text = "steps = 5\n[model.init]\nhidden_size = 8\nintermediate_size = 8\nnum_hidden_layers = 1\nnum_attention_heads = 1\nnum_key_value_heads = 1\n[task]\nkind = \"maze\"\nsize = 7\nheld_out = 3\nreward = \"reaches_goal\"\n[eval]\nsamples = 4\nk = [1, 4]\n";
-    std::fs::write(&config, text).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .arg("eval")
-        .arg(&config)
-        .args(["--json", "--max-tokens", "20", "--model"])
-        .arg(&model)
-        .arg("--out")
-        .arg(&out)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    assert_eq!(
-        (&report["benchmark"], &report["problems"], &report["samples"]),
-        (&"maze-7".into(), &3.into(), &12.into())
-    );
+    evaluate(0, &moved, 3, &out);
+    assert!(evaluate(2, &other, 3, &out).1.contains("model: the folder has"));
 }
 
 /// Samples of 9x9 mazes from another program: the shortest path of each maze.
@@ -141,16 +98,8 @@ fn solved(dir: &Path, out: &Path) {
             format!("{{\"problem\":{i},\"sample\":0,\"text\":\"{path}\"}}")
         })
         .collect();
-    let file = dir.join("solved.jsonl");
-    std::fs::write(&file, lines.join("\n")).unwrap();
-    let output = Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .args(["eval", "--task", "maze", "--maze-size", "9", "--maze-problems", "6", "-n", "1", "--samples"])
-        .arg(&file)
-        .arg("--out")
-        .arg(out)
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let file = file(dir, "solved.jsonl", &lines.join("\n"));
+    ends(0, command!("eval -n 1", ..MAZES.split(' '), "--samples", file, "--out", out));
 }
 
 #[test]
@@ -160,22 +109,13 @@ fn a_model_equal_to_the_base_has_no_increase_in_nll_and_another_one_has() {
     checkpoint(&base, 1);
     checkpoint(&other, 2);
     solved(dir.path(), &out);
-    let output = Command::new(env!("CARGO_BIN_EXE_fgrpo"))
-        .arg("nll")
-        .arg(&out)
-        .args(["--json", "--share", "0.5", "--pool", "1", "--base"])
-        .arg(&base)
-        .args([
-            "--model",
-            &format!("same={}", base.display()),
-            "--model",
-            &format!("other={}", other.display()),
-        ])
-        .args(["--", "--task", "maze", "--maze-size", "9", "--maze-problems", "6"])
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let models =
+        [("same", &base), ("other", &other)].map(|(name, path)| format!("{name}={}", path.display()));
+    let models = models.iter().flat_map(|model| ["--model", model]);
+    let mazes = ["--"].into_iter().chain(MAZES.split(' '));
+    let (printed, _) =
+        ends(0, command!("nll --json --share 0.5 --pool 1 --base", &base, &out, ..models, ..mazes));
+    let found: Value = serde_json::from_str(&printed).unwrap();
     assert_eq!((&found["correct"], &found["rare"], &found["prompts"]), (&6.into(), &3.into(), &6.into()));
     // With new weights the distribution is nearly uniform over 32 tokens.
     assert!((found["base_nll"].as_f64().unwrap() - 32f64.ln()).abs() < 0.5, "{found}");

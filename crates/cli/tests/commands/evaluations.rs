@@ -1,6 +1,8 @@
 //! The evaluation folders of a run: every command can read them, and kills and resumes leave them correct.
 
-use crate::support::{ended, ends_with, file, json, lines, signal, small_run, spawned, wait_until};
+use crate::support::{
+    assert_same_files, ended, ends_with, file, json, lines, sets, signal, small_run, spawned, wait_until,
+};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -57,7 +59,7 @@ fn train(folder: &Path, name: &str, more: &[&str]) -> PathBuf {
 }
 
 #[test]
-fn every_command_reads_a_runs_evaluations() {
+fn every_command_reads_a_runs_evaluations_which_a_resume_keeps_up_to_its_step() {
     let folder = tempfile::tempdir().unwrap();
     let run = train(folder.path(), "run", &[]);
     let evaluations = lines(&run.join("eval.jsonl"));
@@ -101,22 +103,33 @@ fn every_command_reads_a_runs_evaluations() {
     assert_eq!(chosen["chosen"][0]["candidates"], 2, "steps 2 and 4 were saved: {chosen}");
     let again = json(&["select", text(&run), "--json"]);
     assert_eq!(chosen["chosen"][0]["step"], again["chosen"][0]["step"]);
+
+    // Without the texts, the scores stay.
+    let without = train(folder.path(), "without", &["--set", "eval.keep_texts=false"]);
+    for at in 0..=4 {
+        assert!(!step(&without, at).join("generations.jsonl").exists());
+        assert_same_files(&step(&run, at), &step(&without, at), &["samples.jsonl"]);
+    }
+    let textless = step(&without, 4);
+    let nll = ["nll", text(&textless), "--base", text(&checkpoint), "--model", &same];
+    let said = ends_with(2, &nll);
+    assert!(said.contains("generations.jsonl") && said.contains("eval.keep_texts"), "{said}");
+
+    // A resume from an earlier step drops the evaluations after it.
+    let marks = [2, 3].map(|at| file(&step(&run, at), "mark", "x"));
+    std::fs::remove_dir_all(&checkpoint).unwrap();
+    train(folder.path(), "run", &["--resume"]);
+    assert_eq!(marks.map(|mark| mark.exists()), [true, false]);
+    assert_same_files(&step(&run, 3), &step(&without, 3), &["samples.jsonl"]);
+    train(folder.path(), "run", &["--restart"]);
+    assert!(!step(&run, 2).join("mark").exists());
 }
 
 #[test]
 fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
-    const FULL: [&str; 8] = [
-        "--set",
-        "eval.problems=2",
-        "--set",
-        "eval.full.every=2",
-        "--set",
-        "eval.full.samples=16",
-        "--set",
-        "eval.full.k=[1, 16]",
-    ];
+    let full = sets(&["eval.problems=2", "eval.full.every=2", "eval.full.samples=16", "eval.full.k=[1, 16]"]);
     let folder = tempfile::tempdir().unwrap();
-    let run = train(folder.path(), "run", &FULL);
+    let run = train(folder.path(), "run", &full);
     let evaluations = lines(&run.join("eval.jsonl"));
     let of = |set: &str| -> Vec<&Value> { evaluations.iter().filter(|e| e["set"] == set).collect() };
     let sizes = |set: &str| -> Vec<[u64; 3]> {
@@ -126,25 +139,25 @@ fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
     assert_eq!(sizes("held-out"), [0, 1, 2, 3, 4].map(|step| [step, 2, 8]));
     assert_eq!(sizes("held-out in full"), [0, 2, 4].map(|step| [step, PROBLEMS as u64, 16]));
 
-    let full = of("held-out in full");
+    let deciding = of("held-out in full");
     let pass_at_1 = |e: &Value| e["pass_at_k"]["1"].as_f64().unwrap();
-    let best = if pass_at_1(full[2]) > pass_at_1(full[1]) { 4 } else { 2 };
-    assert!(run.join(format!("checkpoints/best-{best:06}")).is_dir(), "{full:?}");
+    let best = if pass_at_1(deciding[2]) > pass_at_1(deciding[1]) { 4 } else { 2 };
+    assert!(run.join(format!("checkpoints/best-{best:06}")).is_dir(), "{deciding:?}");
     assert_eq!(json(&["select", text(&run), "--json"])["chosen"][0]["step"], best);
 
     let config = folder.path().join("c.toml");
     let again = folder.path().join("again");
     let (model, out) = (run.join("checkpoints/step-000004"), text(&again));
     let eval =
-        [&["eval", text(&config), "--full", "--model", text(&model), "--out", out][..], &FULL].concat();
+        [&["eval", text(&config), "--full", "--model", text(&model), "--out", out][..], &full].concat();
     ends_with(0, &eval);
     let scores = |folder: &Path| std::fs::read(folder.join("samples.jsonl")).unwrap();
     assert!(scores(&again) == scores(&run.join("full-evaluations/step-000004")));
     let none = ends_with(2, &["eval", text(&config), "--full", "--model", text(&model), "--out", out]);
     assert!(none.contains("--full requires") && none.contains("[eval.full]"), "{none}");
 
-    let resumed = train(folder.path(), "resumed", &[&FULL[..], &["--set", "steps=2"]].concat());
-    train(folder.path(), "resumed", &[&FULL[..], &["--resume", "--accept-changes"]].concat());
+    let resumed = train(folder.path(), "resumed", &[&full[..], &["--set", "steps=2"]].concat());
+    train(folder.path(), "resumed", &[&full[..], &["--resume", "--accept-changes"]].concat());
     assert_eq!(lines(&resumed.join("eval.jsonl")), evaluations);
 
     let wrong =
@@ -156,7 +169,7 @@ fn a_full_evaluation_beside_the_frequent_one_decides_which_policy_is_best() {
 #[test]
 fn an_evaluation_that_was_stopped_goes_on_from_its_samples() {
     let folder = tempfile::tempdir().unwrap();
-    let more = ["--set", "eval.samples=1500", "--set", "eval.every=4"];
+    let more = ["--set", "eval.samples=1000", "--set", "eval.every=4"];
     let whole = train(folder.path(), "whole", &more);
     let config = folder.path().join("c.toml");
     let scores = |run: &Path| std::fs::read(step(run, 4).join("samples.jsonl")).unwrap();
@@ -190,7 +203,7 @@ fn an_evaluation_that_was_begun_with_other_settings_begins_anew() {
     let folder = tempfile::tempdir().unwrap();
     let config = prepared(folder.path());
     let run = folder.path().join("run");
-    let more = ["--set", "eval.samples=1500", "--set", "eval.every=4"];
+    let more = ["--set", "eval.samples=1000", "--set", "eval.every=4"];
     let args = [&["train", text(&config), "--out", text(&run)][..], &more].concat();
     let child = spawned(&args).spawn().unwrap();
     wait_until("samples", || step(&run, 4).join("generations.jsonl").is_file());
@@ -205,37 +218,6 @@ fn an_evaluation_that_was_begun_with_other_settings_begins_anew() {
 }
 
 #[test]
-fn a_resume_from_an_earlier_step_drops_the_evaluations_after_it() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = train(folder.path(), "run", &[]);
-    let marks = [2, 3].map(|at| file(&step(&run, at), "mark", "x"));
-    let scores = std::fs::read(step(&run, 3).join("samples.jsonl")).unwrap();
-    std::fs::remove_dir_all(run.join("checkpoints/step-000004")).unwrap();
-    train(folder.path(), "run", &["--resume"]);
-    assert_eq!(marks.map(|mark| mark.exists()), [true, false]);
-    assert_eq!(std::fs::read(step(&run, 3).join("samples.jsonl")).unwrap(), scores);
-    train(folder.path(), "run", &["--restart"]);
-    assert!(!step(&run, 2).join("mark").exists());
-}
-
-#[test]
-fn without_the_texts_the_scores_stay() {
-    let folder = tempfile::tempdir().unwrap();
-    let with = train(folder.path(), "with", &[]);
-    let without = train(folder.path(), "without", &["--set", "eval.keep_texts=false"]);
-    for at in 0..=4 {
-        assert!(!step(&without, at).join("generations.jsonl").exists());
-        let scores = |run: &Path| std::fs::read(step(run, at).join("samples.jsonl")).unwrap();
-        assert_eq!(scores(&with), scores(&without));
-    }
-    let checkpoint = without.join("checkpoints/step-000004");
-    let same = format!("same={}", text(&checkpoint));
-    let said =
-        ends_with(2, &["nll", text(&step(&without, 4)), "--base", text(&checkpoint), "--model", &same]);
-    assert!(said.contains("generations.jsonl") && said.contains("eval.keep_texts"), "{said}");
-}
-
-#[test]
 fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
     let folder = tempfile::tempdir().unwrap();
     let grids = [
@@ -246,10 +228,10 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
         "task.solution_count=[6, 20]",
         "rollout.group_size=16",
     ];
-    let sets: Vec<&str> = grids.iter().flat_map(|set| ["--set", set]).collect();
-    let whole = train(folder.path(), "whole", &sets);
-    train(folder.path(), "stopped", &[&sets[..], &["--set", "steps=2"]].concat());
-    let stopped = train(folder.path(), "stopped", &[&sets[..], &["--resume", "--accept-changes"]].concat());
+    let set = sets(&grids);
+    let whole = train(folder.path(), "whole", &set);
+    train(folder.path(), "stopped", &[&set[..], &["--set", "steps=2"]].concat());
+    let stopped = train(folder.path(), "stopped", &[&set[..], &["--resume", "--accept-changes"]].concat());
     let (evaluations, resumed) = (lines(&whole.join("eval.jsonl")), lines(&stopped.join("eval.jsonl")));
     assert_eq!(evaluations, resumed);
     for (e, first) in evaluations.iter().zip([true].into_iter().chain(std::iter::repeat(false))) {
@@ -278,8 +260,8 @@ fn exact_measures_agree_with_samples_and_a_resumed_run_has_the_same_ones() {
     );
     // Changes of the mass are measured at every evaluation, also at one that a checkpoint causes.
     let rare = ["eval.every=0", "eval.at_checkpoints=true", "save.every=2"];
-    let rare: Vec<&str> = rare.iter().flat_map(|set| ["--set", set]).collect();
-    let rare = lines(&train(folder.path(), "rare", &[&sets[..], &rare[..]].concat()).join("metrics.jsonl"));
+    let rare = train(folder.path(), "rare", &[&set[..], &sets(&rare)].concat());
+    let rare = lines(&rare.join("metrics.jsonl"));
     assert_eq!(
         rare.iter().map(|m| m["mass_change"].is_f64()).collect::<Vec<_>>(),
         [false, true, false, true]
@@ -313,8 +295,7 @@ fn exact_measures_are_refused_where_correct_completions_cannot_be_listed() {
         &["task.solutions=\"all\"", "task.solution_count=[500, 600]"],
         &["task.solutions=\"all\"", "task.solution_count=[1, 100000]"],
     ] {
-        let sets: Vec<&str> = set.iter().flat_map(|set| ["--set", set]).collect();
-        let said = ends_with(2, &[&["train", text(&config), "--dry-run"], &sets[..]].concat());
+        let said = ends_with(2, &[&["train", text(&config), "--dry-run"], &sets(set)[..]].concat());
         let key = set[set.len() - 1].split('=').next().unwrap();
         assert!(
             said.contains(if set.len() == 2 && key == "task.reward" { "eval.exact" } else { key }),

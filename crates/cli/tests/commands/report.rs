@@ -1,6 +1,6 @@
 //! `fgrpo report` on synthetic run folders: the contents of a page, and inputs that are refused or tolerated.
 
-use crate::support::fgrpo;
+use crate::support::{fgrpo, file};
 use fgrpo_core::maze::{Move, Split, generate, tokens};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::pass_at_k::pass_at_k;
@@ -73,35 +73,28 @@ impl Made {
     }
 
     fn metrics(&self, step: u64) -> Value {
-        let (key, t) = (Key::new(self.seed).with(step), step as f64 / self.steps as f64);
-        let noise = |c: u64, s: f64| 1.0 + s * key.normal(c);
-        let p = t.powf(0.7);
+        let (key, p) = (Key::new(self.seed).with(step), (step as f64 / self.steps as f64).powf(0.7));
+        let noise = |c: u64| 1.0 + 0.05 * key.normal(c);
         let rates: Vec<f64> = (0..64).map(|g| self.rate((step as usize * 64 + g) % PROBLEMS, p)).collect();
         let mut histogram = [0u64; 11];
         for (g, rate) in rates.iter().enumerate() {
             let correct = (0..8).filter(|&i| key.with(9).uniform(g as u64 * 8 + i) < *rate).count();
             histogram[(correct as f64 / 0.8).round() as usize] += 1;
         }
-        let reward = rates.iter().sum::<f64>() / 64.0 * noise(2, 0.05);
+        let reward = rates.iter().sum::<f64>() / 64.0 * noise(2);
         let active = 1.0 - (histogram[0] + histogram[10]) as f64 / 64.0;
         let focal = rates.iter().map(|r| (1.0 - r).powf(self.gamma)).sum::<f64>() / 64.0;
-        let evaluate = if step.is_multiple_of(25) { 6.0 } else { 0.0 };
         let correct = (512.0 * reward).round() as u64;
-        logged(
-            json!({"step": step, "reward_mean": reward, "active_fraction": active, "success_rate_histogram": histogram,
-            "focal_weight_mean": focal, "advantage_abs_mean": 0.6 * active * focal, "entropy": (0.42 - 0.3 * p) * noise(3, 0.04),
-            "policy_loss": -0.01 * noise(4, 0.6), "ratio_mean": 1.0, "ratio_max": 1.0 + 1e-6 * noise(5, 0.2).abs(),
-            "clip_fraction_low": 0.0, "clip_fraction_high": 0.0, "kl_to_sampler": 1e-9 * noise(6, 0.3).abs(),
-            "gradient_norm": 0.4 * noise(7, 0.3).abs() * focal + if step == 40 { 9.0 } else { 0.0 }, "lr": 3e-5,
-            "completion_length_mean": 15.5 + 2.0 * (1.0 - p) * noise(8, 0.1), "completion_length_max": 48, "truncated_fraction": 0.02 * (1.0 - p),
-            "rollout_tokens_per_second": 21_000.0 * noise(9, 0.06), "update_tokens_per_second": 9_400.0 * noise(10, 0.05),
-            "seconds": {"rollout": 0.41 * noise(11, 0.1), "grade": 0.01, "update": 0.93 * noise(12, 0.05), "evaluate": evaluate,
-                        "save": if step.is_multiple_of(50) { 0.3 } else { 0.0 }, "total": 1.4 * noise(13, 0.02) + evaluate},
-            "verdicts": {"correct": correct, "wrong": 500 - correct, "unparsed": 12, "unscorable": 0},
-            "reasons": {"correct": correct, "hits_wall": 350 - 7 * correct / 10, "detour": 50 - correct / 10,
-                        "misses_goal": 100 - correct / 5, "no_done": 9, "not_a_move": 3},
-            "skipped_updates": 0}),
-        )
+        logged(json!({
+            "step": step, "reward_mean": reward, "active_fraction": active, "success_rate_histogram": histogram,
+            "focal_weight_mean": focal, "entropy": (0.42 - 0.3 * p) * noise(3), "policy_loss": -0.01 * noise(4),
+            "ratio_mean": 1.0, "ratio_max": 1.0 + 1e-6 * noise(5), "kl_to_sampler": 1e-9 * noise(6), "gradient_norm": 0.4 * noise(7), "lr": 3e-5,
+            "completion_length_mean": 15.5 + 2.0 * (1.0 - p) * noise(8), "completion_length_max": 48,
+            "rollout_tokens_per_second": 21_000.0 * noise(9), "update_tokens_per_second": 9_400.0 * noise(10),
+            "seconds": {"rollout": 0.41 * noise(11), "grade": 0.01, "update": 0.93 * noise(12), "evaluate": 0.2, "save": 0.1, "total": 1.7},
+            "verdicts": {"correct": correct, "wrong": 500 - correct, "unparsed": 12},
+            "reasons": {"correct": correct, "hits_wall": 500 - correct, "no_done": 12},
+        }))
     }
 
     fn rollout(&self, step: u64, i: u64) -> Value {
@@ -375,79 +368,59 @@ fn more_than_eight_groups_have_colours_of_their_own() {
     assert!(html.contains("class=\"c9 g9 curve"), "the tenth run has the tenth colour");
 }
 
+/// Writes a run folder that has only metrics.
+fn bare(name: &str, lines: &[Value]) -> PathBuf {
+    let run = folder(name).join("run");
+    let lines: String = lines.iter().map(|line| format!("{line}\n")).collect();
+    file(&run, "metrics.jsonl", &lines);
+    run
+}
+
+fn rewarded(step: u64, reward: f64) -> Value {
+    logged(json!({"step": step, "reward_mean": reward, "entropy": null}))
+}
+
 #[test]
-fn torn_last_line_is_left_out_with_a_note() {
-    let run = folder("torn").join("run");
-    Made { gamma: 0.0, steps: 30, seed: 1 }.write(&run);
+fn lines_that_are_torn_repeated_or_not_finite_are_left_out_with_a_note() {
+    let run = bare("bare", &[(1, 0.0), (2, 0.0), (2, 1.0), (3, 1.0)].map(|(s, r)| rewarded(s, r)));
     let path = run.join("metrics.jsonl");
     let text = fs::read_to_string(&path).unwrap();
     fs::write(&path, &text[..text.len() - 40]).unwrap();
     let html = report(&[&run]);
-    assert!(html.contains("metrics.jsonl: the last line (30) is torn"));
-    assert!(html.contains("<b>29</b><span>steps</span>"));
-}
-
-#[test]
-fn broken_line_before_the_end_is_refused_with_file_and_line() {
-    let run = folder("broken").join("run");
-    Made { gamma: 0.0, steps: 5, seed: 1 }.write(&run);
-    let first = format!("{}\n", logged(json!({"step": 1})));
-    fs::write(run.join("metrics.jsonl"), first.clone() + "{\"step\": \n{\"step\": 3}\n").unwrap();
-    let error = refused(&[&run]);
-    assert!(error.contains("metrics.jsonl line 2:"), "{error}");
-    fs::write(run.join("metrics.jsonl"), first + "{\"step\": \"two\"}\n").unwrap();
-    let error = refused(&[&run]);
-    assert!(error.contains("metrics.jsonl line 2:"), "a whole last line that is wrong is not torn: {error}");
-}
-
-#[test]
-fn folder_that_is_no_run_or_has_nothing_to_report_is_refused() {
-    let folder = folder("refused");
-    assert!(refused(&[&folder]).contains("none of metrics.jsonl"));
-    assert!(refused(&[&folder.join("absent")]).contains("no such folder"));
-    fs::write(folder.join("config.toml"), "seed = 1\n").unwrap();
-    fs::write(folder.join("metrics.jsonl"), "").unwrap();
-    assert!(refused(&[&folder]).contains("nothing to report yet"));
-}
-
-#[test]
-fn numbers_that_are_never_finite_leave_their_plots_out() {
-    let run = folder("bare").join("run");
-    fs::create_dir_all(&run).unwrap();
-    let line = |s: u64| logged(json!({"step": s, "reward_mean": 0.1 * s as f64, "entropy": null}));
-    let lines: String = (1..=9).map(|s| format!("{}\n", line(s))).collect();
-    fs::write(run.join("metrics.jsonl"), lines).unwrap();
-    let html = report(&[&run]);
     assert_well_formed(&html);
+    assert!(html.contains("metrics.jsonl: the last line (4) is torn"));
+    assert!(html.contains("metrics.jsonl: 1 repeated steps") && html.contains("config.toml is missing"));
+    // The last record of step 2 counts.
+    assert!(html.contains("<b>2</b><span>steps</span>"));
+    assert!(html.contains("<b>0.5</b><span>mean reward, last 2 steps</span>"));
     assert!(html.contains(">Reward<") && !html.contains(">Entropy<") && !html.contains("id=\"evaluation\""));
-    assert!(html.contains("config.toml is missing"));
 }
 
 #[test]
-fn repeated_step_of_a_resumed_run_counts_once() {
-    let run = folder("repeated").join("run");
-    fs::create_dir_all(&run).unwrap();
-    let line =
-        |(step, reward): (u64, f64)| format!("{}\n", logged(json!({"step": step, "reward_mean": reward})));
-    let lines: String = [(1, 0.0), (2, 0.0), (2, 1.0)].map(line).concat();
-    fs::write(run.join("metrics.jsonl"), lines).unwrap();
-    let html = report(&[&run]);
-    assert!(html.contains("metrics.jsonl: 1 repeated steps"));
-    assert!(
-        html.contains("<b>0.5</b><span>mean reward, last 2 steps</span>"),
-        "the last record of step 2 counts"
-    );
+fn broken_lines_and_folders_without_anything_to_report_are_refused() {
+    let run = bare("broken", &[rewarded(1, 0.0)]);
+    let path = run.join("metrics.jsonl");
+    let first = fs::read_to_string(&path).unwrap();
+    // A complete last line that is wrong isn't torn.
+    for broken in ["{\"step\": \n{\"step\": 3}\n", "{\"step\": \"two\"}\n"] {
+        fs::write(&path, first.clone() + broken).unwrap();
+        let error = refused(&[&run]);
+        assert!(error.contains("metrics.jsonl line 2:"), "{error}");
+    }
+    let empty = folder("refused");
+    assert!(refused(&[&empty]).contains("none of metrics.jsonl"));
+    assert!(refused(&[&empty.join("absent")]).contains("no such folder"));
+    file(&empty, "config.toml", "seed = 1\n");
+    file(&empty, "metrics.jsonl", "");
+    assert!(refused(&[&empty]).contains("nothing to report yet"));
 }
 
 #[test]
 fn text_of_a_completion_cannot_become_part_of_the_page() {
-    let run = folder("hostile").join("run");
-    fs::create_dir_all(&run).unwrap();
-    let line = logged(json!({"step": 1, "reward_mean": 0.5}));
-    fs::write(run.join("metrics.jsonl"), format!("{line}\n")).unwrap();
+    let run = bare("hostile", &[rewarded(1, 0.5)]);
     let rollout = json!({"step": 1, "prompt_id": 1, "target": "<b>p</b>", "prompt": "</pre><script>alert(1)</script>", "completion": "<img src=x onerror=alert(2)>",
                          "reward": 1.0, "verdict": "correct", "reason": "\"><i>", "advantage": 1.0, "length": 3, "old_logp_mean": -0.5});
-    fs::write(run.join("rollouts.jsonl"), format!("{rollout}\n")).unwrap();
+    file(&run, "rollouts.jsonl", &format!("{rollout}\n"));
     let html = report(&[&run]);
     assert_well_formed(&html);
     assert!(!html.contains("<script>alert") && !html.contains("<img") && !html.contains("<b>p</b>"));

@@ -1,53 +1,21 @@
 //! `fgrpo eval --suite paper`, through the command line.
 
-use crate::support::{self, done};
+use crate::support::{done, ends_with, file, model, refused};
 use std::path::Path;
-
-/// Exit code, stdout and stderr.
-fn fgrpo(args: &[&str]) -> (i32, String, String) {
-    let (out, said, code) = support::run(support::fgrpo().args(args));
-    (code, out, said)
-}
 
 /// Two problems of some benchmarks, in files with their usual names.
 fn data(root: &Path) {
-    std::fs::create_dir_all(root.join("OlympiadBench")).unwrap();
     let math = "{\"problem\": \"What is 1 + 1?\", \"answer\": \"2\"}\n{\"problem\": \"What is 2 + 3?\", \"answer\": \"5\"}\n";
     for name in ["aime_2024.jsonl", "aime25.jsonl", "MATH-500.jsonl", "OlympiadBench/test.jsonl"] {
-        std::fs::write(root.join(name), math).unwrap();
+        file(root, name, math);
     }
     let ifeval = "{\"key\": 1, \"prompt\": \"Say yes.\", \"instruction_id_list\": [\"punctuation:no_comma\"], \"kwargs\": [{}]}\n";
-    std::fs::write(root.join("IFEval.jsonl"), ifeval).unwrap();
+    file(root, "IFEval.jsonl", ifeval);
     let gpqa =
         "Question,Correct Answer,Incorrect Answer 1,Incorrect Answer 2,Incorrect Answer 3\nWhich?,a,b,c,d\n";
-    std::fs::write(root.join("gpqa_diamond.csv"), gpqa).unwrap();
+    file(root, "gpqa_diamond.csv", gpqa);
     let conflict = "{\"problem\": \"a?\", \"answer\": \"1\"}\n{\"problem\": \"a?\", \"answer\": \"2\"}\n{\"problem\": \"b?\", \"answer\": \"3\"}\n";
-    std::fs::write(root.join("deepscaler.json"), conflict).unwrap();
-}
-
-/// A language model with random weights and a tokenizer, as a training writes it.
-fn checkpoint(folder: &Path) -> String {
-    let config = "arithmetic-quick";
-    let run = folder.join("run").display().to_string();
-    let small = [
-        "steps=1",
-        "save.every=1",
-        "sft.steps=1",
-        "sft.batch_size=2",
-        "sft.warmup_steps=0",
-        "update.warmup_steps=0",
-        "eval.every=0",
-        "rollout.prompts=2",
-        "rollout.group_size=2",
-        "task.train=20",
-        "task.held_out=2",
-        "model.init.hidden_size=16",
-        "model.init.intermediate_size=16",
-        "model.init.num_hidden_layers=1",
-    ];
-    let set: Vec<&str> = small.iter().flat_map(|s| ["--set", s]).collect();
-    done(&[&["train", config, "--out", &run], &set[..]].concat());
-    format!("{run}/checkpoints/step-000001")
+    file(root, "deepscaler.json", conflict);
 }
 
 #[test]
@@ -75,10 +43,9 @@ fn a_dry_run_says_of_every_file_whether_it_is_there_and_has_the_papers_problems(
     );
     assert!(text.contains("2 rejected: copies with conflicting answers (rows 1, 2)"), "{text}");
     assert!(text.contains("1024 samples per problem; prompts of qwen2.5"), "{text}");
-    let (code, out, err) =
-        fgrpo(&["eval", "--suite", "paper", "--data-root", root, "--preset", "qwen3", "--out", root]);
-    assert_eq!((code, out.as_str()), (2, ""), "{err}");
-    assert!(err.contains("9 of 9 files can't be used") && err.contains("synlogic: not in"), "{err}");
+    let said =
+        refused(&["eval", "--suite", "paper", "--data-root", root, "--preset", "qwen3", "--out", root]);
+    assert!(said.contains("9 of 9 files can't be used") && said.contains("synlogic: not in"), "{said}");
 }
 
 #[test]
@@ -86,42 +53,19 @@ fn a_suite_is_resumed_and_its_folders_are_rows_of_the_papers_tables() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name).display().to_string();
     data(&folder.path().join("data"));
-    let model = checkpoint(folder.path());
-    let named = [format!("GRPO-KL={model}"), format!("F-GRPO={model}")];
-    let suite = [
-        "eval",
-        "--suite",
-        "paper",
-        "--data-root",
-        &at("data"),
-        "--out",
-        &at("evals"),
-        "-n",
-        "2",
-        "--max-tokens",
-        "8",
-    ]
-    .map(str::to_owned);
-    let chosen = [
-        "--benchmark",
-        "aime24",
-        "--benchmark",
-        "IFEval",
-        "--accept-counts",
-        "--models",
-        &named[0],
-        "--models",
-        &named[1],
-    ];
-    let args: Vec<&str> = suite.iter().map(String::as_str).chain(chosen).collect();
+    let named = ["GRPO-KL", "F-GRPO"].map(|name| format!("{name}={}", model().display()));
+    let (root, evals) = (at("data"), at("evals"));
+    let suite = ["eval", "--suite", "paper", "--data-root", &root, "--out", &evals, "-n", "2"];
+    let chosen = ["--benchmark", "aime24", "--benchmark", "IFEval", "--accept-counts", "--max-tokens", "8"];
+    let models = ["--models", &named[0], "--models", &named[1]];
+    let args = [&suite[..], &chosen, &models].concat();
     done(&args);
     for one in ["GRPO-KL/aime24", "GRPO-KL/ifeval", "F-GRPO/aime24", "F-GRPO/ifeval"] {
         assert!(folder.path().join("evals").join(one).join("samples.jsonl").is_file(), "{one}");
     }
     let first = std::fs::read(folder.path().join("evals/F-GRPO/aime24/generations.jsonl")).unwrap();
-    let (code, _, err) = fgrpo(&args);
-    assert_eq!(code, 0, "{err}");
-    assert!(err.contains("4 of 4 are stored"), "{err}");
+    let said = ends_with(0, &args);
+    assert!(said.contains("4 of 4 are stored"), "{said}");
     assert_eq!(first, std::fs::read(folder.path().join("evals/F-GRPO/aime24/generations.jsonl")).unwrap());
     let table =
         done(&["table", &format!("GRPO={}", at("evals/GRPO-KL")), &format!("F-GRPO={}", at("evals/F-GRPO"))]);
@@ -146,11 +90,8 @@ fn flags_of_one_data_set_and_unknown_names_are_refused() {
         (vec!["--models", "x=nowhere"], "x: nowhere is neither"),
         (vec!["--server", "http://localhost:1", "--model", "m"], "--preset is required"),
     ] {
-        let (code, out, err) =
-            fgrpo(&[&["eval", "--suite", "paper", "--data-root", root], &more[..]].concat());
-        assert_eq!((code, out.as_str()), (2, ""), "{more:?}: {err}");
-        assert!(err.contains(wanted), "{more:?}: {err}");
+        let said = refused(&[&["eval", "--suite", "paper", "--data-root", root], &more[..]].concat());
+        assert!(said.contains(wanted), "{more:?}: {said}");
     }
-    let (code, _, err) = fgrpo(&["eval", "--dry-run"]);
-    assert_eq!(code, 2, "{err}");
+    refused(&["eval", "--dry-run"]);
 }

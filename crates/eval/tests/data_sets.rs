@@ -1,12 +1,16 @@
-//! Data sets as users download them: formats, columns, conversations, and rows that are refused. Samples of other programs.
+//! Data sets as users download them: formats, columns, conversations, and rows that are refused. In `samples`: samples of other
+//! programs. In `verdicts`: answers to problems of every kind. In `estimates`: files of graded samples.
 
+mod estimates;
 mod files;
 mod samples;
+mod verdicts;
 
 use fgrpo_eval::dataset::columns::Columns;
 use fgrpo_eval::dataset::{Problem, load};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
+use fgrpo_eval::verifier::Settings;
 use files::{gz, rows, zst};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -265,4 +269,66 @@ fn parquet_is_read_in_every_compression_but_brotli_and_that_says_how_to_write_it
     assert_eq!(found(&golden("lz4.parquet")), Ok(6));
     let refused = found(&golden("brotli.parquet")).unwrap_err();
     assert!(refused.contains("brotli.parquet: Brotli compression"), "{refused}");
+}
+
+#[test]
+fn rows_with_a_schema_or_pattern_that_cannot_be_used_are_rejected() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, key, good, bad) in [
+        ("json-schema", "schema", json!({"type": "object"}), json!({"type": "strin"})),
+        ("regex", "pattern", json!("^[a-z]"), json!("(?=a)")),
+    ] {
+        let rows = [&good, &good, &bad].into_iter().enumerate();
+        let rows = rows.map(|(i, rule)| format!("{}\n", json!({"prompt": format!("Say {i}."), key: rule})));
+        let problems = shown(folder.path(), &rows.collect::<String>(), kind, "").unwrap();
+        assert_eq!(prompts_of(&problems), ["Say 0.", "Say 1."], "{kind}");
+    }
+}
+
+#[test]
+fn answers_are_read_exactly_in_the_forms_that_people_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let shown = |line: &str, columns: &str| shown(folder.path(), &format!("{line}\n"), "math", columns);
+    let grading = TaskKind::Math.grading(Settings::default()).unwrap();
+    for (answer, gold) in [
+        (
+            "1606938044258990275541962092341162602522202993782792835301376",
+            "1606938044258990275541962092341162602522202993782792835301376",
+        ),
+        ("-18446744073709551617", "-18446744073709551617"),
+        ("18446744073709551615", "18446744073709551615"),
+        ("0.1234567890123456789012", "0.1234567890123456789012"),
+        ("1e30", "1000000000000000000000000000000"),
+        ("2.5E-7", "0.00000025"),
+        ("27.0", "27"),
+        ("{\"value\": \"3\"}", "3"),
+        ("{\"value\": 100000000000000000000000, \"unit\": null}", "100000000000000000000000"),
+    ] {
+        let problems = shown(&format!("{{\"problem\": \"p\", \"answer\": {answer}}}"), "").unwrap();
+        assert_eq!(golds_of(&problems), [gold], "{answer}");
+        let line = format!("{{\"gold\": {answer}, \"response\": \"\\\\boxed{{{gold}}}\"}}");
+        assert_eq!(verdicts::graded(TaskKind::Math, &grading, &line).0, "correct", "{answer}");
+    }
+    let two = "{\"problem\": \"p\", \"answer\": {\"value\": \"3\", \"unit\": \"cm\"}}";
+    assert!(shown(two, "").unwrap_err().contains("unreadable answer"), "two fields");
+    let solved = two.replace("\"p\",", "\"p\", \"solution\": \"\\\\boxed{4}\",");
+    let said = shown(&solved, "").unwrap_err();
+    assert!(said.contains("found an object of 2 fields (value, unit)"), "a solution hides no answer: {said}");
+    assert_eq!(golds_of(&shown(two, "answer=answer.value").unwrap()), ["3"]);
+    let alpaca = "{\"instruction\": \"Add.\", \"input\": \"1 and 2\", \"output\": \"3\"}\n\
+                  {\"instruction\": \"Where?\", \"input\": \"\", \"output\": \"In Paris.\"}";
+    assert_eq!(golds_of(&shown(alpaca, "").unwrap()), ["3"]);
+}
+
+#[test]
+fn numbers_that_are_not_finite_spoil_no_file_and_are_no_answer() {
+    let folder = tempfile::tempdir().unwrap();
+    let lines = "{\"problem\": \"What is 1 + 1?\", \"answer\": 2, \"score\": NaN, \"range\": [-Infinity, Infinity]}\n\
+                 {\"problem\": \"What is NaN, in words?\", \"answer\": NaN, \"score\": 1.0}\n";
+    for kind in ["math", "python"] {
+        assert_eq!(shown(folder.path(), lines, kind, "").unwrap().len(), 1, "{kind}");
+    }
+    assert_eq!(golds_of(&shown(folder.path(), lines, "math", "").unwrap()), ["2"]);
+    let array = format!("[{}]", lines.trim_end().replace('\n', ","));
+    assert_eq!(found(&file(folder.path(), "rows.json", &array)), Ok(1));
 }

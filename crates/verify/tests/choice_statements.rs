@@ -434,6 +434,31 @@ fn other_several_denied_and_supposed_options_are_not_correct() {
     assert_eq!(graded(DISHONEST, false).len(), 0, "dishonest statements that are correct");
 }
 
+/// Responses with the right letter. The head of the file explains the lines.
+const BY_HAND: &str = include_str!("fixtures/choices.txt");
+
+#[test]
+fn responses_judged_by_hand_are_judged_alike() {
+    let options = ["Rome", "Oslo", "Paris", "Bonn"].map(str::to_owned);
+    let choices = [("C", true), ("Ｃ", true), ("**C**", true), ("D", false), ("C, D", false)];
+    let mut off = Vec::new();
+    for line in BY_HAND.lines().filter(|line| line.starts_with(['+', '-'])) {
+        let (gold, form) = line[2..].split_once(" :: ").unwrap_or_else(|| panic!("{line}"));
+        let fixed = [("", line.starts_with('+'))];
+        for &(choice, right) in if form.contains('@') { &choices[..] } else { &fixed[..] } {
+            let response = form.replace('@', choice).replace('⏎', "\n");
+            // Without content, a letter is only read from a box.
+            let modes = [Match::LetterOrContent, Match::Letter];
+            for compare in modes.into_iter().take(if form.contains("boxed") { 2 } else { 1 }) {
+                if Verifier::new(gold, &options, compare).unwrap().check(&response).is_correct() != right {
+                    off.push(format!("{line}: {choice}"));
+                }
+            }
+        }
+    }
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
 fn verdict(gold: &str, response: &str, compare: Match) -> (Verdict, String) {
     let options = ["London", "Paris", "Rome", "A dog"].map(str::to_owned);
     let outcome = Verifier::new(gold, &options, compare).unwrap().check(response);

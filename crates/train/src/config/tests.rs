@@ -144,6 +144,11 @@ fn controls_out_of_range_are_refused_by_their_keys() {
         ("update.betas=[0.9,0.99,0.999]", "update.betas"),
         ("sft.epochs=0", "sft.epochs: "),
         ("sft.steps=0", "sft.steps: expected at least 1, found 0"),
+        ("algorithm.reward_weights.long=2", "algorithm.reward_weights.long: has no effect|grpo"),
+        (
+            "algorithm.advantage=gdpo algorithm.focal_gamma=0 algorithm.shaping=unlikely",
+            "algorithm.advantage: expected an estimator of a single reward",
+        ),
         ("rollout.group_size=65537", "rollout.group_size: expected at most 65536, found 65537"),
         ("rollout.prompts=6 update.mini_batch=7", "update.mini_batch|found 7"),
         ("eval.samples=4 eval.k=[8]", "eval.k|eval.samples = 4|found 8"),
@@ -239,6 +244,75 @@ fn a_kind_with_a_program_requires_it() {
     let text = minimal("command").replace("[task.verifier.command]\ncommand = [\"x\"]\n", "");
     let error = format!("{:#}", parse(&text, &[]).unwrap_err());
     assert!(error.contains("task.verifier.command"), "{error}");
+}
+
+#[test]
+fn a_value_of_another_type_is_named_by_its_full_key_and_line() {
+    for (start, end, wanted) in [
+        // Derived deserializers accept a list for a struct, field by field.
+        ("save = [1, 2]\n", "", "line 1: save: expected a table, found a list of 2"),
+        ("compute = 5\n", "", "line 1: compute: expected a table, found 5"),
+        (
+            "",
+            "[algorithm]\nloss = { kind = \"dapo\", clip = [0.2, \"x\"] }\n",
+            "algorithm.loss.clip[1]: expected a number, found \"x\"",
+        ),
+        (
+            "",
+            "[algorithm]\nloss = \"grpo\"\nfocal_gamma = \"x\"\n",
+            "algorithm.focal_gamma: expected a number, found \"x\"",
+        ),
+    ] {
+        let text = format!("{start}{}{end}", minimal("math"));
+        let error = format!("{:#}", parse(&text, &[]).unwrap_err());
+        assert!(error.contains(wanted), "wanted {wanted:?} in: {error}");
+    }
+}
+
+#[test]
+fn graders_and_environments_are_refused_where_they_have_no_effect() {
+    let task = |keys: &str| format!("steps = 1\n[task]\ndata = \"d\"\n{keys}\n[model]\npath = \"m\"\n");
+    let played = task("kind = \"python\"\nenvironment = \"game.py:Game\"");
+    let part = "[[task.parts]]\nkind = \"python\"\ndata = \"d\"\nenvironment = \"game.py:Game\"\n";
+    let mix = format!("steps = 1\n[model]\npath = \"m\"\n[task]\nkind = \"mix\"\n{part}");
+    let server = "rollout.server.url=http://localhost:1/v1";
+    for (text, set, wanted) in [
+        (task("kind = \"python\""), "", "task.grader: this key is missing"),
+        (task("kind = \"math\"\ngrader = \"g.py:f\""), "", "task.grader: expected task.kind"),
+        (task("kind = \"python\"\ngrader = { function = \"g.py:f\", timeout = 1 }"), "", "timeout_s"),
+        (played.clone(), "task.grader=g.py:f", "task.grader: can't be combined with task.environment"),
+        (played.clone(), "task.kind=math", "task.environment: expected task.kind"),
+        (played.clone(), "task.max_turns=0", "task.max_turns: "),
+        (played.clone(), "sft.steps=1", "sft: can't be combined with task.environment"),
+        (played.clone(), server, "rollout.server: can't be combined with task.environment"),
+        (mix, server, "rollout.server: can't be combined with task.environment"),
+    ] {
+        let error = format!(
+            "{:#}",
+            parse(&text, set.split_terminator(' ').collect::<Vec<_>>().as_slice()).unwrap_err()
+        );
+        assert!(error.contains(wanted), "{set}: {error}");
+    }
+    parse(&played, &[]).unwrap();
+}
+
+#[test]
+fn training_is_strict_and_the_papers_configurations_are_not() {
+    let mode = |text: &str, set: &[&str]| {
+        let resolved = parse(text, set).unwrap().to_toml();
+        resolved.lines().find_map(|line| line.strip_prefix("mode = ").map(str::to_owned)).unwrap()
+    };
+    for (kind, other) in
+        [("math", "task.verifier.accept_unfinished=true"), ("synlogic", "task.verifier.format_gate=false")]
+    {
+        assert_eq!(mode(&minimal(kind), &[]), "\"strict\"", "{kind}");
+        assert_eq!(mode(&minimal(kind), &[other]), "\"strict\"", "{kind}: beside another key");
+    }
+    assert_eq!(mode(&minimal("arithmetic"), &[]), "\"strict\"");
+    assert_eq!(mode(&minimal("arithmetic"), &["task.mode=parity"]), "\"parity\"");
+    for name in ["qwen2.5-7b-math", "qwen3-4b-base-math", "llama-3.2-3b-math", "qwen3-1.7b-synlogic"] {
+        assert_eq!(mode(builtin::builtin(name).unwrap(), &[]), "\"parity\"", "{name}");
+    }
 }
 
 #[test]

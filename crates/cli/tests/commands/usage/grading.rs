@@ -1,6 +1,9 @@
-//! Invalid reference answers and graders.
+//! Reference answers and graders: warnings, refusals, stops, and runs in which nothing can be graded. Tests in crates/eval
+//! have the verdicts.
 
-use super::{config, fgrpo, file, model, run};
+use super::{config, fgrpo, file, run};
+use crate::support::{ended, signal, wait_until};
+use assert_cmd::Command;
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -8,56 +11,22 @@ fn lines(rows: &[Value]) -> String {
     rows.iter().map(|row| format!("{row}\n")).collect()
 }
 
-fn gsm8k() -> String {
-    lines(&[
-        json!({"question": "Clips?", "answer": "Natalia sold 48/2 = <<48/2=24>>24 clips.\n#### 72"}),
-        json!({"question": "Price?", "answer": "It costs 2 * 617.25.\n#### $1,234.50"}),
-        json!({"question": "Loss?", "answer": "####-10"}),
-    ])
-}
-
-#[test]
-fn gsm8k_answers_are_read_behind_their_hashes_in_data_and_in_verify() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = file(folder.path(), "gsm8k.jsonl", &gsm8k());
-    let samples = file(
-        folder.path(),
-        "samples.jsonl",
-        &lines(&[
-            json!({"problem": "Clips?", "sample": 0, "text": "\\boxed{72}"}),
-            json!({"problem": "Price?", "sample": 0, "text": "\\boxed{1234.5}"}),
-            json!({"problem": "Loss?", "sample": 0, "text": "\\boxed{-10}"}),
-        ]),
-    );
+/// Evaluates these samples, which other programs made. The arguments name the problems.
+fn eval(folder: &Path, samples: &[Value], arguments: &[&str]) -> Command {
+    let n = samples.iter().filter(|sample| sample["problem"] == samples[0]["problem"]).count();
+    let samples = file(folder, "s.jsonl", &lines(samples));
     let mut eval = fgrpo();
-    eval.args(["eval", "--task", "math", "-n", "1", "--json"]);
-    eval.arg("--samples").arg(&samples).arg("--data").arg(&data).arg("--out").arg(folder.path().join("out"));
-    let (out, said, code) = run(&mut eval);
-    assert_eq!(code, 0, "{said}");
-    let value: Value = serde_json::from_str(&out).unwrap();
-    assert_eq!(value["pass_at_k"]["1"], 1.0, "{out}");
-    assert!(!said.contains("warning"), "{said}");
+    eval.args(["eval", "-n", &n.to_string()]).args(arguments).arg("--samples").arg(samples);
+    eval.arg("--out").arg(folder.join("e"));
+    eval
+}
 
-    let input = lines(&[
-        json!({"gold": "24 + 48\n#### 72", "response": "\\boxed{72}"}),
-        json!({"gold": "####72", "response": "\\boxed{72}"}),
-        json!({"gold": "#### $1,234", "response": "\\boxed{1234}"}),
-        json!({"gold": 72, "response": "\\boxed{72}"}),
-        json!({"gold": 0.5, "response": "\\boxed{\\frac12}"}),
-        json!({"gold": "#### 72", "response": "\\boxed{71}"}),
-    ]);
-    for mode in ["parity", "strict"] {
-        let (out, said, code) =
-            run(fgrpo().args(["verify", "math", "-", "--mode", mode]).write_stdin(&*input));
-        let verdicts: Vec<Value> =
-            out.lines().map(|l| serde_json::from_str::<Value>(l).unwrap()["verdict"].clone()).collect();
-        assert_eq!(code, 0, "{said}");
-        assert_eq!(verdicts, ["correct", "correct", "correct", "correct", "correct", "wrong"], "{mode}");
-    }
+fn sample(problem: &str, text: &str) -> Value {
+    json!({"problem": problem, "sample": 0, "text": text})
 }
 
 #[test]
-fn reference_answers_that_read_as_text_are_warned_about_with_file_row_and_share() {
+fn doubtful_reference_answers_are_warned_about_with_file_row_and_share() {
     let folder = tempfile::tempdir().unwrap();
     let rows = [
         json!({"problem": "a", "answer": "4"}),
@@ -65,18 +34,22 @@ fn reference_answers_that_read_as_text_are_warned_about_with_file_row_and_share(
         json!({"problem": "c", "answer": "You need to look at both sides of it"}),
     ];
     let data = file(folder.path(), "prose.jsonl", &lines(&rows));
-    let config = config(folder.path(), "math", &data, "");
-    let (_, said, code) = run(fgrpo().arg("train").arg(&config).arg("--out").arg(folder.path().join("run")));
-    assert_eq!(code, 0, "{said}");
+    let task = ["--task", "math", "--data", data.to_str().unwrap()];
+    let (_, said, _) = run(eval(folder.path(), &[sample("a", "4")], &task));
     for text in ["warning: ", "prose.jsonl: 2 of 3 reference answers (67 %)", "row 2: \"First add"] {
         assert!(said.contains(text), "wanted {text:?} in: {said}");
     }
-    let samples =
-        file(folder.path(), "s.jsonl", &lines(&[json!({"problem": "a", "sample": 0, "text": "4"})]));
-    let mut eval = fgrpo();
-    eval.args(["eval", "--task", "math", "-n", "1"]);
-    eval.arg("--samples").arg(&samples).arg("--data").arg(&data).arg("--out").arg(folder.path().join("out"));
-    assert!(run(&mut eval).1.contains("2 of 3 reference answers"));
+    let golds = [json!({"gold": "1", "response": "1"}), json!({"gold": "Monday @ noon", "response": "1"})];
+    let (_, said, _) =
+        run(fgrpo().args(["verify", "math", "-", "--mode", "strict"]).write_stdin(lines(&golds)));
+    assert!(said.contains("1 of 2 lines are doubtful, first line 2: gold: no mathematics"), "{said}");
+    let rows = [
+        json!({"question": "q", "choices": ["x", "y"], "answer": "A"}),
+        json!({"question": "r", "choices": ["x", "x "], "answer": "A"}),
+    ];
+    let data = file(folder.path(), "d.jsonl", &lines(&rows));
+    let (_, said, code) = run(fgrpo().args(["data", "show"]).arg(&data).args(["--task", "choice"]));
+    assert!(code == 0 && said.contains("1 of 2 rows have two equal options, the first is row 2"), "{said}");
 }
 
 #[test]
@@ -102,97 +75,6 @@ fn training_without_a_correct_completion_says_so_on_the_console_in_the_log_and_i
     assert!(!html.to_lowercase().contains("harder p"), "all wrong is not a reason for harder problems");
 }
 
-/// The line `mode = ..` of a configuration.
-fn mode_in(text: &str) -> &str {
-    text.lines().find_map(|line| line.trim().strip_prefix("mode = ")).unwrap_or("none")
-}
-
-#[test]
-fn training_is_strict_and_the_papers_configurations_are_not() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "a", "answer": "1"})]));
-    let mode = |config: &Path, set: &[&str]| {
-        let set: Vec<String> = set.iter().map(|&set| set.to_owned()).collect();
-        mode_in(&fgrpo_train::config::Config::load(config, &set).unwrap().to_toml()).to_owned()
-    };
-    for (kind, other) in
-        [("math", "task.verifier.accept_unfinished=true"), ("synlogic", "task.verifier.format_gate=false")]
-    {
-        let own = config(folder.path(), kind, &data, "");
-        assert_eq!(mode(&own, &[]), "\"strict\"", "{kind}");
-        assert_eq!(mode(&own, &[other]), "\"strict\"", "{kind}: beside another key");
-    }
-    let configs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../configs");
-    let arithmetic = configs.join("arithmetic-quick.toml");
-    assert_eq!(mode(&arithmetic, &[]), "\"strict\"");
-    let (out, said, code) = run(fgrpo()
-        .args(["train", "--dry-run", "--set=task.mode=parity", "--set=task.train=64"])
-        .arg(arithmetic));
-    assert_eq!((code, mode_in(&out)), (0, "\"parity\""), "{said}");
-    for name in ["qwen2.5-7b-math", "qwen3-4b-base-math", "llama-3.2-3b-math", "qwen3-1.7b-synlogic"] {
-        assert_eq!(mode(&configs.join(format!("{name}.toml")), &[]), "\"parity\"", "{name}");
-    }
-}
-
-#[test]
-fn a_restated_problem_counts_where_verdicts_are_compared_with_published_ones_and_on_demand() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "a", "answer": "56088"})]));
-    let answer = "\\boxed{123\\times 456}";
-    let samples =
-        file(folder.path(), "s.jsonl", &lines(&[json!({"problem": "a", "sample": 0, "text": answer})]));
-    let config = config(folder.path(), "math", &data, "").display().to_string();
-    let line = lines(&[json!({"gold": "56088", "response": answer})]);
-    let verified = |line: &str, flags: &[&str]| {
-        let (out, said, code) = run(fgrpo().args(["verify", "math", "-"]).args(flags).write_stdin(line));
-        assert_eq!(code, 0, "{said}");
-        serde_json::from_str::<Value>(&out).unwrap()["reason"].as_str().unwrap().to_owned()
-    };
-    assert_eq!(verified(&line, &[]), "exact");
-    assert_eq!(verified(&line, &["--mode", "strict"]), "restated");
-    assert_eq!(verified(&line, &["--mode", "strict", "--accept-unfinished", "on"]), "exact");
-    let asked = lines(&[json!({"gold": "56088", "response": answer, "accept_unfinished": true})]);
-    assert_eq!(verified(&asked, &["--mode", "strict"]), "exact");
-    let mut number = 0;
-    let mut evaluated = |arguments: &[&str]| {
-        number += 1;
-        let mut eval = fgrpo();
-        eval.args(["eval", "-n", "1", "--json"]).args(arguments).arg("--samples").arg(&samples);
-        eval.arg("--out").arg(folder.path().join(format!("out{number}")));
-        let (out, said, code) = run(&mut eval);
-        assert_eq!(code, 0, "{said}");
-        serde_json::from_str::<Value>(&out).unwrap()["pass_at_k"]["1"].as_f64().unwrap()
-    };
-    let data = data.display().to_string();
-    assert_eq!(evaluated(&["--task", "math", "--data", &data]), 1.0);
-    assert_eq!(evaluated(&["--task", "math", "--data", &data, "--mode", "strict"]), 0.0);
-    // A training configuration sets the verifier.
-    assert_eq!(evaluated(&[&config, "--data", &data]), 0.0);
-    assert_eq!(evaluated(&[&config, "--data", &data, "--accept-unfinished", "on"]), 1.0);
-    let unfinished = "task.verifier.accept_unfinished=true";
-    assert_eq!(evaluated(&[&config, "--data", &data, "--set", unfinished]), 1.0);
-    assert_eq!(evaluated(&[&config, "--data", &data, "--mode", "parity"]), 1.0);
-}
-
-#[test]
-fn a_run_of_an_older_version_is_not_resumed_in_another_mode() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "a", "answer": "1"})]));
-    let config = config(folder.path(), "math", &data, "");
-    let out = folder.path().join("run");
-    let train = |config: &Path, more: &[&str]| {
-        run(fgrpo().arg("train").arg(config).arg("--out").arg(&out).args(["--set", "steps=1"]).args(more))
-    };
-    // If parity was the default, the run's configuration contains it.
-    let (_, said, code) = train(&config, &["--set", "task.verifier.mode=parity"]);
-    assert_eq!(code, 0, "{said}");
-    let (_, said, code) = train(&config, &["--resume"]);
-    assert!(code == 2 && said.contains("task.verifier.mode: \"parity\" -> \"strict\""), "{code}: {said}");
-    let (_, said, code) = train(&out.join("config.toml"), &["--resume"]);
-    assert_eq!(code, 0, "{said}");
-    assert_eq!(mode_in(&std::fs::read_to_string(out.join("config.toml")).unwrap()), "\"parity\"");
-}
-
 /// A grader in Python: `body` answers the line `d`.
 fn grader(folder: &Path, body: &str) -> String {
     let script = format!(
@@ -201,39 +83,36 @@ fn grader(folder: &Path, body: &str) -> String {
     format!("python3 {}", file(folder, "grade.py", &script).display())
 }
 
+/// The key that sets a command in a configuration.
+fn verifier(command: &str) -> String {
+    let words: Vec<String> = command.split(' ').map(|word| format!("{word:?}")).collect();
+    format!("[task.verifier.command]\ncommand = [{}]", words.join(", "))
+}
+
 #[test]
 fn a_grader_that_cannot_start_or_always_crashes_is_refused_before_any_work() {
     let folder = tempfile::tempdir().unwrap();
     let data = file(folder.path(), "d.jsonl", &lines(&[json!({"prompt": "a"}), json!({"prompt": "b"})]));
-    let input = file(folder.path(), "in.jsonl", &lines(&[json!({"problem": {}, "response": "x"})]));
-    let samples =
-        file(folder.path(), "s.jsonl", &lines(&[json!({"problem": "a", "sample": 0, "text": "x"})]));
+    let input = lines(&[json!({"problem": {}, "response": "x"})]);
+    let refused = |command: &str, mut process: Command| {
+        let (stdout, said, code) = run(&mut process);
+        assert_eq!((code, stdout.as_str()), (2, ""), "{process:?}: {said}");
+        assert!(said.contains(&format!("`{command}`")), "{process:?}: {said}");
+    };
     let crashing = grader(folder.path(), "undefined_name");
-    let talkative = "echo ready".to_owned();
-    for command in ["python3 no-such-grader.py".to_owned(), crashing, talkative] {
-        let words: Vec<String> = command.split(' ').map(|w| format!("{w:?}")).collect();
-        let verifier = format!("[task.verifier.command]\ncommand = [{}]", words.join(", "));
-        let config = config(folder.path(), "command", &data, &verifier);
-        let out = folder.path().join("never");
-        let mut eval = fgrpo();
-        eval.args(["eval", "--task", "command", "-n", "1", "--verifier", &command]);
-        eval.arg("--samples")
-            .arg(&samples)
-            .arg("--data")
-            .arg(&data)
-            .arg("--out")
-            .arg(folder.path().join("e"));
-        let mut commands = [("train", fgrpo()), ("verify", fgrpo()), ("eval", eval)];
-        commands[0].1.arg("train").arg(&config).arg("--out").arg(&out);
-        commands[1].1.args(["verify", "command", "--command", &command]).arg(&input);
-        for (name, process) in &mut commands {
-            let (stdout, said, code) = run(process);
-            assert_eq!(code, 2, "{name}, {command}: {said}");
-            assert!(said.contains(&format!("`{command}`")), "{name}: {said}");
-            assert!(stdout.is_empty(), "{name}: {stdout}");
-        }
-        assert!(!out.exists(), "a run folder without a grader");
+    for command in ["python3 no-such-grader.py", "echo ready", &crashing] {
+        let mut verify = fgrpo();
+        verify.args(["verify", "command", "-", "--command", command]).write_stdin(input.clone());
+        refused(command, verify);
     }
+    let task = ["--task", "command", "--data", data.to_str().unwrap(), "--verifier", &crashing];
+    refused(&crashing, eval(folder.path(), &[sample("a", "x")], &task));
+    let (config, out) =
+        (config(folder.path(), "command", &data, &verifier(&crashing)), folder.path().join("never"));
+    let mut train = fgrpo();
+    train.arg("train").arg(&config).arg("--out").arg(&out);
+    refused(&crashing, train);
+    assert!(!out.exists(), "a run folder without a grader");
 }
 
 #[test]
@@ -248,27 +127,7 @@ fn a_grader_that_fails_on_empty_completions_alone_is_used_with_a_warning() {
 }
 
 #[test]
-fn graded_scores_train_by_default_and_their_program_says_which_are_correct() {
-    let folder = tempfile::tempdir().unwrap();
-    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"prompt": "a"}), json!({"prompt": "b"})]));
-    let command =
-        grader(folder.path(), "print(json.dumps({'score': sum(map(ord, d['completion'])) % 5 / 4}))");
-    let words: Vec<String> = command.split(' ').map(|w| format!("{w:?}")).collect();
-    let verifier = format!("[task.verifier.command]\ncommand = [{}]\ncorrect_from = 0.5", words.join(", "));
-    let config = config(folder.path(), "command", &data, &verifier);
-    let out = folder.path().join("run");
-    let (_, said, code) = run(fgrpo().arg("train").arg(&config).arg("--out").arg(&out));
-    assert_eq!(code, 0, "{said}");
-    let metrics = std::fs::read_to_string(out.join("metrics.jsonl")).unwrap();
-    let steps: Vec<serde_json::Value> = metrics.lines().map(|l| serde_json::from_str(l).unwrap()).collect();
-    let groups = |m: &serde_json::Value| -> u64 {
-        m["success_rate_histogram"].as_array().unwrap().iter().map(|n| n.as_u64().unwrap()).sum()
-    };
-    assert!(steps.len() == 6 && steps.iter().all(|m| groups(m) == 2), "{metrics}");
-}
-
-#[test]
-fn verify_ends_with_one_when_nothing_could_be_graded() {
+fn a_command_in_which_nothing_could_be_graded_fails_whatever_share_is_allowed() {
     let folder = tempfile::tempdir().unwrap();
     let command = grader(folder.path(), "print(json.dumps({'unscorable': 'no tests'}))");
     let input = lines(&[json!({"problem": {}, "response": "x"}), json!({"problem": {}, "response": "y"})]);
@@ -276,21 +135,11 @@ fn verify_ends_with_one_when_nothing_could_be_graded() {
         run(fgrpo().args(["verify", "command", "-", "--command", &command]).write_stdin(&*input));
     assert_eq!((out.lines().count(), code), (2, 1), "{said}");
     assert!(said.contains("none of the 2 lines could be graded; the first: no tests"), "{said}");
-}
-
-#[test]
-fn an_evaluation_in_which_nothing_could_be_graded_fails_whatever_share_is_allowed() {
-    let folder = tempfile::tempdir().unwrap();
-    let command = grader(folder.path(), "print(json.dumps({'unscorable': 'no tests'}))");
     let data = file(folder.path(), "d.jsonl", &lines(&[json!({"prompt": "a"})]));
-    let samples =
-        file(folder.path(), "s.jsonl", &lines(&[json!({"problem": "a", "sample": 0, "text": "x"})]));
-    let mut eval = fgrpo();
-    eval.args(["eval", "--task", "command", "-n", "1", "--max-unscorable", "1", "--verifier", &command]);
-    eval.arg("--samples").arg(&samples).arg("--data").arg(&data).arg("--out").arg(folder.path().join("e"));
-    let (_, said, code) = run(&mut eval);
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("could be graded"), "{said}");
+    let task = ["--task", "command", "--data", data.to_str().unwrap(), "--verifier", &command];
+    let (_, said, code) =
+        run(eval(folder.path(), &[sample("a", "x")], &task).args(["--max-unscorable", "1"]));
+    assert!(code == 1 && said.contains("could be graded"), "{code}: {said}");
 }
 
 #[test]
@@ -303,23 +152,16 @@ fn training_stops_with_its_state_saved_when_nothing_can_be_graded() {
         folder.path(),
         "import os; f = __file__ + '.asked'; gone = os.path.exists(f); open(f, 'w').close(); print(json.dumps({'unscorable': 'database gone'} if gone else {'score': 0}))",
     );
-    let words: Vec<String> = command.split(' ').map(|w| format!("{w:?}")).collect();
-    let config = config(
-        folder.path(),
-        "command",
-        &data,
-        &format!("[task.verifier.command]\ncommand = [{}]", words.join(", ")),
-    );
-    let train = |more: &[&str], out: &Path| {
-        let mut train = fgrpo();
-        train.arg("train").arg(&config).args(more).arg("--out").arg(out);
-        run(&mut train)
-    };
+    let config = config(folder.path(), "command", &data, &verifier(&command));
     let out = folder.path().join("run");
-    let evaluated =
-        ["--set", "grade.max_unscorable=2", "--set", "task.held_out_share=0.5", "--set", "eval.every=1"];
-    let (_, said, code) =
-        train(&[&evaluated[..], &["--set", "eval.samples=1", "--set", "eval.k=[1]"]].concat(), &out);
+    let evaluated = crate::support::sets(&[
+        "grade.max_unscorable=2",
+        "task.held_out_share=0.5",
+        "eval.every=1",
+        "eval.samples=1",
+        "eval.k=[1]",
+    ]);
+    let (_, said, code) = run(fgrpo().arg("train").arg(&config).args(evaluated).arg("--out").arg(&out));
     assert_eq!(code, 1, "{said}");
     let mut kept = std::fs::read_dir(out.join("checkpoints")).unwrap().map(|e| e.unwrap().file_name());
     assert!(
@@ -336,42 +178,6 @@ fn training_stops_with_its_state_saved_when_nothing_can_be_graded() {
     }
     assert!(out.join("checkpoints/step-000002/config.json").exists() && out.join("report.html").exists());
     assert!(std::fs::read_to_string(out.join("log.txt")).unwrap().contains("stopped after step 2"));
-    // A run that ended before the limit had no result either.
-    let (_, said, code) = train(&["--set", "steps=2"], &folder.path().join("short"));
-    assert_eq!(code, 1, "{said}");
-    assert!(model().exists() && said.contains("in any of the 2 steps"), "{said}");
-}
-
-#[test]
-fn a_percentage_is_a_number_by_one_setting_in_verify_eval_and_training() {
-    let folder = tempfile::tempdir().unwrap();
-    let answer = "so \\boxed{35\\%}";
-    let input = lines(&[json!({"gold": "35", "response": answer})]);
-    let verify =
-        |flags: &[&str]| run(fgrpo().args(["verify", "math", "-"]).args(flags).write_stdin(&*input)).0;
-    assert!(verify(&["--mode", "strict"]).contains("wrong"));
-    assert!(verify(&["--mode", "strict", "--percent-as-number", "on"]).contains("correct"));
-    let data = file(folder.path(), "d.jsonl", &lines(&[json!({"problem": "What share?", "answer": "35"})]));
-    let samples = file(
-        folder.path(),
-        "s.jsonl",
-        &lines(&[json!({"problem": "What share?", "sample": 0, "text": answer})]),
-    );
-    let share = |verifier: &str, flags: &[&str]| {
-        let path = config(folder.path(), "math", &data, "").with_file_name("percent.toml");
-        let text = std::fs::read_to_string(path.with_file_name("run.toml")).unwrap();
-        let own = format!("held_out = {data:?}\n[task.verifier]\nmode = \"strict\"\n{verifier}");
-        std::fs::write(&path, text.replace("held_out_share = 0\n", &format!("{own}\n"))).unwrap();
-        let mut eval = fgrpo();
-        eval.arg("eval").arg(&path).args(["-n", "1", "-k", "1", "--json", "--samples"]).arg(&samples);
-        let (out, said, code) = run(eval.args(flags).arg("--out").arg(folder.path().join("e")));
-        assert_eq!(code, 0, "{said}");
-        serde_json::from_str::<Value>(&out).unwrap()["pass_at_k"]["1"].as_f64().unwrap()
-    };
-    assert_eq!(share("", &[]), 0.0);
-    assert_eq!(share("percent_as_number = true", &[]), 1.0);
-    assert_eq!(share("percent_as_number = true", &["--percent-as-number", "off"]), 0.0);
-    assert_eq!(share("", &["--percent-as-number", "on"]), 1.0);
 }
 
 #[test]
@@ -384,8 +190,7 @@ fn a_stop_while_grading_is_no_error_and_the_same_command_goes_on() {
     );
     let rows: Vec<Value> = (0..200).map(|i| json!({"prompt": format!("Say {i}")})).collect();
     let data = file(folder.path(), "d.jsonl", &lines(&rows));
-    let samples: Vec<Value> =
-        (0..200).map(|i| json!({"problem": format!("Say {i}"), "sample": 0, "text": "x"})).collect();
+    let samples: Vec<Value> = (0..200).map(|i| sample(&format!("Say {i}"), "x")).collect();
     let samples = file(folder.path(), "s.jsonl", &lines(&samples));
     let words = |more: &mut std::process::Command| {
         more.args(["eval", "--task", "command", "-n", "1", "--command", &command, "--samples"]);
@@ -402,16 +207,10 @@ fn a_stop_while_grading_is_no_error_and_the_same_command_goes_on() {
             .map(|e| e.metadata().unwrap().len() as usize)
             .sum()
     };
-    let started = std::time::Instant::now();
-    while calls() < 4 {
-        assert!(started.elapsed() < std::time::Duration::from_secs(60), "nothing is graded");
-        std::thread::sleep(std::time::Duration::from_millis(10));
-    }
-    // SAFETY: sends a signal to the child started above, which has not been waited for.
-    unsafe { libc::kill(child.id() as libc::pid_t, libc::SIGINT) };
-    let output = child.wait_with_output().unwrap();
-    let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{said}");
+    wait_until("four calls", || calls() >= 4);
+    signal(&child, libc::SIGINT);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(1), "{said}");
     assert!(
         said.contains("stopped on request while grading") && said.contains("the same command continues"),
         "{said}"
@@ -449,70 +248,48 @@ fn ifbench() -> Vec<Value> {
 }
 
 #[test]
-fn ifbench_is_verified_evaluated_with_its_four_accuracies_and_trained_on() {
+fn ifbench_is_evaluated_with_its_four_accuracies() {
     let folder = tempfile::tempdir().unwrap();
     let data = file(folder.path(), "ifbench.jsonl", &lines(&ifbench()));
     let responses = ["**I have 3 or 4.**", "Sure:\nMaybe.", "A Title in Case"];
-    let mut rows = ifbench();
-    let samples: Vec<Value> = rows
-        .iter_mut()
-        .zip(responses)
-        .map(|(row, response)| {
-            row["response"] = response.into();
-            json!({"problem": row["prompt"], "sample": 0, "text": response})
-        })
-        .collect();
-    let (out, said, code) = run(fgrpo().args(["verify", "ifeval", "-"]).write_stdin(lines(&rows)));
-    assert_eq!(code, 0, "{said}");
-    let labels = |name: &str| -> Vec<Value> {
-        out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()[name][0].clone()).collect()
-    };
-    assert_eq!(
-        (labels("strict"), labels("loose")),
-        (vec![true.into(), false.into(), false.into()], vec![true.into(), true.into(), false.into()])
-    );
-
-    let samples = file(folder.path(), "samples.jsonl", &lines(&samples));
-    let eval = |more: &[&str]| {
-        let mut eval = fgrpo();
-        eval.args(["eval", "--task", "ifeval", "-n", "1"]).args(more);
-        eval.arg("--samples")
-            .arg(&samples)
-            .arg("--data")
-            .arg(&data)
-            .arg("--out")
-            .arg(folder.path().join("out"));
-        let (out, said, code) = run(&mut eval);
-        assert_eq!(code, 0, "{said}");
-        (out, said)
-    };
+    let prompts = ifbench().into_iter().zip(responses);
+    let samples: Vec<Value> =
+        prompts.map(|(row, response)| sample(row["prompt"].as_str().unwrap(), response)).collect();
+    let task = ["--task", "ifeval", "--data", data.to_str().unwrap()];
     let third = 1.0 / 3.0;
     // The second time, from the scores in the folder.
     for _ in 0..2 {
-        let value: Value = serde_json::from_str(&eval(&["--json"]).0).unwrap();
+        let (out, said, code) = run(eval(folder.path(), &samples, &task).arg("--json"));
+        assert_eq!(code, 0, "{said}");
+        let value: Value = serde_json::from_str(&out).unwrap();
         let accuracies = json!({"prompt_strict": third, "prompt_loose": 2.0 * third, "instruction_strict": third, "instruction_loose": 2.0 * third});
         assert_eq!((&value["pass_at_k"]["1"], &value["instructions"]), (&json!(third), &accuracies));
     }
-    let (_, said) = eval(&[]);
+    let (_, said, _) = run(eval(folder.path(), &samples, &task));
     assert!(said.contains("of 33.3 % of the samples followed (loosely 66.7 %)"), "{said}");
+}
 
-    // A log of lm-eval.
-    let log: Vec<Value> = ifbench()
-        .iter()
-        .zip(responses)
-        .enumerate()
-        .map(|(i, (doc, response))| json!({"doc_id": i, "doc": doc, "target": 0, "resps": [[response]]}))
-        .collect();
-    let log = file(folder.path(), "samples_ifbench_2026-01-01T00-00-00.000000.jsonl", &lines(&log));
-    let (out, said, code) = run(fgrpo().args(["pass-at-k", "--json"]).arg(&log));
-    let value: Value = serde_json::from_str(&out).unwrap_or_else(|_| panic!("{code}: {said}"));
-    assert_eq!(value["pass_at_k"]["1"], third, "{out}");
-
-    let config = config(folder.path(), "ifeval", &data, "");
-    let run_folder = folder.path().join("run");
-    let (_, said, code) =
-        run(fgrpo().arg("train").arg(&config).args(["--set", "steps=1", "--out"]).arg(&run_folder));
-    assert_eq!(code, 0, "{said}");
-    let rollouts = std::fs::read_to_string(run_folder.join("rollouts.jsonl")).unwrap();
-    assert!(rollouts.contains("count:numbers") || rollouts.contains("format:"), "{rollouts}");
+#[test]
+fn an_evaluation_grades_the_answers_after_the_thoughts_and_configurations_and_flags_say_otherwise() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = file(folder.path(), "d.jsonl", "{\"problem\": \"a\", \"answer\": \"13\"}\n");
+    let texts = ["<think>\\boxed{12}</think> Then it follows that this is \\boxed{13}", "<think>\\boxed{13}"];
+    let row = |i: usize| json!({"problem": "a", "sample": i, "text": texts[i]});
+    let config = config(folder.path(), "math", &data, "").display().to_string();
+    let evaluated = |arguments: &[&str]| -> Vec<String> {
+        let (_, said, code) = run(eval(folder.path(), &[row(0), row(1)], arguments).arg("--data").arg(&data));
+        assert_eq!(code, 0, "{said}");
+        let scored = crate::support::lines(&folder.path().join("e/samples.jsonl"));
+        std::fs::remove_dir_all(folder.path().join("e")).unwrap();
+        scored.iter().map(|s| format!("{} {} {}", s["correct"], s["reason"], s["answer"])).collect()
+    };
+    let stripped = ["true \"exact\" \"13\"", "false \"unfinished_thoughts\" null"];
+    assert_eq!(evaluated(&[&config]), stripped);
+    assert_eq!(evaluated(&["--task", "math", "--reasoning", "strip"]), stripped);
+    let kept = ["true \"exact\" \"13\""; 2];
+    assert_eq!(evaluated(&["--task", "math"]), kept);
+    assert_eq!(evaluated(&[&config, "--set", "task.verifier.mode=parity"]), kept);
+    // In strict mode, a response with two different boxes has no answer.
+    let strictly = ["false \"exact\" \"13\"", kept[1]];
+    assert_eq!(evaluated(&[&config, "--set", "task.reasoning=keep"]), strictly);
 }

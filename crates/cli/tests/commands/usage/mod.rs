@@ -1,6 +1,5 @@
 //! Commands and mistakes of a new user, through the command line.
 
-mod answers;
 mod code;
 mod command_line;
 mod configs;
@@ -11,9 +10,7 @@ mod grading;
 mod install;
 mod pages;
 mod python;
-mod rules;
 mod runs;
-mod thoughts;
 
 use crate::support::{fgrpo, file, model, run};
 use std::path::{Path, PathBuf};

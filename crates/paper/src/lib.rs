@@ -20,6 +20,8 @@ mod rows;
 mod settings;
 pub mod simulate;
 mod table;
+#[cfg(test)]
+mod tests;
 pub mod theory;
 
 pub use figures::SIMULATION;

@@ -1,10 +1,11 @@
 //! Results of runs for comparisons: sweeps, selected checkpoints, evaluations, times. Results that can't be compared are
 //! refused.
 
-use crate::support::{self, ends, ends_with, fgrpo, lines, small_run};
+use crate::fault_server::{FaultServer, Manners, Policy};
+use crate::support::{self, ends, ends_with, fgrpo, file, lines, model, small_run};
 use serde_json::{Value, json};
-use std::io::{Read, Write};
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 fn config() -> String {
     small_run(&[
@@ -41,103 +42,102 @@ impl Place {
 }
 
 #[test]
-fn a_sweep_refuses_runs_of_another_configuration_and_runs_that_count_twice() {
+fn a_sweep_trains_what_is_missing_and_refuses_another_configuration_and_runs_that_count_twice() {
     let place = Place::new();
-    let (config, out) = (place.text("small.toml"), place.text("sweep"));
+    let (config, out) = (place.text("small.toml"), place.text("two words"));
     let sweep = ["sweep", &config, "--out", &out, "--set", "steps=2", "--grid", "algorithm.focal_gamma=0,1"];
     ends_with(0, &sweep);
     assert!(ends_with(0, &sweep).contains("2 of 2 runs are finished"));
-    for resume in [&[][..], &["--resume"]] {
-        let said = ends_with(2, &[&sweep[..], &["--set", "update.lr=0.5"], resume].concat());
+    let resumed = [&sweep[..], &["--resume"]].concat();
+    for words in [&sweep[..], &resumed] {
+        let said = ends_with(2, &[words, &["--set", "update.lr=0.5"]].concat());
         assert!(said.contains("another configuration") && said.contains("update.lr: 0.001 -> 0.5"), "{said}");
     }
     for twice in ["seed=1,1", "update.lr=0.1,1e-1"] {
         let said = ends_with(2, &["sweep", &config, "--out", &out, "--grid", twice]);
         assert!(said.contains("--grid") && said.contains("count twice"), "{said}");
     }
-}
-
-#[test]
-fn a_sweep_goes_on_with_a_run_whose_last_evaluation_is_missing() {
-    let place = Place::new();
-    let (config, out) = (place.text("small.toml"), place.text("sweep"));
-    let sweep = [
-        "sweep",
-        &config,
-        "--out",
-        &out,
-        "--set",
-        "steps=2",
-        "--grid",
-        "algorithm.focal_gamma=0,1",
-        "--resume",
-    ];
-    ends_with(0, &sweep);
-    let table = std::fs::read(place.path("sweep/sweep.json")).unwrap();
-    // A signal in the last evaluation saves the last step, writes the report and leaves the evaluation out.
-    let evaluations = place.path("sweep/focal-gamma-1/eval.jsonl");
-    let all = std::fs::read_to_string(&evaluations).unwrap();
-    let kept: Vec<&str> = all.lines().filter(|l| !l.contains("\"step\":2,")).collect();
-    assert_eq!(kept.len() + 1, all.lines().count());
-    std::fs::write(&evaluations, kept.join("\n") + "\n").unwrap();
-    let unfinished = ends_with(2, &sweep[..8]);
-    assert!(unfinished.contains("unfinished run"), "{unfinished}");
-    let said = ends_with(0, &sweep);
-    assert!(said.contains("1 of 2 runs are finished") && !said.contains("[1/2]"), "{said}");
-    assert_eq!(std::fs::read_to_string(&evaluations).unwrap(), all);
-    assert_eq!(std::fs::read(place.path("sweep/sweep.json")).unwrap(), table);
-}
-
-#[test]
-fn a_sweep_goes_on_over_lines_that_a_power_cut_spoiled_and_prints_the_command_to_go_on_with() {
-    let place = Place::new();
-    let (config, out) = (place.text("small.toml"), place.text("two words"));
-    let sweep = ["sweep", &config, "--out", &out, "--set", "steps=2", "--grid", "algorithm.focal_gamma=0,1"];
-    ends_with(0, &sweep);
+    // A signal in the last evaluation saves the last step, writes the report and leaves the evaluation out. A power cut leaves
+    // zeros.
+    let unevaluated = |text: &str| -> String {
+        text.lines().filter(|l| !l.contains("\"step\":2,")).map(|l| format!("{l}\n")).collect()
+    };
+    let zeros = |text: &str| format!("{text}\0\0\0\n");
+    let dropped = "1 lines that aren't JSON were dropped";
     let table = std::fs::read(place.path("two words/sweep.json")).unwrap();
-    for (run, lines) in [("0", "metrics.jsonl"), ("1", "eval.jsonl")] {
-        let path = place.path(&format!("two words/focal-gamma-{run}")).join(lines);
-        let whole = std::fs::read(&path).unwrap();
-        std::fs::write(&path, [&whole[..], b"\0\0\0\n"].concat()).unwrap();
+    for (run, name, spoiled, expected) in [
+        (1, "eval.jsonl", &unevaluated as &dyn Fn(&str) -> String, "1 of 2 runs are finished"),
+        (0, "metrics.jsonl", &zeros, dropped),
+        (1, "eval.jsonl", &zeros, dropped),
+    ] {
+        let path = place.path(&format!("two words/focal-gamma-{run}/{name}"));
+        let whole = std::fs::read_to_string(&path).unwrap();
+        std::fs::write(&path, spoiled(&whole)).unwrap();
         assert!(ends_with(2, &sweep).contains("unfinished run"));
-        let said = ends_with(0, &[&sweep[..], &["--resume"]].concat());
-        assert!(said.contains("1 lines that aren't JSON were dropped"), "{said}");
-        assert_eq!(std::fs::read(&path).unwrap(), whole);
+        let said = ends_with(0, &resumed);
+        assert!(said.contains(expected), "{said}");
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), whole);
         assert_eq!(std::fs::read(place.path("two words/sweep.json")).unwrap(), table);
     }
-    let long = place.text("long sweep");
-    let sweep = ["sweep", &config, "--out", &long, "--set", "steps=100000", "--grid", "seed=1,2"];
+}
+
+#[test]
+fn a_stopped_sweep_prints_the_command_to_go_on_with() {
+    let place = Place::new();
+    let (config, out) = (place.text("small.toml"), place.text("long sweep"));
+    let sweep = ["sweep", &config, "--out", &out, "--set", "steps=100000", "--grid", "seed=1,2"];
     let child = support::spawned(&sweep).spawn().unwrap();
     let metrics = place.path("long sweep/seed-1/metrics.jsonl");
     support::wait_until("a step", || std::fs::metadata(&metrics).is_ok_and(|m| m.len() > 0));
     support::signal(&child, libc::SIGTERM);
     let (code, said) = support::ended(child);
     assert_eq!(code, Some(1), "{said}");
-    assert!(said.contains(&format!("--out '{long}'")) && said.contains("--grid seed=1,2 --resume"), "{said}");
+    assert!(said.contains(&format!("--out '{out}'")) && said.contains("--grid seed=1,2 --resume"), "{said}");
 }
 
 #[test]
-fn selected_checkpoints_are_those_of_save_every_by_recorded_or_later_evaluations() {
+fn a_run_keeps_checkpoints_among_which_recorded_or_later_evaluations_select() {
     let place = Place::new();
-    place.train("run", &[]);
+    place.train("run", &["--set", "steps=6"]);
+    let checkpoint = |step: u64| place.path(&format!("run/checkpoints/step-00000{step}"));
+    for (step, optimizer) in [(2, false), (4, true), (6, true)] {
+        let has = |name: &str| checkpoint(step).join(name).is_file();
+        assert!(has("model.safetensors") && has("optimizer.safetensors") == optimizer, "step {step}");
+    }
+    for m in lines(&place.path("run/metrics.jsonl")) {
+        let [saved, total] = ["save", "total"].map(|part| m["seconds"][part].as_f64().unwrap());
+        assert_eq!(saved > 0.0, m["step"].as_u64().unwrap().is_multiple_of(2), "{m}");
+        assert!(saved < total, "{m}");
+    }
+    let evaluations = lines(&place.path("run/eval.jsonl"));
+    for e in &evaluations {
+        let ks: Vec<&String> = e["pass_at_k"].as_object().unwrap().keys().collect();
+        assert_eq!(ks, ["1", "2", "4"]);
+        let correct = e["per_problem"].as_array().unwrap().iter().map(|c| c.as_f64().unwrap());
+        let mean = correct.sum::<f64>() / 4.0 / 6.0;
+        assert!((e["pass_at_k"]["1"].as_f64().unwrap() - mean).abs() < 1e-12, "{e}");
+        assert_eq!(e["problem_set"], evaluations[0]["problem_set"]);
+    }
+    let bounded = ends_with(0, &["train", &place.text("small.toml"), "--dry-run", "--set", "save.keep=1"]);
+    assert!(bounded.contains("disk") && bounded.contains("2 checkpoints of"), "{bounded}");
+
     let run = place.text("run");
-    let select = |more: &[&str]| -> Value {
-        let (found, said, code) = support::run(fgrpo().args(["select", &run, "--json"]).args(more));
-        assert_eq!(code, 0, "{said}");
-        serde_json::from_str(&found).unwrap()
-    };
-    // Evaluated after each of 4 steps, saved after 2 and 4. Every checkpoint is retained.
+    let select = |more: &[&str]| support::json(&[&["select", &run, "--json"], more].concat());
+    // Evaluated after each of 6 steps, saved after 2, 4 and 6. Every checkpoint is retained.
     let found = select(&[]);
-    assert_eq!(found["chosen"][0]["candidates"], 2, "{found}");
-    assert!(found["chosen"][0]["start"].is_number());
-    assert_eq!(select(&["--any-step"])["chosen"][0]["candidates"], 4);
+    assert!(found["chosen"][0]["candidates"] == 3 && found["chosen"][0]["start"].is_number(), "{found}");
+    assert_eq!(select(&["--any-step"])["chosen"][0]["candidates"], 6);
     // pass@1 is there although eval.k doesn't contain 1.
     assert_eq!(found["metric"], "pass@1");
-    for (step, n) in [(2, "3"), (4, "3")] {
-        let model = place.text(&format!("run/checkpoints/step-00000{step}"));
-        let out = place.text(&format!("evals/{step}"));
-        let task = ["--task", "maze", "--maze-size", "7", "--maze-problems", "5", "--name", "maze"];
-        ends_with(0, &[&["eval", "--model", &model, "--out", &out, "-n", n][..], &task[..]].concat());
+    for step in [2, 4] {
+        let (model, out) = (checkpoint(step), place.path(&format!("evals/{step}")));
+        let task = command!(
+            "eval --task maze --maze-size 7 --maze-problems 5 --name maze -n 3 --model",
+            model,
+            "--out",
+            out
+        );
+        ends(0, task);
     }
     let evals = place.text("evals");
     let found = select(&["--evals", &evals]);
@@ -145,56 +145,23 @@ fn selected_checkpoints_are_those_of_save_every_by_recorded_or_later_evaluations
     let said = ends_with(2, &["select", &run, "--evals", &evals, "--part", "aime24"]);
     assert!(said.contains("aime24") && said.contains("maze"), "{said}");
     // With only the best policies there is no candidate.
-    for step in [2, 4] {
-        std::fs::remove_dir_all(place.path(&format!("run/checkpoints/step-00000{step}"))).unwrap();
+    for step in [2, 4, 6] {
+        std::fs::remove_dir_all(checkpoint(step)).unwrap();
     }
     let said = ends_with(2, &["select", &run]);
     assert!(said.contains("no checkpoint of save.every is evaluated"), "{said}");
 }
 
 #[test]
-fn a_run_keeps_checkpoints_and_says_when_and_how_long() {
-    let place = Place::new();
-    place.train("run", &["--set", "steps=6"]);
-    let checkpoints = |name: &str| place.path(&format!("run/checkpoints/{name}"));
-    for (step, optimizer) in [(2, false), (4, true), (6, true)] {
-        let folder = checkpoints(&format!("step-00000{step}"));
-        assert!(folder.join("model.safetensors").is_file(), "step {step}");
-        assert_eq!(folder.join("optimizer.safetensors").is_file(), optimizer, "step {step}");
-    }
-    for m in lines(&place.path("run/metrics.jsonl")) {
-        let (saved, total) =
-            (m["seconds"]["save"].as_f64().unwrap(), m["seconds"]["total"].as_f64().unwrap());
-        assert_eq!(saved > 0.0, m["step"].as_u64().unwrap() % 2 == 0, "{m}");
-        assert!(saved < total, "{m}");
-    }
-    for e in lines(&place.path("run/eval.jsonl")) {
-        let ks: Vec<&String> = e["pass_at_k"].as_object().unwrap().keys().collect();
-        assert_eq!(ks, ["1", "2", "4"]);
-        let mean =
-            e["per_problem"].as_array().unwrap().iter().map(|c| c.as_f64().unwrap() / 4.0).sum::<f64>() / 6.0;
-        assert!((e["pass_at_k"]["1"].as_f64().unwrap() - mean).abs() < 1e-12, "{e}");
-        assert_eq!(e["problem_set"], lines(&place.path("run/eval.jsonl"))[0]["problem_set"]);
-    }
-    let bounded = ends_with(0, &["train", &place.text("small.toml"), "--dry-run", "--set", "save.keep=1"]);
-    assert!(bounded.contains("disk") && bounded.contains("2 checkpoints of"), "{bounded}");
-}
-
-#[test]
 fn evaluation_without_held_out_problems_is_refused_before_any_work() {
     let place = Place::new();
-    let arithmetic = "arithmetic-quick";
-    let small = ["--set", "task.train=30", "--set", "task.held_out=2", "--set", "model.init.hidden_size=16"];
-    let data = place.text("problems.jsonl");
-    ends(0, command!("data arithmetic", arithmetic, "--split train --out", &data, ..&small[..4]));
-    let base = place.text("base");
-    ends_with(0, &[&["sft", arithmetic, "--out", &base, "--set", "sft.steps=1"][..], &small[..]].concat());
-    let config = place.path("text.toml");
-    let base = place.text("base/checkpoints/step-000001");
-    let toml = format!(
-        "steps = 1\n[model]\npath = {base:?}\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0.0001\n[rollout]\nprompts = 2\ngroup_size = 2\nmax_new_tokens = 4\n"
+    let rows = (0..30).map(|i| format!("{{\"problem\": \"{i} + 1?\", \"answer\": \"{}\"}}\n", i + 1));
+    let data = file(place.0.path(), "data.jsonl", &rows.collect::<String>());
+    let text = format!(
+        "steps = 1\n[model]\npath = {:?}\n[task]\nkind = \"math\"\ndata = {data:?}\nheld_out_share = 0.0001\n[rollout]\nprompts = 2\ngroup_size = 2\nmax_new_tokens = 4\n",
+        model()
     );
-    std::fs::write(&config, toml).unwrap();
+    let config = file(place.0.path(), "text.toml", &text);
     let said = ends_with(2, &["train", config.to_str().unwrap(), "--out", &place.text("none")]);
     assert!(said.contains("task.held_out: ") && said.contains("task.held_out_share"), "{said}");
     assert!(!place.path("none/metrics.jsonl").exists());
@@ -231,75 +198,54 @@ fn a_report_never_compares_runs_over_different_problems() {
     assert!(said.contains("problem set"), "{said}");
 }
 
-/// A judge's answer.
-fn reply(content: &str, finish_reason: &str) -> Value {
-    json!({"choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}]})
-}
-
-/// An OpenAI-compatible judge that gives this many requests the same answer and returns the requests.
-fn judge(requests: usize, answer: Value) -> (String, std::thread::JoinHandle<Vec<Value>>) {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let address = format!("http://{}", listener.local_addr().unwrap());
-    let thread = std::thread::spawn(move || {
-        let mut seen = Vec::new();
-        for stream in listener.incoming().take(requests) {
-            let mut stream = stream.unwrap();
-            let mut bytes = Vec::new();
-            let mut buffer = [0; 4096];
-            let body = loop {
-                let n = stream.read(&mut buffer).unwrap();
-                bytes.extend(&buffer[..n]);
-                let head = String::from_utf8_lossy(&bytes).into_owned();
-                let Some((head, _)) = head.split_once("\r\n\r\n") else { continue };
-                let length = head.lines().find_map(|l| {
-                    let (name, value) = l.split_once(':')?;
-                    name.eq_ignore_ascii_case("content-length")
-                        .then(|| value.trim().parse::<usize>().unwrap())
-                });
-                let wanted = head.len() + 4 + length.unwrap_or(0);
-                if bytes.len() >= wanted {
-                    break bytes[head.len() + 4..wanted].to_vec();
-                }
-            };
-            seen.push(serde_json::from_slice(&body).unwrap());
-            let answer = answer.to_string();
-            write!(
-                stream,
-                "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{answer}",
-                answer.len()
-            )
-            .unwrap();
-        }
-        seen
+/// An OpenAI-compatible judge that gives every request the same answer, and the requests.
+fn judge(content: &str, finish_reason: &str) -> (FaultServer, Arc<Mutex<Vec<Value>>>) {
+    let answer = json!({"choices": [{"message": {"role": "assistant", "content": content}, "finish_reason": finish_reason}]});
+    let seen = Arc::<Mutex<Vec<Value>>>::default();
+    let bodies = seen.clone();
+    let policy: Policy = Arc::new(move |body| {
+        bodies.lock().unwrap().push(body.clone());
+        Some(answer.clone())
     });
-    (address, thread)
+    (FaultServer::start(Manners { policy: Some(policy), ..Manners::default() }), seen)
 }
 
 #[test]
-fn a_diversity_judge_sees_the_problem() {
+fn a_diversity_judge_sees_the_problem_and_its_useless_reply_is_shown_without_control_characters() {
     let place = Place::new();
-    let data = place.text("sums.jsonl");
-    std::fs::write(&data, "{\"problem\": \"What is 3 plus 4?\", \"answer\": \"7\"}\n").unwrap();
-    let samples: String = (0..8)
-        .map(|i| {
-            format!("{{\"problem\": \"What is 3 plus 4?\", \"response\": \"way {i}: \\\\boxed{{7}}\"}}\n")
-        })
-        .collect();
-    std::fs::write(place.path("made.jsonl"), samples).unwrap();
-    let (made, out) = (place.text("made.jsonl"), place.text("eval"));
+    let problem = "What is 3 plus 4?";
+    let data = format!("{}\n", json!({"problem": problem, "answer": "7"}));
+    let data = file(place.0.path(), "sums.jsonl", &data).display().to_string();
+    let way = |i| format!("{}\n", json!({"problem": problem, "response": format!("way {i}: \\boxed{{7}}")}));
+    let made = file(place.0.path(), "made.jsonl", &(0..8).map(way).collect::<String>());
+    let (made, out) = (made.display().to_string(), place.text("eval"));
     let eval = |n| {
         ends_with(0, &["eval", "--samples", &made, "--data", &data, "--task", "math", "-n", n, "--out", &out])
     };
     assert!(!eval("8").contains("more than"));
     assert!(eval("4").contains("problems with more than 4 samples, from earlier evaluations"));
-    let without = ["diversity", &out, "--by", "judge", "--server", "http://127.0.0.1:9", "--model", "j"];
-    assert!(ends_with(2, &without).contains("data: missing"));
-    let (address, seen) = judge(1, reply("Score: 2", "stop"));
-    let args =
-        ["diversity", &out, "--by", "judge", "--server", &address, "--model", "j", "--data", &data, "--json"];
-    let (first, said, code) = support::run(fgrpo().args(args));
+    let diversity = |server: &FaultServer, more: &[&str]| {
+        let url = server.url();
+        let words = ["diversity", &out, "--by", "judge", "--server", &url, "--model", "j"];
+        support::run(fgrpo().args(words).args(more))
+    };
+    // A reply with terminal control characters, and one that was cut off after a first score.
+    for (content, finish, wanted) in [
+        ("\u{9b}2J\u{1b}[31mnothing", "stop", "nothing"),
+        ("Score: 1 would mean that they", "length", "would mean"),
+    ] {
+        let (server, _) = judge(content, finish);
+        let (_, said, code) = diversity(&server, &["--data", &data]);
+        assert!(code == 1 && said.contains("can't be used") && said.contains(wanted), "{code}: {said}");
+        assert!(!said.contains(|c: char| c.is_control() && c != '\n'), "{said:?}");
+    }
+    let (server, seen) = judge("Score: 2", "stop");
+    let (_, said, code) = diversity(&server, &[]);
+    assert!(code == 2 && said.contains("data: missing"), "{said}");
+    let asked = ["--data", &data, "--json"];
+    let (first, said, code) = diversity(&server, &asked);
     assert_eq!(code, 0, "{said}");
-    let seen = seen.join().unwrap();
+    let body = seen.lock().unwrap().pop().unwrap();
     // The server's defaults have no effect, and the request is stored with the answer.
     let kept = &lines(&place.path("eval/judgements.jsonl"))[0]["sampling"];
     let printed: Value = serde_json::from_str(&first).unwrap();
@@ -311,57 +257,27 @@ fn a_diversity_judge_sees_the_problem() {
         ("repetition_penalty", json!(1.0)),
         ("presence_penalty", json!(0.0)),
     ] {
-        for found in [&seen[0][name], &kept[name], &printed["sampling"][name]] {
+        for found in [&body[name], &kept[name], &printed["sampling"][name]] {
             assert_eq!(found, &neutral, "{name}");
         }
     }
-    let user = seen[0]["messages"][1]["content"].as_str().unwrap();
+    let user = body["messages"][1]["content"].as_str().unwrap();
     assert!(user.starts_with("### Problem\nWhat is 3 plus 4?\n\n### Solution 1"), "{user}");
     assert!(user.contains("### Solution 8"), "{user}");
-    // The reply is stored, and the server is stopped by now.
-    assert_eq!(support::run(fgrpo().args(args)).0, first);
+    // The reply is stored.
+    assert_eq!(diversity(&server, &asked).0, first);
+    assert!(seen.lock().unwrap().is_empty(), "asked again");
     // Only the standard's fields, for servers that refuse others, make another request.
-    let (address, seen) = judge(1, reply("Score: 2", "stop"));
-    let args = ["diversity", &out, "--by", "judge", "--server", &address, "--model", "j", "--data", &data];
-    ends_with(0, &[&args[..], &["--server-api", "openai"]].concat());
-    let body = &seen.join().unwrap()[0];
+    let (_, said, code) = diversity(&server, &["--data", &data, "--server-api", "openai"]);
+    assert_eq!(code, 0, "{said}");
+    let body = seen.lock().unwrap().pop().unwrap();
     assert!(body.get("top_k").is_none() && body["top_p"] == 1.0, "{body}");
-}
-
-#[test]
-fn a_judges_useless_reply_is_shown_without_control_characters() {
-    let place = Place::new();
-    let data = place.text("sums.jsonl");
-    std::fs::write(&data, "{\"problem\": \"What is 3 plus 4?\", \"answer\": \"7\"}\n").unwrap();
-    let samples: String = (0..8)
-        .map(|i| {
-            format!("{{\"problem\": \"What is 3 plus 4?\", \"response\": \"way {i}: \\\\boxed{{7}}\"}}\n")
-        })
-        .collect();
-    std::fs::write(place.path("made.jsonl"), samples).unwrap();
-    let (made, out) = (place.text("made.jsonl"), place.text("eval"));
-    ends_with(0, &["eval", "--samples", &made, "--data", &data, "--task", "math", "-n", "8", "--out", &out]);
-    // A reply with terminal control characters, and one that was cut off after a first score.
-    for (answer, wanted) in [
-        (reply("\u{9b}2J\u{1b}[31mnothing", "stop"), "nothing"),
-        (reply("Score: 1 would mean that they", "length"), "would mean"),
-    ] {
-        let (address, seen) = judge(4, answer);
-        let message =
-            ends(1, command!("diversity", &out, "--by judge --server", &address, "--model j --data", &data))
-                .1;
-        seen.join().unwrap();
-        assert!(message.contains("can't be used") && message.contains(wanted), "{message}");
-        assert!(!message.contains(|c: char| c.is_control() && c != '\n'), "{message:?}");
-    }
 }
 
 #[test]
 fn a_wrong_key_of_a_grid_is_blamed_on_the_grid() {
     let place = Place::new();
-    let config = place.text("small.toml");
-    std::fs::write(&config, self::config()).unwrap();
-    let out = place.text("sweep");
+    let (config, out) = (place.text("small.toml"), place.text("sweep"));
     let said = |grid: &str, set: &str| {
         ends_with(2, &["sweep", &config, "--grid", grid, "--set", set, "--out", &out])
     };
@@ -381,20 +297,13 @@ fn keys_that_vary_together_and_alternatives_make_one_sweep_from_one_start() {
     let place = Place::new();
     let (config, out) = (place.text("small.toml"), place.text("sweep"));
     let sweep = ["sweep", &config, "--out", &out, "--set", "steps=1", "--set", "sft={steps=2, seed=1}"];
-    let runs = [
-        "--grid",
-        "rollout.group_size,rollout.prompts=2:4,4:2",
-        "--grid",
-        "seed=1,2",
-        "--alternative",
-        "algorithm.kl_coef=0.01",
-    ];
+    let runs =
+        ["--grid", "rollout.group_size,rollout.prompts=2:4,4:2", "--alternative", "algorithm.kl_coef=0.01"];
     let said = ends_with(0, &[&sweep[..], &runs].concat());
     assert_eq!(std::fs::read_dir(place.path("sweep/sft-cache")).unwrap().count(), 1, "{said}");
     let written =
-        std::fs::read_to_string(place.path("sweep/group-size-4_prompts-2_seed-2_kl-coef-0.01/config.toml"))
-            .unwrap();
-    for line in ["group_size = 4", "prompts = 2", "kl_coef = 0.01", "seed = 2"] {
+        std::fs::read_to_string(place.path("sweep/group-size-4_prompts-2_kl-coef-0.01/config.toml")).unwrap();
+    for line in ["group_size = 4", "prompts = 2", "kl_coef = 0.01"] {
         assert!(written.lines().any(|l| l == line), "{line}: {written}");
     }
     let table = std::fs::read_to_string(place.path("sweep/sweep.md")).unwrap();
@@ -404,9 +313,9 @@ fn keys_that_vary_together_and_alternatives_make_one_sweep_from_one_start() {
         rows[0].starts_with("| method | alternative | rollout.group_size | rollout.prompts | runs |"),
         "{table}"
     );
-    assert!(rows[2].starts_with("| F-GRPO, gamma 0.5 | base | 2 | 4 | 2 |"), "{table}");
+    assert!(rows[2].starts_with("| F-GRPO, gamma 0.5 | base | 2 | 4 | 1 |"), "{table}");
     assert!(
-        rows[5].starts_with("| F-GRPO, gamma 0.5, KL penalty 0.01 | algorithm.kl_coef=0.01 | 4 | 2 | 2 |"),
+        rows[5].starts_with("| F-GRPO, gamma 0.5, KL penalty 0.01 | algorithm.kl_coef=0.01 | 4 | 2 | 1 |"),
         "{table}"
     );
     let refused = |more: &[&str]| ends_with(2, &[&sweep[..], more].concat());
@@ -430,24 +339,4 @@ fn keys_that_vary_together_and_alternatives_make_one_sweep_from_one_start() {
     let wrong = refused(&["--alternative", "algorithm.kl=0,1"]);
     assert!(wrong.contains("--alternative algorithm.kl=0"), "{wrong}");
     assert!(refused(&[]).contains("--grid"), "a sweep without runs");
-}
-
-#[test]
-fn theory_mass_explains_every_row_and_draws_bars() {
-    let args = ["theory", "mass", "--probabilities", "0.6,0.1,0.3", "--correct", "0,1", "--sample", "0,2"];
-    let (said, ..) = support::run(fgrpo().args(args).args(["--subset", "1"]));
-    let (json, ..) = support::run(fgrpo().args(args).arg("--json"));
-    let value: Value = serde_json::from_str(&json).unwrap();
-    let named = |table: &Value| {
-        for (key, _) in table.as_object().unwrap().iter().filter(|(_, v)| v.is_number()) {
-            let row = said.lines().find(|l| l.trim_start().starts_with(&format!("{key} ")));
-            let row = row.unwrap_or_else(|| panic!("{key} is not explained:\n{said}"));
-            assert!(row.split_whitespace().count() >= 4, "{row}");
-        }
-    };
-    named(&value);
-    named(&value["delta_q_pos"]);
-    named(&value["delta_q_unsampled_pos"]);
-    assert!(said.contains("change of the mass of --subset") && said.contains('\u{2588}'), "{said}");
-    assert!(said.lines().all(|l| l.chars().count() <= 110), "{said}");
 }

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::boxed;
-use crate::finder::{self, Candidate, Marker, Reason};
+use crate::finder::{self, Candidate, Marker, Reason, Statement};
 use crate::languages::{self, ANSWER, ANSWER_IN_OTHER_SCRIPTS};
 use crate::retraction::{self, Written};
 use crate::statement;
@@ -151,8 +151,7 @@ impl Verifier {
         }
     }
 
-    /// Reads the last statement of a choice. If another option is stated or offered beside it or after it, the response
-    /// names several options.
+    /// Reads the last statement of a choice.
     fn last_statement(&self, response: &str) -> Option<Reading> {
         let boxes = finder::marked(response, Marker::Box);
         let candidates = match self.compare {
@@ -168,27 +167,17 @@ impl Verifier {
                 && candidate.value.option().is_none_or(|option| !self.is_taken_back(option, behind));
             stated.then_some(())
         };
-        let statement = match finder::last(response, candidates, read) {
-            Ok(statement) => statement,
+        match finder::last(response, candidates, read).and_then(Statement::only) {
+            Ok(reading) => Some(reading),
+            Err(Reason::Unclosed) => None,
             // Words may announce an answer that names no option.
-            Err(Reason::Unclosed) => return None,
             Err(Reason::Missing) => {
                 let announces = self.compare == Match::LetterOrContent && !announced(response).is_empty();
-                return announces.then_some(Reading::Other);
+                announces.then_some(Reading::Other)
             }
-            Err(Reason::Denied) => return Some(Reading::Other),
-            Err(Reason::Several) => return Some(Reading::Several),
-        };
-        let rest = &response[statement.place.end..];
-        let Ok(reading) = statement.only() else { return Some(Reading::Several) };
-        let Some(option) = reading.option() else { return Some(reading) };
-        let after = rest.lines().next().unwrap_or_default().trim_start_matches(DRESS);
-        let later = truncated(rest, LONGEST_FORMAL);
-        let mut options = announced(later).into_iter().filter_map(|place| self.read(&later[place]).option());
-        let several = self.names_another(option, "X", after)
-            || options.any(|named| named != option)
-            || self.is_amended(option, rest);
-        Some(if several { Reading::Several } else { reading })
+            Err(Reason::Denied) => Some(Reading::Other),
+            Err(Reason::Several) => Some(Reading::Several),
+        }
     }
 
     /// Finds the statements of a choice in the order of their positions: by a mark, in words, or by a last line.
@@ -244,28 +233,15 @@ impl Verifier {
         inner.map_or(reading, |inner| self.read(&said[inner]))
     }
 
-    /// Whether the first of the lines after a statement contains only another option, or a later line corrects the
-    /// statement to another option.
-    fn is_amended(&self, option: char, rest: &str) -> bool {
-        let mut lines = rest.lines().skip(1).filter(|line| line.contains(char::is_alphanumeric)).peekable();
-        let next = lines.peek().and_then(|line| self.alone(unmarked(line, "-># ")));
-        next.is_some_and(|named| named != option)
-            || lines.any(|line| CORRECTION.is_match(line) && self.names_another(option, "X", line))
-    }
-
     /// Whether the sentences after a statement say that it is wrong. If the options are words such as "true" and
     /// "false", a sentence such as "It is not true" agrees with the statement "false" and contradicts the statement
     /// "true".
     fn is_taken_back(&self, option: char, rest: &str) -> bool {
         let rest = self.behind_words(option, rest).unwrap_or(rest);
-        // The letter behind the words of an option, and the next statement of an answer.
+        // The letter behind the words of an option.
         let labelled =
             LABEL.captures(rest).filter(|label| label[1].eq_ignore_ascii_case(&option.to_string()));
         let rest = &rest[labelled.map_or(0, |label| label[0].len())..];
-        let names = |said: &str| LETTER.is_match(said.trim_start()) || self.option_of(said).is_some();
-        let next = ANNOUNCEMENT.find_iter(rest).find(|next| names(&rest[next.end()..]));
-        let next = next.and_then(|next| rest[..next.start()].rfind(SENTENCE_ENDS));
-        let rest = &rest[..next.map_or(rest.len(), |end| end + 1)];
         let agrees = |sentence: &str| {
             let called = CALLED.captures(sentence)?;
             Some((self.alone(&called[2])? == option) == called.get(1).is_none())
@@ -306,10 +282,6 @@ impl Verifier {
     /// Returns the position of the last letter or words of an option that a line states, as in `I get B.`
     fn stated_in(&self, response: &str, line: Range<usize>) -> Option<Range<usize>> {
         let said = response[line.clone()].to_ascii_lowercase();
-        // A supposition or denial in another language.
-        if ELSEWHERE.is_match(&said) && languages::doubts(&said) {
-            return None;
-        }
         let words = self.options.iter().filter(|words| words.len() > 1);
         // `Is it B? No.` doesn't choose the option `No`.
         let asked = |at: usize| said[..at].trim_end().ends_with('?');
@@ -596,9 +568,6 @@ const CLAUSE_ENDS: [char; 12] = ['.', ',', ';', ':', '!', '?', '\n', '。', '、
 /// Characters that end a sentence.
 const SENTENCE_ENDS: [char; 4] = ['.', '!', '?', '\n'];
 
-/// Formatting characters around a box that don't change its meaning.
-const DRESS: [char; 8] = ['$', '*', ' ', '\\', '(', ')', '[', ']'];
-
 /// Maximum length in bytes of a stated value. The rest is ignored.
 const LONGEST_VALUE: usize = 300;
 /// Maximum number of bytes of a box or tag that are searched for a statement.
@@ -643,8 +612,6 @@ patterns! {
     ELSEWHERE = format!(r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)");
     CORRECT = CALLED_CORRECT;
     DOUBT = NO_STATEMENT;
-    // Words that suppose something else, in the sentence before what would then be the answer.
-    SUPPOSED = r"\b(?:if|were|had|unless|suppos\w*|assum\w*|imagin\w*)\b";
     // Text between the words of an option and its letter, at the end of a line.
     LABELLED = r"^\W*(?:is|means)\b(?:\W*(?:the|correct|right|best|answer|choice|option|letter)\b)*\W*([a-z])\W*$";
     // A choice at the end of a line, in bold type or a letter in parentheses.
@@ -657,7 +624,6 @@ patterns! {
     // Text behind an option that gives a reason or ends the sentence.
     REASONED = r"[.;!?]|\b(?:since|because|as|so|where|while|whereas)\b";
     QUALIFIED = r"^[\s)\]*.:$]*[(\[,–—-]\s*(.*?)[\s)\]*]*$";
-    CORRECTION = r"^\W*(?:actually|correction|sorry|wait|oh|no|or|maybe|perhaps|alternatively|edit|update|hmm+|on (?:second thought|reflection)|it could)\b";
     // A sentence about the answer, such as "it isn't true". The groups are the negation and the words after it.
     CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was|can|could)|['’]s)(\s*not|n['’]t)?(?:\s+be)?\s+(.+)$";
     // Text behind a statement that makes it a question or a supposition.
@@ -697,10 +663,7 @@ fn announced(text: &str) -> Vec<Range<usize>> {
         &text[start.map_or(before, |at| before + at)..to]
     };
     let states = |from: usize, to: usize| {
-        let near = &text[floor(text, from.saturating_sub(statement::FAR))..from];
-        let sentence = near.rfind(SENTENCE_ENDS).map_or(near, |at| &near[at + 1..]);
-        let supposed = text[from..to].contains("would") && SUPPOSED.is_match(sentence);
-        !supposed && !DOUBT.is_match(clause(from, to)) && !statement::is_denied_before(&text[..to])
+        !DOUBT.is_match(clause(from, to)) && !statement::is_denied_before(&text[..to])
     };
     let elsewhere = ELSEWHERE.find_iter(text).filter(|m| !languages::doubts(clause(m.start(), m.end())));
     let announced: Vec<_> = ANNOUNCEMENT.find_iter(text).collect();

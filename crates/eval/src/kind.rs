@@ -109,11 +109,11 @@ macro_rules! kinds {
 // Increase a kind's version with every change that can change a verdict: stored verdicts of another version are recomputed.
 // The last entry of each row describes the fields of an input line of `fgrpo verify`.
 kinds! {
-    Math(math) version 10 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
-    Choice(choice) version 8 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
+    Math(math) version 11 = "math": "a mathematical answer in a box", Some(r#"{"gold", "response"}"#);
+    Choice(choice) version 9 = "choice": "the letter of an option", Some(r#"{"gold", "response"}, optionally "options""#);
     IfEval(ifeval) version 1 = "ifeval": "instructions that a program can check",
         Some(r#"{"instruction_id_list", "kwargs", "prompt", "response"}"#);
-    SynLogic(synlogic) version 6 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
+    SynLogic(synlogic) version 7 = "synlogic": "the 35 logic tasks", Some(r#"{"task", "game_data_str", "response"}"#);
     Code(code) version 2 = "code": "Python programs that must pass tests, in a sandbox",
         Some(r#"{"tests": [{"input", "output"}] or {"asserts": [...]}, "entry", "response"}: a Python program in a sandbox"#);
     JsonSchema(json_schema) version 2 = "json-schema": "JSON that must fit a JSON schema",

@@ -70,7 +70,7 @@ impl Place {
     }
 }
 
-/// The texts of a table's rows.
+/// Rows of a table as texts.
 fn texts(table: &Table) -> Vec<Vec<String>> {
     let cell = |cell: &fgrpo_eval::table::Cell| {
         cell.parts.iter().map(|part| part.text.as_str()).collect::<Vec<_>>().join("/")

@@ -274,6 +274,10 @@ pub(crate) fn is_stated(text: &str, place: Range<usize>) -> bool {
     let rest = text[end..].trim_start_matches(|c: char| "`\"*$)]}. ".contains(c));
     let goes_on = rest.starts_with(char::is_lowercase) && text[..text.len() - rest.len()].ends_with(". ");
     let end = if goes_on { text.len() - rest.len() - 1 } else { end };
+    // An operation on the value: `[1, 2][::-1]`, `[1, 2].reverse()`
+    if regex!(r"^(?:[\[(]|\.\pL)").is_match(behind) {
+        return false;
+    }
     let (low, high) = formula_around(text, start, end);
     let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
     lead(text, low, start, "").is_some_and(str::is_empty)

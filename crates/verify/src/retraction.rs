@@ -122,7 +122,10 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     let restates = !value.is_empty() && sentence.contains(&*plain(value));
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     let orders = regex!(r"^\pL+(?: \pL+)? (?:that|this|it|the above|everything)$").is_match(words);
-    let is_short = sentence.split_whitespace().count() < long || orders;
+    // Chinese and Japanese have no spaces between words.
+    let unspaced =
+        sentence.chars().filter(|c| matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}')).count();
+    let is_short = sentence.split_whitespace().count() + unspaced / 2 < long || orders;
     let opens = restates
         || sentence.ends_with(':')
         || form!("opens an explanation").is_match(sentence)

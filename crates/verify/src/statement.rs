@@ -164,7 +164,8 @@ impl<'a> Pieces<'a> {
                     && self.is_dress(c, rest, formula)
             {
                 self.gap |= c.is_whitespace() || formula;
-                rest = &rest[c.len_utf8()..];
+                rest =
+                    if matches!(c, '*' | '_') { rest.trim_start_matches(c) } else { &rest[c.len_utf8()..] };
             } else if c == '$' || ["\\(", "\\)", "\\[", "\\]"].iter().any(|mark| rest.starts_with(mark)) {
                 let length = if c == '$' { 1 + usize::from(rest.starts_with("$$")) } else { 2 };
                 formula = if c == '$' { !formula } else { matches!(rest.as_bytes()[1], b'(' | b'[') };
@@ -234,7 +235,10 @@ impl<'a> Pieces<'a> {
             '*' | '_' if formula => rest.len() - after.len() > 1,
             '*' | '_' => {
                 let opens = self.all.is_empty() || self.gap;
-                let closes = !after.starts_with(|c: char| c.is_alphanumeric() || c == '\\');
+                let bold = rest.len() - after.len() > 1;
+                let closes = !after.starts_with(|c: char| {
+                    c.is_alphanumeric() || c == '\\' || bold && matches!(c, '$' | '€' | '£' | '¥' | '₹')
+                });
                 opens != closes || self.all.is_empty() || after.is_empty()
             }
             _ => true,
@@ -391,7 +395,7 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     }
     let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(said) else { return false };
     // `the square of the answer`
-    const ARTICLES: &str = "the a an final correct right my our this new exact numerical numeric required desired simplified overall only your \
+    const ARTICLES: &str = "the a an final correct right best my our this new exact numerical numeric required desired simplified overall only your \
         total actual complete maximum minimum concise boxed short full last";
     let article = |word: &&str| ARTICLES.split_whitespace().any(|known| *known == word.to_lowercase());
     let owner = answer[1]
@@ -520,6 +524,13 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             let join = head.last().filter(|word| word.is_word(Roles::JOINS));
             match &*word.to_lowercase() {
                 "us" | "him" | "her" | "them" | "me" | "you" => stated(),
+                // `is at`, `is therefore at`, `intersect at`
+                "at" if head
+                    .last()
+                    .is_some_and(|word| word.is_word(Roles::STATES) || is_place(word.text)) =>
+                {
+                    unless_denied(head)
+                }
                 "it" if matches!(before_last(1), "make" | "makes" | "making") => unless_denied(head),
                 "with" if matches!(before_last(1), "left" | "up" | "us") => unless_denied(head),
                 "with" | "for" | "on" | "in" | "at" | "as" | "to" if chooses(head) => unless_denied(head),
@@ -558,6 +569,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             "\\Rightarrow" | "\\implies" | "\\Longrightarrow" | "\\iff" | "\\approx" | "\\therefore"
             | "\\equiv",
         ) => unless_denied(head),
+        (Kind::Command, "\\in") if value.starts_with(['(', '[', '\\']) => unless_denied(head),
         (_, "=" | "≈" | "→" | "⇒" | "⟹" | "∴" | "≡") => unless_denied(head),
         (Kind::Sign, arrow) if arrow.len() > 1 && arrow.bytes().all(|byte| b"=->".contains(&byte)) => {
             unless_denied(head)
@@ -624,6 +636,12 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
         (_, "'" | "‘" | "«") => stated(),
         _ => None,
     }
+}
+
+/// Whether a word before `at` states where something is.
+fn is_place(word: &str) -> bool {
+    const PLACES: &str = "located intersect intersects meet meets cross crosses lie lies occur occurs attained centered centred";
+    PLACES.split(' ').any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// Whether the words end with a verb by which the writer chooses a value: `I'd answer`, `let's go`.
@@ -714,7 +732,7 @@ pub(crate) fn denies(words: &[Piece<'_>]) -> bool {
         let roles = piece.roles();
         let lower = next_text.to_lowercase();
         let answer = matches!(&*lower, "answer" | "answers");
-        let own = roles.has(Roles::OWNS);
+        let own = roles.has(Roles::OWNS) || piece.text.eq_ignore_ascii_case("best");
         let earlier = words[..at].last().map_or("", |piece| piece.text);
         // `Without a doubt, it is 8.`
         if piece.text == "doubt" && matches!(&*earlier.to_lowercase(), "no" | "a" | "without" | "any") {
@@ -772,7 +790,8 @@ pub(crate) fn lists(between: &Pieces<'_>) -> bool {
 /// sentence. `words` is the number of following words that were already read as a unit. `worded` is whether words precede the
 /// value, in which case an exclamation mark isn't a factorial.
 pub(crate) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
-    ends(&after.all, words, value, worded) && !is_redirected(after)
+    let doubted = || is_foreign(&after.all) && languages::doubts(&phrase(&after.all));
+    ends(&after.all, words, value, worded) && !is_redirected(after) && !doubted()
 }
 
 fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> bool {

@@ -4,6 +4,7 @@
 
 use fgrpo_verify::choice;
 use fgrpo_verify::math::{Memo, Mode, Options, Verifier};
+use fgrpo_verify::synlogic;
 use fgrpo_verify::thoughts::Tags;
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
@@ -236,6 +237,19 @@ fn strictly_a_response_has_one_answer() {
     ] {
         let outcome = Verifier::new(gold, &options(Mode::Strict)).check(response);
         assert_eq!(outcome.is_correct(), right, "{gold} | {response}: {outcome:?}");
+    }
+}
+
+#[test]
+fn strictly_an_operation_on_a_value_is_no_answer() {
+    let game = r#"{"question": "", "answer": [[7, 14], [21, 28]], "difficulty": 1, "metadata": {}}"#;
+    let settings = synlogic::Options { mode: Mode::Strict, format_gate: false };
+    for (behind, correct) in
+        [("", true), (".", true), ("[::-1]", false), (".reverse()", false), ("(doubled)", false)]
+    {
+        let response = format!("The grid is\n[[7, 14], [21, 28]]{behind}");
+        let outcome = synlogic::check("arc_agi", game, &response, &settings).unwrap();
+        assert_eq!(outcome.is_correct(), correct, "{response}");
     }
 }
 

@@ -92,7 +92,7 @@ impl Engine {
         self.run_generation(&vec![Vec::new(); executors], longest, rollout, &settings, on_done)
     }
 
-    /// Runs each share of jobs on one executor. `longest` is the number of tokens of the longest prompt or, with a queue, of a prompt and its completion.
+    /// Runs each share of jobs on one executor. `longest` is the number of tokens of the longest prompt. With a queue it includes the completion.
     fn run_generation(
         &mut self,
         shares: &[Vec<Job<'_>>],
@@ -118,7 +118,7 @@ pub(super) struct Generation<'a> {
     /// Layout of the factors that are applied separately from the weights.
     pub(super) unmerged: Option<&'a AdapterLayout>,
     pub(super) settings: &'a GenerationSettings<'a>,
-    /// Number of tokens of the longest prompt or, with a queue, of a prompt and its completion.
+    /// Number of tokens of the longest prompt. With a queue it includes the completion.
     pub(super) longest: usize,
     /// Number of tokens of the longest sequence.
     pub(super) reach: usize,

@@ -222,8 +222,15 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
         let common = matches!(word, "in" | "am" | "second");
         let symbol = (found.get(1).is_some() || words.ends_with(['2', '3', '²', '³']))
             && units::canonical(&word.to_lowercase()).is_some();
-        let unit =
-            symbol || units::is_unit(word) || units::denominator(word).is_some() || words::is_scale(word);
+        // `m/s`
+        let rate = words.split_once('/').is_some_and(|(above, below)| {
+            [above, below].iter().all(|word| units::canonical(&word.trim().to_lowercase()).is_some())
+        });
+        let unit = symbol
+            || rate
+            || units::is_unit(word)
+            || units::denominator(word).is_some()
+            || words::is_scale(word);
         if unit && !common {
             return (
                 Some(format!(

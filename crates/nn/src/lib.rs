@@ -44,12 +44,13 @@ mod cuda;
 mod scheduler;
 mod tree;
 
-// The engine, its memory requirements, and its throughput.
+// The engine, its memory requirements, its throughput, and its checks.
 mod engine;
 mod flops;
 #[doc(hidden)]
 pub mod kernels;
 mod needs;
+pub mod self_check;
 
 pub use adamw::{AdamW, UpdateReport};
 pub use backend::GraphCounts;

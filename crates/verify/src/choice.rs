@@ -167,7 +167,15 @@ impl Verifier {
                 && candidate.value.option().is_none_or(|option| !self.is_taken_back(option, behind));
             stated.then_some(())
         };
-        match finder::last(response, candidates, read).and_then(Statement::only) {
+        let only = |statement: Statement<Reading>| {
+            let behind = response[statement.place.end..].lines().next().unwrap_or_default();
+            let reading = statement.only()?;
+            // `"B" stands for byte. The protocol is ICMP: C.`
+            let behind = behind.trim_start_matches(['$', '*', ' ', '\\', '(', ')', '[', ']']);
+            let another = reading.option().is_some_and(|option| self.names_another(option, "X", behind));
+            if another { Err(Reason::Several) } else { Ok(reading) }
+        };
+        match finder::last(response, candidates, read).and_then(only) {
             Ok(reading) => Some(reading),
             Err(Reason::Unclosed) => None,
             // Words may announce an answer that names no option.

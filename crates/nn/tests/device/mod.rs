@@ -51,3 +51,9 @@ pub(crate) fn supports(case: &str) -> bool {
 pub(crate) fn on_cpu() -> bool {
     matches!(device(1), Device::Cpu { .. })
 }
+
+/// Whether the device is the emulated GPU, which is slow.
+#[allow(dead_code, reason = "not every test program calls it")]
+pub(crate) fn is_emulated() -> bool {
+    std::env::var("FGRPO_TEST_DEVICE").is_ok_and(|name| name == "cuda-emulated")
+}

@@ -11,9 +11,9 @@ use fgrpo_nn::{
     QueuedPrompt, Sampling,
 };
 
-use crate::device::{device, tolerance};
+use crate::device::{device, on_cpu, tolerance};
 use crate::lora::adapted;
-use crate::reference::{Numbers, configs, engine, engine_with_base, with_recurrent};
+use crate::reference::{Numbers, configs, configs_to_sample, engine, engine_with_base, with_recurrent};
 
 /// The uniform number of a draw, a hash of its coordinates.
 fn uniform(prompt: usize, sample: usize, position: usize) -> f64 {
@@ -77,7 +77,7 @@ fn recorded_logp_and_entropy_equal_scored_ones_to_rounding() {
     let with_base = |config: &Config, base: BaseFormat| {
         adapted(engine_with_base(config, 31, Some(base), &device(2)), &adapters)
     };
-    for ((name, config), base) in configs().into_iter().zip(BaseFormat::ALL.into_iter().cycle()) {
+    for ((name, config), base) in configs_to_sample().into_iter().zip(BaseFormat::ALL.into_iter().cycle()) {
         let bases = [(1.0, with_base(&config, base))];
         let plain = [1.0, 0.7].map(|temperature| (temperature, engine(&config, 31, 2)));
         for (temperature, mut engine) in plain.into_iter().chain(bases) {
@@ -118,8 +118,9 @@ fn depends_on_nothing_else(config: &Config, engine: &dyn Fn(usize) -> Engine) {
             }
         }
     };
-    for threads in [2, 3, 8] {
-        let samples = sample(&mut engine(threads), &requests(&prompts, 7), &settings());
+    // GPUs have no threads.
+    for threads in if on_cpu() { &[2, 3, 8][..] } else { &[] } {
+        let samples = sample(&mut engine(*threads), &requests(&prompts, 7), &settings());
         assert_eq!(samples.len(), all.len());
         same(&samples, "threads");
     }
@@ -282,7 +283,7 @@ fn weights_that_are_not_finite_stop_generation_with_an_error() {
 
 #[test]
 fn samples_are_drawn_with_the_current_weights_also_after_these_change() {
-    for (name, config) in configs() {
+    for (name, config) in configs_to_sample() {
         let (prompts, mut engine) = (prompts(&config), engine(&config, 40, 2));
         for round in 0..3 {
             let samples = sample(&mut engine, &requests(&prompts, 5), &settings());

@@ -114,7 +114,7 @@ fn devices_says_what_there_is_and_why_not() {
 fn devices_compares_this_machines_results_with_pytorchs() {
     let (out, said, code) = run(fgrpo().args(["devices", "--check"]));
     assert_eq!(code, 0, "{out}{said}");
-    let results = if out.contains("the same with products bf16x3") { 4 } else { 3 };
+    let results = if out.contains("with products bf16x3 (") { 5 } else { 3 };
     assert_eq!(out.lines().filter(|line| line.ends_with("| ok |")).count(), results, "{out}");
     assert!(out.contains("GFLOP/s") && out.contains("tokens/s"), "{out}");
 }

@@ -36,3 +36,9 @@ pub(crate) fn doubts(statement: &str) -> bool {
     const WORDS: &str = r"(?i)(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|falso|falsa|errado|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|неверн\w*|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错误|錯誤|間違|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
     regex!(WORDS).is_match(statement)
 }
+
+/// Number of words of a sentence. Chinese and Japanese don't separate words by spaces, so two of their characters count as a word.
+pub(crate) fn word_count(sentence: &str) -> usize {
+    let unspaced = |c: &char| matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}');
+    sentence.split_whitespace().count() + sentence.chars().filter(unspaced).count() / 2
+}

@@ -7,6 +7,7 @@
 //! is short.
 
 use crate::forms::form;
+use crate::languages;
 use crate::math::words::number_in_words;
 use crate::python_text::regex;
 use crate::statement::{is_correction, is_neutral, praises};
@@ -122,10 +123,7 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     let restates = !value.is_empty() && sentence.contains(&*plain(value));
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     let orders = regex!(r"^\pL+(?: \pL+)? (?:that|this|it|the above|everything)$").is_match(words);
-    // Chinese and Japanese have no spaces between words.
-    let unspaced =
-        sentence.chars().filter(|c| matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}')).count();
-    let is_short = sentence.split_whitespace().count() + unspaced / 2 < long || orders;
+    let is_short = languages::word_count(sentence) < long || orders;
     let opens = restates
         || sentence.ends_with(':')
         || form!("opens an explanation").is_match(sentence)

@@ -395,14 +395,11 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     }
     let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(said) else { return false };
     // `the square of the answer`
-    const ARTICLES: &str = "the a an final correct right best my our this new exact numerical numeric required desired simplified overall only your \
-        total actual complete maximum minimum concise boxed short full last";
-    let article = |word: &&str| ARTICLES.split_whitespace().any(|known| *known == word.to_lowercase());
     let owner = answer[1]
         .split(' ')
         .rev()
         .filter(|word| !word.is_empty())
-        .find(|word| !article(word))
+        .find(|word| !is_article(word))
         .unwrap_or_default();
     // `I would answer with`
     if is_auxiliary(owner) && regex!(r"(?i)\b(?:i|we) \w+ $").is_match(&answer[1]) {
@@ -432,6 +429,13 @@ fn is_disowned(before: &[Piece<'_>]) -> bool {
     let denied = |text: &str| text.split(' ').any(|word| Roles::of(word).has(Roles::DENIES));
     let aside = form!("aside").is_match(tail) && !denied(tail) && !regex!(DISOWNED_SOURCES).is_match(tail);
     !aside && !tail.split(' ').all(is_about_answer)
+}
+
+/// Whether a word can occur in front of `answer`, as in `The final answer`.
+fn is_article(word: &str) -> bool {
+    const ARTICLES: &str = "the a an final correct right best my our this new exact numerical numeric required desired simplified overall only your \
+        total actual complete maximum minimum concise boxed short full last";
+    ARTICLES.split_whitespace().any(|known| word.eq_ignore_ascii_case(known))
 }
 
 /// Whether a word can occur between `answer` and its verb, as in `The answer to the given problem is`.
@@ -525,9 +529,9 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             match &*word.to_lowercase() {
                 "us" | "him" | "her" | "them" | "me" | "you" => stated(),
                 // `is at`, `is therefore at`, `intersect at`
-                "at" if head
-                    .last()
-                    .is_some_and(|word| word.is_word(Roles::STATES) || is_place(word.text)) =>
+                "at" if head.last().is_some_and(|word| {
+                    word.is_word(Roles::STATES) || form!("places").is_match(word.text)
+                }) =>
                 {
                     unless_denied(head)
                 }
@@ -638,12 +642,6 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
     }
 }
 
-/// Whether a word before `at` states where something is.
-fn is_place(word: &str) -> bool {
-    const PLACES: &str = "located intersect intersects meet meets cross crosses lie lies occur occurs attained centered centred";
-    PLACES.split(' ').any(|known| word.eq_ignore_ascii_case(known))
-}
-
 /// Whether the words end with a verb by which the writer chooses a value: `I'd answer`, `let's go`.
 fn chooses(words: &[Piece<'_>]) -> bool {
     let Some((verb, head)) = words.split_last() else { return false };
@@ -732,7 +730,7 @@ pub(crate) fn denies(words: &[Piece<'_>]) -> bool {
         let roles = piece.roles();
         let lower = next_text.to_lowercase();
         let answer = matches!(&*lower, "answer" | "answers");
-        let own = roles.has(Roles::OWNS) || piece.text.eq_ignore_ascii_case("best");
+        let own = roles.has(Roles::OWNS) || is_article(piece.text);
         let earlier = words[..at].last().map_or("", |piece| piece.text);
         // `Without a doubt, it is 8.`
         if piece.text == "doubt" && matches!(&*earlier.to_lowercase(), "no" | "a" | "without" | "any") {

@@ -11,8 +11,9 @@ use fgrpo_eval::dataset::{Problem, load};
 use fgrpo_eval::kind::TaskKind;
 use fgrpo_eval::names::Named;
 use fgrpo_eval::verifier::Settings;
-use files::{gz, rows, zst};
+use files::{gz, lines, rows, zst};
 use serde_json::{Value, json};
+use std::fmt::Display;
 use std::path::{Path, PathBuf};
 
 fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
@@ -20,6 +21,33 @@ fn file(folder: &Path, name: &str, text: &str) -> PathBuf {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(&path, text).unwrap();
     path
+}
+
+/// A folder of files with samples.
+struct Folder(tempfile::TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        file(self.0.path(), name, text)
+    }
+
+    /// Writes JSON lines, compressed if the file name says so.
+    fn lines(&self, name: &str, rows: impl IntoIterator<Item = impl Display>) -> PathBuf {
+        let text = lines(rows);
+        let path = self.write(name, &text);
+        if path.extension().is_some_and(|e| e == "gz") {
+            gz(&path, &text);
+        }
+        path
+    }
 }
 
 fn read(path: &Path, kind: &str, columns: &str) -> Result<Vec<Problem>, String> {

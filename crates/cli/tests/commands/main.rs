@@ -19,6 +19,8 @@ mod evaluate_checkpoint;
 mod evaluations;
 mod export;
 mod fault_server;
+#[path = "../../../eval/tests/files/mod.rs"]
+mod files;
 mod gguf;
 mod hub;
 mod ignored_settings;

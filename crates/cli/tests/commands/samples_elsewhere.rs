@@ -1,21 +1,9 @@
 //! Samples from other programs in `fgrpo eval --samples`. How they are read and matched is tested in their crate.
 
+use crate::files::{boxed, lines, sums};
 use crate::support::{ends, fgrpo, file, run};
 use serde_json::{Value, json};
 use std::path::Path;
-
-fn lines(rows: impl IntoIterator<Item = Value>) -> String {
-    rows.into_iter().map(|row| format!("{row}\n")).collect()
-}
-
-fn boxed(n: usize) -> String {
-    format!("so \\boxed{{{n}}}")
-}
-
-/// Problems "i+1?" with answer i + 1.
-fn sums(range: impl IntoIterator<Item = usize>) -> Vec<Value> {
-    range.into_iter().map(|i| json!({"problem": format!("{i}+1?"), "answer": (i + 1).to_string()})).collect()
-}
 
 /// Runs `fgrpo eval --samples samples --data data.jsonl` in a folder. Returns the report, stderr and the exit code.
 fn eval(root: &Path, samples: &str, n: usize, out: &str, more: &[&str]) -> (Option<f64>, String, i32) {

@@ -1,5 +1,6 @@
 //! Files of samples: estimates, comparisons, and lines that are refused.
 
+use crate::Folder;
 use fgrpo_eval::benchmarks::{Average, Averages, Domain, parse};
 use fgrpo_eval::clusters;
 use fgrpo_eval::compare::{self, Method, matched};
@@ -9,25 +10,7 @@ use fgrpo_eval::samples::Benchmark;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-struct Folder(tempfile::TempDir);
-
 impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    fn write(&self, name: &str, text: &str) -> PathBuf {
-        super::file(self.0.path(), name, text)
-    }
-
-    fn lines(&self, name: &str, lines: impl IntoIterator<Item = Value>) -> PathBuf {
-        self.write(name, &lines.into_iter().map(|line| format!("{line}\n")).collect::<String>())
-    }
-
     /// Writes problems with `n` samples each, and these numbers of correct ones.
     fn counts(&self, name: &str, n: u64, correct: &[u64]) -> PathBuf {
         let line = |(i, c): (usize, &u64)| json!({"problem": format!("p{i}"), "n": n, "c": c});

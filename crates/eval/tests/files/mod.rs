@@ -1,13 +1,27 @@
-//! Rows of a data set, and compressed files.
+//! Rows of data sets and of samples, and compressed files. The tests of the command line use them too.
 
-use serde_json::json;
+use serde_json::{Value, json};
+use std::fmt::Display;
 use std::io::Write;
 use std::path::Path;
 
+/// JSON lines.
+pub(crate) fn lines(rows: impl IntoIterator<Item = impl Display>) -> String {
+    rows.into_iter().map(|row| format!("{row}\n")).collect()
+}
+
+/// Problems "i+1?" with answer i + 1.
+pub(crate) fn sums(range: impl IntoIterator<Item = usize>) -> Vec<Value> {
+    range.into_iter().map(|i| json!({"problem": format!("{i}+1?"), "answer": (i + 1).to_string()})).collect()
+}
+
+/// A response with this answer.
+pub(crate) fn boxed(n: usize) -> String {
+    format!("so \\boxed{{{n}}}")
+}
+
 pub(crate) fn rows(from: usize, to: usize) -> String {
-    (from..to)
-        .map(|i| format!("{}\n", json!({"problem": format!("What is {i} + 1?"), "answer": i + 1})))
-        .collect()
+    lines((from..to).map(|i| json!({"problem": format!("What is {i} + 1?"), "answer": i + 1})))
 }
 
 pub(crate) fn gz(path: &Path, text: &str) {

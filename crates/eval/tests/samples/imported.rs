@@ -1,25 +1,13 @@
 //! Samples of other programs, matched with the problems of a data set.
 
 use crate::file;
+use crate::files::{boxed, lines, sums};
 use fgrpo_eval::dataset::{Problem, load};
 use fgrpo_eval::from_file::{Imported, import};
 use fgrpo_eval::generations::Generations;
 use fgrpo_eval::kind::TaskKind;
 use serde_json::{Value, json};
 use std::path::Path;
-
-fn lines(rows: impl IntoIterator<Item = Value>) -> String {
-    rows.into_iter().map(|row| format!("{row}\n")).collect()
-}
-
-fn boxed(n: usize) -> String {
-    format!("so \\boxed{{{n}}}")
-}
-
-/// Problems "i+1?" with answer i + 1.
-fn sums(range: impl IntoIterator<Item = usize>) -> Vec<Value> {
-    range.into_iter().map(|i| json!({"problem": format!("{i}+1?"), "answer": (i + 1).to_string()})).collect()
-}
 
 /// Reads the problems of rows, at most `limit` of them.
 fn problems(root: &Path, rows: Vec<Value>, limit: usize) -> Vec<Problem> {

@@ -3,8 +3,7 @@
 mod imported;
 mod varied;
 
-use crate::file;
-use crate::files::gz;
+use crate::{Folder, file};
 use fgrpo_eval::benchmarks::{Averages, parse};
 use fgrpo_eval::compare::matched;
 use fgrpo_eval::dumps::{read_all, read_each};
@@ -12,29 +11,6 @@ use fgrpo_eval::samples::Benchmark;
 use fgrpo_eval::verifier::Mode;
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-
-/// A folder of files with samples.
-struct Folder(tempfile::TempDir);
-
-impl Folder {
-    fn new() -> Self {
-        Self(tempfile::tempdir().unwrap())
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
-    }
-
-    /// Writes values as lines, compressed if the file name says so.
-    fn write(&self, name: &str, rows: &[Value]) -> PathBuf {
-        let text: String = rows.iter().map(|row| format!("{row}\n")).collect();
-        let path = file(self.0.path(), name, &text);
-        if path.extension().is_some_and(|e| e == "gz") {
-            gz(&path, &text);
-        }
-        path
-    }
-}
 
 fn read(paths: &[impl AsRef<Path>], merge: bool, mode: Option<Mode>) -> Result<Vec<Benchmark>, String> {
     let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
@@ -83,11 +59,11 @@ fn scored_samples_of_other_programs_are_read_by_their_names() {
             sample.into_iter().for_each(|sample| row[sample] = json!(i % 4));
             row
         };
-        let path = folder.write("scored.jsonl", &(0..12).map(row).collect::<Vec<_>>());
+        let path = folder.lines("scored.jsonl", (0..12).map(row).collect::<Vec<_>>());
         assert_eq!(counts(&[&path]), [(0, 4), (1, 4), (2, 4)], "{problem}");
     }
     // A byte order mark is no part of the first line.
-    let marked = file(folder.0.path(), "a.jsonl", "\u{feff}{\"problem\":1,\"n\":4,\"c\":4}\n");
+    let marked = folder.write("a.jsonl", "\u{feff}{\"problem\":1,\"n\":4,\"c\":4}\n");
     assert_eq!(counts(&[&marked]), [(4, 4)]);
 }
 
@@ -100,9 +76,9 @@ fn a_worked_answer_is_the_reference_of_a_dump_as_of_a_data_set() {
         (json!({"input": "?", "output": "\\boxed{1234}", "gts": "#### 1,234"}), (1, 1)),
         (json!({"doc_id": 0, "target": ["72"], "resps": [["\\boxed{72}"]]}), (1, 1)),
     ] {
-        assert_eq!(counts(&[&folder.write("dump.jsonl", &[row])]), [wanted]);
+        assert_eq!(counts(&[&folder.lines("dump.jsonl", &[row])]), [wanted]);
     }
-    let empty = folder.write("empty.jsonl", &[logged(0, "", &["\\boxed{72}"])]);
+    let empty = folder.lines("empty.jsonl", &[logged(0, "", &["\\boxed{72}"])]);
     refused(&[&empty], &["empty.jsonl", "reference answer is empty"]);
 }
 
@@ -125,24 +101,24 @@ fn ids_and_counts_that_no_evaluation_has_are_refused_by_line_and_long_ids_lose_n
             "tokens: expected",
         ),
     ] {
-        refused(&[&file(folder.0.path(), "ids.jsonl", line)], &["ids.jsonl line 1: ", word]);
+        refused(&[&folder.write("ids.jsonl", line)], &["ids.jsonl line 1: ", word]);
     }
     let whole =
         [most, "18446744073709551614", "-1"].map(|id| format!("{{\"problem\":{id},\"n\":1,\"c\":1}}\n"));
-    assert_eq!(counts(&[&file(folder.0.path(), "ids.jsonl", &whole.concat())]).len(), 3);
+    assert_eq!(counts(&[&folder.write("ids.jsonl", &whole.concat())]).len(), 3);
     let logs = [1, 2].map(|last| {
         format!(
             "{{\"doc_id\":10000000000000000000000{last},\"target\":\"1\",\"resps\":[[\"1\"]],\"acc\":NaN}}\n"
         )
     });
-    assert_eq!(counts(&[&file(folder.0.path(), "log.jsonl", &logs.concat())]).len(), 2, "all digits count");
+    assert_eq!(counts(&[&folder.write("log.jsonl", &logs.concat())]).len(), 2, "all digits count");
 }
 
 #[test]
 fn two_spellings_of_one_benchmark_in_one_model_are_refused_with_both_files() {
     let folder = Folder::new();
     for name in ["a/AIME_2024", "a/aime24", "other/数学", "other/代数"] {
-        folder.write(&format!("{name}.jsonl"), &[sample("p", 0)]);
+        folder.lines(&format!("{name}.jsonl"), &[sample("p", 0)]);
     }
     refused(&[&folder.at("a")], &["AIME_2024.jsonl", "aime24.jsonl", "same benchmark"]);
     // Names may have characters outside ASCII.
@@ -153,12 +129,12 @@ fn two_spellings_of_one_benchmark_in_one_model_are_refused_with_both_files() {
 fn dumps_of_several_steps_are_refused() {
     let folder = Folder::new();
     for step in [0, 10] {
-        folder.write(&format!("steps/step_{step}.jsonl"), &[dumped("1+1", "2", step)]);
-        folder.write(&format!("names/{step}th.jsonl"), &[dumped("1+1", "2", step)]);
+        folder.lines(&format!("steps/step_{step}.jsonl"), &[dumped("1+1", "2", step)]);
+        folder.lines(&format!("names/{step}th.jsonl"), &[dumped("1+1", "2", step)]);
     }
     refused(&[&folder.at("steps")], &["step_0.jsonl", "step_10.jsonl"]);
     refused(&[&folder.at("names")], &["0th.jsonl", "10th.jsonl", "same benchmark"]);
-    let both = folder.write("both.jsonl", &[dumped("1+1", "2", 0), dumped("1+1", "2", 10)]);
+    let both = folder.lines("both.jsonl", &[dumped("1+1", "2", 0), dumped("1+1", "2", 10)]);
     refused(&[&both], &["both.jsonl line 2: step: ", "steps 0 and 10"]);
 }
 
@@ -166,7 +142,7 @@ fn dumps_of_several_steps_are_refused() {
 fn one_prompt_with_two_reference_answers_is_two_problems() {
     let folder = Folder::new();
     let rows = [dumped("1+1", "2", 5), dumped("1+1", "3", 5), dumped("2+2", "4", 5)];
-    let found = read(&[&folder.write("5.jsonl", &rows)], false, None).unwrap();
+    let found = read(&[&folder.lines("5.jsonl", &rows)], false, None).unwrap();
     let names: Vec<&str> = found[0].problems.iter().map(|problem| problem.name()).collect();
     assert_eq!(names, ["1+1 (reference answer 2)", "1+1 (reference answer 3)", "2+2"]);
 }
@@ -174,7 +150,7 @@ fn one_prompt_with_two_reference_answers_is_two_problems() {
 #[test]
 fn a_problem_of_lm_eval_without_responses_or_logged_twice_is_refused() {
     let folder = Folder::new();
-    let log = |second: Value| folder.write("log.jsonl", &[logged(0, "1", &["\\boxed{1}"]), second]);
+    let log = |second: Value| folder.lines("log.jsonl", &[logged(0, "1", &["\\boxed{1}"]), second]);
     for none in [json!([]), json!([[]])] {
         let without = json!({"doc_id": 7, "target": "1", "resps": none});
         refused(&[&log(without)], &["log.jsonl line 2: resps", "doc_id 7"]);
@@ -187,13 +163,13 @@ fn a_problem_of_lm_eval_without_responses_or_logged_twice_is_refused() {
 #[test]
 fn a_file_named_twice_is_refused() {
     let folder = Folder::new();
-    let path = folder.write("d/a.jsonl", &[sample("p", 0), sample("q", 0)]);
+    let path = folder.lines("d/a.jsonl", &[sample("p", 0), sample("q", 0)]);
     std::os::unix::fs::symlink(&path, folder.at("link.jsonl")).unwrap();
     for other in ["d/a.jsonl", "d/../d/a.jsonl", "d", "link.jsonl"] {
         refused(&[&path, &folder.at(other)], &["a.jsonl", "give it once"]);
     }
     // Two files of the same name are two sets of samples.
-    let other = folder.write("e/a.jsonl", &[sample("p", 0)]);
+    let other = folder.lines("e/a.jsonl", &[sample("p", 0)]);
     assert_eq!(counts(&[&path, &other]).len(), 3);
 }
 
@@ -201,15 +177,15 @@ fn a_file_named_twice_is_refused() {
 fn a_merge_joins_lines_of_a_benchmark_through_compression_and_folders() {
     let folder = Folder::new();
     let [a, b] = ["p1", "p2"].map(|name| {
-        folder.write(&format!("parts/{name}.jsonl"), &[sample("p", 0)]);
-        folder.write(&format!("{name}.jsonl.gz"), &[sample("p", 1)])
+        folder.lines(&format!("parts/{name}.jsonl"), &[sample("p", 0)]);
+        folder.lines(&format!("{name}.jsonl.gz"), &[sample("p", 1)])
     });
     for paths in [vec![a, b], vec![folder.at("parts")]] {
         let error = read(&paths, true, None).unwrap_err();
         assert!(error.contains("a merge joins lines") && error.contains("p1, p2"), "{error}");
     }
-    folder.write("one/x.jsonl", &[sample("p", 0)]);
-    folder.write("two/x.jsonl.gz", &[sample("p", 1)]);
+    folder.lines("one/x.jsonl", &[sample("p", 0)]);
+    folder.lines("two/x.jsonl.gz", &[sample("p", 1)]);
     let found = read(&[&folder.at("one"), &folder.at("two")], true, None).unwrap();
     assert_eq!((found.len(), found[0].problems.len(), found[0].problems[0].samples), (1, 1, 2));
 }
@@ -217,10 +193,10 @@ fn a_merge_joins_lines_of_a_benchmark_through_compression_and_folders() {
 #[test]
 fn every_file_of_a_folder_is_read_or_the_folder_is_refused() {
     let folder = Folder::new();
-    folder.write("packed/a.jsonl", &[sample("p", 0)]);
-    folder.write("packed/p1.jsonl.gz", &[sample("q", 0)]);
+    folder.lines("packed/a.jsonl", &[sample("p", 0)]);
+    folder.lines("packed/p1.jsonl.gz", &[sample("q", 0)]);
     assert_eq!(counts(&[&folder.at("packed")]).len(), 2);
-    folder.write("dumps/0.jsonl.gz", &[dumped("1+1", "2", 0)]);
+    folder.lines("dumps/0.jsonl.gz", &[dumped("1+1", "2", 0)]);
     assert_eq!(read(&[&folder.at("dumps")], false, None).unwrap()[0].name, "aime24");
     let (log, graded) = (logged(0, "1", &["1"]), sample("p", 0));
     for (name, files) in [
@@ -232,14 +208,14 @@ fn every_file_of_a_folder_is_read_or_the_folder_is_refused() {
         ("deeper", [("a/samples.jsonl", &graded), ("b/c/samples.jsonl", &graded)]),
     ] {
         let paths =
-            files.map(|(file, row)| folder.write(&format!("{name}/{file}"), std::slice::from_ref(row)));
+            files.map(|(file, row)| folder.lines(&format!("{name}/{file}"), std::slice::from_ref(row)));
         refused(&[&folder.at(name)], &paths.each_ref().map(|path| path.to_str().unwrap()));
     }
     // An empty file would leave its benchmark out.
-    folder.write("hole/a.jsonl", &[sample("p", 0)]);
-    folder.write("hole/b.jsonl", &[]);
+    folder.lines("hole/a.jsonl", &[sample("p", 0)]);
+    folder.write("hole/b.jsonl", "");
     refused(&[&folder.at("hole")], &["b.jsonl", "empty"]);
-    folder.write("alone/sub/3.jsonl", &[dumped("1+1", "2", 0)]);
+    folder.lines("alone/sub/3.jsonl", &[dumped("1+1", "2", 0)]);
     refused(&[&folder.at("alone")], &["3.jsonl", "folder of one model"]);
 }
 
@@ -273,7 +249,7 @@ fn an_average_of_the_user_is_whole_or_an_error_and_one_of_the_paper_is_left_out(
 fn tokens_are_reported_only_where_every_sample_has_them() {
     let folder = Folder::new();
     let tokens = |rows: &[Value]| {
-        read(&[&folder.write("s.jsonl", rows)], false, None).unwrap()[0].tokens_per_problem()
+        read(&[&folder.lines("s.jsonl", rows)], false, None).unwrap()[0].tokens_per_problem()
     };
     let mut rows: Vec<Value> = (0..4).map(|i| sample(if i < 2 { "p" } else { "q" }, i)).collect();
     rows[0]["tokens"] = 100.into();
@@ -289,7 +265,7 @@ fn logs_of_other_problems_under_the_same_numbers_are_not_compared() {
     let folder = Folder::new();
     let [a, b] = [("a", ["1", "2"]), ("b", ["7", "8"])].map(|(side, golds)| {
         let rows = [0, 1].map(|i| logged(i, golds[i as usize], &["\\boxed{1}"]));
-        read(&[&folder.write(&format!("{side}/log.jsonl"), &rows)], false, None).unwrap()
+        read(&[&folder.lines(&format!("{side}/log.jsonl"), &rows)], false, None).unwrap()
     });
     let error = matched(a, b).map(|pairs| pairs.len()).unwrap_err().to_string();
     assert!(["problem 0: ", "\"1\" in", "\"7\" in"].iter().all(|word| error.contains(word)), "{error}");
@@ -310,20 +286,20 @@ fn the_verdicts_of_a_job_count_and_another_mode_grades_again() {
     let python = json!({"kind": "python", "columns": {"question": "?"}});
     let rows: Vec<Value> =
         (0..4).map(|i| of_job(&format!("p{}", i / 2), &python, "anything", i != 3, "python")).collect();
-    assert_eq!(counts(&[&folder.write("5.jsonl", &rows)]), [(2, 2), (1, 2)]);
+    assert_eq!(counts(&[&folder.lines("5.jsonl", &rows)]), [(2, 2), (1, 2)]);
     // A response that could not be graded isn't a wrong one.
     let mut broken = of_job("p", &python, "?", false, "python");
     broken["unscorable"] = json!(1.0);
     let rows = [broken, of_job("p", &python, "!", true, "python")];
-    assert_eq!(counts(&[&folder.write("6.jsonl", &rows)]), [(1, 1)]);
+    assert_eq!(counts(&[&folder.lines("6.jsonl", &rows)]), [(1, 1)]);
 
     // An unevaluated expression, which is correct only in mode parity.
     let math = json!({"kind": "math", "gold": "29"});
     let job =
-        folder.write("job.jsonl", &[of_job("p", &math, "\\boxed{12+17}", false, "math in mode strict")]);
+        folder.lines("job.jsonl", &[of_job("p", &math, "\\boxed{12+17}", false, "math in mode strict")]);
     // Other dumps have no mode. They get the mode of published results.
     let other = json!({"input": "What is 12 + 17?", "output": "\\boxed{12+17}", "gts": "29", "score": 0.0, "acc": 0.0, "step": 5});
-    let other = folder.write("verl.jsonl", &[other]);
+    let other = folder.lines("verl.jsonl", &[other]);
     for (path, mode, correct, words) in [
         (&job, None, 0, "math in mode strict"),
         (&job, Some(Mode::Parity), 1, "math in mode parity"),
@@ -335,7 +311,7 @@ fn the_verdicts_of_a_job_count_and_another_mode_grades_again() {
         assert!(words.split('|').all(|word| scored.graded[0].contains(word)), "{:?}", scored.graded);
     }
     // Samples with verdicts have no mode to choose.
-    let graded = folder.write("graded.jsonl", &[json!({"problem": "p", "n": 2, "c": 1})]);
+    let graded = folder.lines("graded.jsonl", &[json!({"problem": "p", "n": 2, "c": 1})]);
     assert!(read(&[&graded], false, Some(Mode::Strict)).unwrap_err().contains("graded already"));
 }
 

@@ -1,10 +1,7 @@
 //! Data sets as users download them, and `fgrpo data show`.
 
-#[path = "../../../../eval/tests/files/mod.rs"]
-mod files;
-
 use super::{config, fgrpo, file, model, run};
-use files::{gz, rows, zst};
+use crate::files::{gz, rows, zst};
 use serde_json::{Value, json};
 
 #[test]

@@ -2,14 +2,11 @@
 //! have the verdicts.
 
 use super::{config, fgrpo, file, run};
+use crate::files::lines;
 use crate::support::{ended, signal, wait_until};
 use assert_cmd::Command;
 use serde_json::{Value, json};
 use std::path::Path;
-
-fn lines(rows: &[Value]) -> String {
-    rows.iter().map(|row| format!("{row}\n")).collect()
-}
 
 /// Evaluates these samples, which other programs made. The arguments name the problems.
 fn eval(folder: &Path, samples: &[Value], arguments: &[&str]) -> Command {
@@ -250,7 +247,7 @@ fn ifbench() -> Vec<Value> {
 #[test]
 fn ifbench_is_evaluated_with_its_four_accuracies() {
     let folder = tempfile::tempdir().unwrap();
-    let data = file(folder.path(), "ifbench.jsonl", &lines(&ifbench()));
+    let data = file(folder.path(), "ifbench.jsonl", &lines(ifbench()));
     let responses = ["**I have 3 or 4.**", "Sure:\nMaybe.", "A Title in Case"];
     let prompts = ifbench().into_iter().zip(responses);
     let samples: Vec<Value> =

@@ -222,10 +222,10 @@ fn problem_of(row: &Row, index: usize, columns: &columns::Found) -> Result<Probl
     let worked = solution.as_deref().or(last_answer.as_deref());
     let question = messages.last().map_or("", |m| m.content.as_str());
     let truth = (columns.truth)(&Cells { row, question, worked })?;
-    if let Some(content) = truth.shown_below(question)
+    if let Some(below) = truth.shown_below(question)
         && let Some(last) = messages.last_mut()
     {
-        last.content = content;
+        last.content = format!("{}\n\n{below}", last.content.trim_end());
     }
     let id = match &truth {
         // An environment that provides the prompt may provide a different one each time, so the row identifies the

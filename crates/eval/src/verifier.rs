@@ -271,8 +271,7 @@ pub trait Reference {
         None
     }
 
-    /// Returns the question with the parts of the reference answer that a model must see, such as options, or `None` if
-    /// there aren't such parts.
+    /// Returns the text that a model must see below the question, such as options, or `None` if the question is complete.
     fn shown_below(&self, _question: &str) -> Option<String> {
         None
     }

@@ -74,6 +74,35 @@ fn golds_of(problems: &[Problem]) -> Vec<String> {
 }
 
 #[test]
+fn options_and_tests_are_shown_below_the_question() {
+    let folder = tempfile::tempdir().unwrap();
+    for (kind, row, expected) in [
+        (
+            "choice",
+            r#"{"question": "Which? ", "choices": ["x", "y"], "answer": "B"}"#,
+            "Which?\n\nA) x\nB) y\n\nAnswer with the letter of the correct option.",
+        ),
+        (
+            "code",
+            r#"{"question": "Double a number.", "test_list": ["assert dbl(1) == 2"]}"#,
+            "Double a number.\n\nYour code should pass tests such as:\nassert dbl(1) == 2",
+        ),
+        (
+            "code",
+            r#"{"question": "Double a number.", "input_output": {"fn_name": "dbl", "inputs": [[1]], "outputs": [2]}}"#,
+            "Double a number.\n\nThe function must be named dbl.",
+        ),
+        (
+            "code",
+            r#"{"question": "Write dbl.", "input_output": {"fn_name": "dbl", "inputs": [[1]], "outputs": [2]}}"#,
+            "Write dbl.",
+        ),
+    ] {
+        assert_eq!(prompts_of(&shown(folder.path(), row, kind, "").unwrap()), [expected], "{row}");
+    }
+}
+
+#[test]
 fn compressed_files_and_shards_as_hugging_face_lays_them_out_are_read() {
     let folder = tempfile::tempdir().unwrap();
     let at = |name: &str| folder.path().join(name);

@@ -38,15 +38,11 @@ impl Reference for Truth {
         Some(self.gold.clone())
     }
 
-    /// Returns the question followed by the options, one per line.
-    fn shown_below(&self, question: &str) -> Option<String> {
-        let mut prompt = question.trim_end().to_owned();
-        prompt.push('\n');
-        for (i, option) in self.options.iter().enumerate() {
-            prompt.push_str(&format!("\n{}) {}", choice::letter(i), option.trim()));
-        }
-        prompt.push_str("\n\nAnswer with the letter of the correct option.");
-        Some(prompt)
+    /// Returns the options, one per line.
+    fn shown_below(&self, _question: &str) -> Option<String> {
+        let line = |(i, option): (usize, &String)| format!("{}) {}\n", choice::letter(i), option.trim());
+        let lines: String = self.options.iter().enumerate().map(line).collect();
+        Some(lines + "\nAnswer with the letter of the correct option.")
     }
 
     fn vote(&self, completion: &str) -> Option<Option<String>> {
@@ -264,7 +260,7 @@ mod tests {
     #[test]
     fn options_are_lettered_in_their_order() {
         let truth = Truth { gold: "A".into(), options: vec!["x".into(), " y ".into()], order: vec![0, 1] };
-        let prompt = truth.shown_below("Which?\n").unwrap();
-        assert_eq!(prompt, "Which?\n\nA) x\nB) y\n\nAnswer with the letter of the correct option.");
+        let options = truth.shown_below("Which?").unwrap();
+        assert_eq!(options, "A) x\nB) y\n\nAnswer with the letter of the correct option.");
     }
 }

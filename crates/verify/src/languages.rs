@@ -15,13 +15,19 @@ pub(crate) const ANSWER_IN_OTHER_SCRIPTS: &str = "答案|答え|答|正解|回�
 /// Words that are frequent in other languages and aren't English.
 const FREQUENT: &str = "ich wir sie es ist sind der das dem ein eine einen zu von mit und je nous il elle est sont le la les des du une \
     et donc avec yo nosotros el los las una unos por para tenemos sono gli della che quindi os uma temos logo \
-    portanto het een zijn wij dus att det och ett";
+    portanto het een zijn wij dus att det och ett hat haben kostet beträgt ergibt nicht kein pas jest salah bukan tiene hay tem";
 
-/// Whether a word in lower case is in another language: it has a letter that English lacks, or is frequent there.
+/// Whether a word in lower case is in another language: it has a letter that English lacks, is frequent there, or means "answer".
 pub(crate) fn is_foreign(word: &str) -> bool {
     // A single Greek letter is a name in a formula.
     word.len() > 2 && word.contains(|c: char| c.is_alphabetic() && !c.is_ascii())
         || FREQUENT.split(' ').any(|known| known == word)
+        || means_answer(word)
+}
+
+/// Whether a character belongs to a script that doesn't separate words by spaces, or attaches endings to numbers.
+pub(crate) fn is_unspaced(c: char) -> bool {
+    matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
 }
 
 /// Whether a word in lower case means "answer" in another language.
@@ -31,14 +37,24 @@ pub(crate) fn means_answer(word: &str) -> bool {
     WORDS.is_match(word)
 }
 
+/// Whether a sentence in another language calls the answer before it wrong.
+pub(crate) fn condemns(sentence: &str) -> bool {
+    const WRONG: &str = r"(?i)\b(?:falsch|faux|fausse|fals[oaei]s?|incorrect[oaes]*|errad[oa]|błędn\w*|yanlış|salah|неверн\w*|неправильн\w*|verkeerd|fel)\b|错|錯|間違|틀|خطأ";
+    sentence.split(|c: char| !c.is_alphabetic()).any(is_foreign) && regex!(WRONG).is_match(sentence)
+}
+
 /// Whether a statement in another language is a supposition or a denial.
 pub(crate) fn doubts(statement: &str) -> bool {
-    const WORDS: &str = r"(?i)(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|falso|falsa|errado|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|неверн\w*|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错误|錯誤|間違|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
+    const WORDS: &str = r"(?i)(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|fals[oa]|errad[oa]|incorrect[oaes]*|błędn\w*|yanlış|salah|verkeerd|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|неверн\w*|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错|錯|間違|[^是]说|认为|例如|比如|如果|若|もし|만약|아니|틀|خطأ|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
     regex!(WORDS).is_match(statement)
+}
+
+/// Finds words for "answer" in other languages than English.
+pub(crate) fn answers(text: &str) -> impl Iterator<Item = regex::Match<'_>> {
+    regex!(&format!(r"(?i)\b(?:{ANSWER})\b|{ANSWER_IN_OTHER_SCRIPTS}")).find_iter(text)
 }
 
 /// Number of words of a sentence. Chinese and Japanese don't separate words by spaces, so two of their characters count as a word.
 pub(crate) fn word_count(sentence: &str) -> usize {
-    let unspaced = |c: &char| matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}');
-    sentence.split_whitespace().count() + sentence.chars().filter(unspaced).count() / 2
+    sentence.split_whitespace().count() + sentence.chars().filter(|c| is_unspaced(*c)).count() / 2
 }

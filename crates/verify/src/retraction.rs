@@ -36,6 +36,7 @@ pub(crate) fn clip(text: &str) -> &str {
 /// number or formula.
 pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
     let behind = clip(behind);
+    let behind = regex!(r"^(?:\s*</\w+>)+").find(behind).map_or(behind, |tags| &behind[tags.end()..]);
     if behind.trim_end().len() < 2 {
         return false;
     }
@@ -45,7 +46,16 @@ pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
     let joined = behind[..behind.len() - rest.len()].contains([',', '—', '–']);
     let lower = rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase());
     let own = usize::from(lower || joined && rest.starts_with('I'));
-    let ends = regex!(r"[.!?](?:[^0-9A-Za-z]|$)|\n").find_iter(behind).map(|found| found.start() + 1);
+    // Neither the number of an item, `1. There are`, nor a factorial, `$4!$`, ends a sentence.
+    let is_end = |at: &usize| {
+        let line = behind[..*at].rfind('\n').map_or(0, |start| start + 1);
+        let item = behind[line..*at].trim();
+        let factorial = behind[*at..].starts_with('!') && item.ends_with(|c: char| c.is_ascii_digit());
+        behind[*at..].starts_with('\n')
+            || !factorial && (line == 0 || item.is_empty() || !item.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    let ends = regex!(r"[.!?](?:[^0-9A-Za-z]|$)|\n|。").find_iter(behind).map(|found| found.start());
+    let ends = ends.filter(is_end).map(|at| at + behind[at..].chars().next().map_or(1, char::len_utf8));
     let mut from = 0;
     let sentences = ends.chain([behind.len()]).map(|end| {
         let sentence = &behind[from.min(end)..end];
@@ -74,6 +84,7 @@ fn agrees(sentence: &str, value: Written<'_>) -> bool {
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     regex!(CLOSES).is_match(words)
         || confirms(sentence)
+        || restates(words, value.text)
         || checks(words, value)
         || considers_another(words)
         || denies_another(words, value)
@@ -125,7 +136,7 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
     let orders = regex!(r"^\pL+(?: \pL+)? (?:that|this|it|the above|everything)$").is_match(words);
     let is_short = languages::word_count(sentence) < long || orders;
     let opens = restates
-        || sentence.ends_with(':')
+        || sentence.ends_with([':', '：'])
         || form!("opens an explanation").is_match(sentence)
         || is_aside(sentence);
     disputes(sentence, value) || is_short && !opens
@@ -175,11 +186,31 @@ fn considers_another(words: &str) -> bool {
     other.is_some_and(|other| !matches!(&other[1], "it" | "this" | "that" | "the" | "my"))
 }
 
+/// Whether a sentence concludes with another number than the value: `After removing the doubles we have 47`.
+fn concludes(words: &str, value: &str) -> bool {
+    let Some(found) = form!("concludes").captures(words) else { return false };
+    let number = |text: &str| text.replace([',', '$', ' '], "").parse::<f64>().ok();
+    found.get(1).and_then(|found| number(found.as_str())).zip(number(value)).is_some_and(|(a, b)| a != b)
+}
+
+/// Whether a sentence ends with the value and doesn't deny it: `So the total number of apples is 50`.
+fn restates(words: &str, value: &str) -> bool {
+    const DENIALS: &str =
+        r"\b(?:not|no|never|wrong|incorrect|false|unless|if|only|says?|said|thinks?)\b|n't\b|\?";
+    let end = words.rsplit(' ').next().unwrap_or_default().trim_matches(['$', '\\', '(', ')']);
+    !value.is_empty() && end == plain(value) && !regex!(DENIALS).is_match(words)
+}
+
 /// Whether one sentence retracts the answer before it.
 fn takes_back(sentence: &str, value: Written<'_>) -> bool {
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     const DOUBTS: &str = r"^(?:(?:or|is|isn't|was|really|who|why|are you|am i|could|should|what)\b.*|\S+)\?$";
-    if regex!(DOUBTS).is_match(sentence) || is_correction(words) || states_another(words, value.text) {
+    if regex!(DOUBTS).is_match(sentence)
+        || is_correction(words)
+        || states_another(words, value.text)
+        || concludes(words, value.text)
+        || languages::condemns(words)
+    {
         return true;
     }
     let Some(subject) = form!("subject is the answer").find(words) else { return false };

@@ -13,6 +13,7 @@ use super::extract::{answer_ends, last_number};
 use super::{units, words};
 use crate::boxed::trimmed;
 use crate::finder::{self, Candidate, Marker, Reason, after, formula_around, lead, line_at};
+use crate::languages;
 use crate::python_text::regex;
 use crate::retraction::{Written, is_withdrawn};
 use crate::statement::{self, Pieces, low_end};
@@ -26,8 +27,25 @@ fn one<'a>(part: impl Into<Cow<'a, str>>, is_stated: bool) -> Stated<'a> {
     if is_stated { Ok(vec![part.into()]) } else { Err(Reason::Denied) }
 }
 
+/// Returns a response without calculator marks (`<<10*5=50>>`) and without a last line about confidence, with spaces around numbers
+/// beside words of scripts without spaces, and with amounts of money escaped.
+pub(super) fn prepared(text: &str) -> Cow<'_, str> {
+    const GLUED: &str = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}：，。])([-−]?[0-9$])|([0-9$%])([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}])";
+    const ABOUT: &str = r"(?i)\n\W*(?:confidence|certainty|time used)\b[^\n]*\s*$";
+    let text = regex!(ABOUT).find(text).map_or(text, |line| &text[..line.start()]);
+    let text = regex!(r"<<[^<>\n]{1,80}>>").replace_all(text, "");
+    let text = match regex!(GLUED).replace_all(&text, "$1$3 $2$4") {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(spaced) => spaced.into(),
+    };
+    match with_money(&text) {
+        Cow::Borrowed(_) => text,
+        Cow::Owned(escaped) => escaped.into(),
+    }
+}
+
 /// Escapes dollar signs before amounts as `\$`, so that they don't open a formula, as in `It costs $5. The answer is $7$.`
-pub(super) fn with_money(text: &str) -> Cow<'_, str> {
+fn with_money(text: &str) -> Cow<'_, str> {
     if !regex!(r"\$[0-9][^$\n]*\s\$\S").is_match(text) || text.contains("$$") {
         return Cow::Borrowed(text);
     }
@@ -61,16 +79,56 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
         last(Marker::Tag).map(|found| segment(found.content).unwrap_or_else(|| one(found.value, true)));
     let bold = || last_bold(text).filter(|_| latex && !is_boxed);
     let announced = || {
-        let ends = answer_ends(&text[floor..]).into_iter().rev();
+        let labels = regex!(r"(?m)^\W{0,4}(?:A|答)(?:[:：])").find_iter(&text[floor..]);
+        let labels =
+            labels.map(|label| label.end() - label.as_str().chars().last().map_or(0, char::len_utf8));
+        let mut ends: Vec<usize> = answer_ends(&text[floor..]).into_iter().chain(labels).collect();
+        ends.extend(languages::answers(&text[floor..]).map(|word| word.end()));
+        ends.sort_unstable();
+        let ends = ends.into_iter().rev();
         ends.filter_map(|end| announced(text, floor + end)).find_map(segment)
     };
     let boxed = || is_boxed.then(|| last_boxes(text, boxes));
+    let object = || in_object(text);
+    let yes_or_no = || yes_or_no(text).filter(|_| !is_boxed);
     let hashes = || segment(last(Marker::Hashes)?.content);
-    let line = || last_line(text).filter(|_| latex);
-    let formula = || last_formula(text, latex, plain);
-    let words = || last_words(text);
-    let found = tagged.or_else(bold).or_else(announced).or_else(boxed).or_else(hashes);
+    let unexplained = unexplained(text);
+    let line = || last_line(unexplained).filter(|_| latex);
+    let formula = || last_formula(unexplained, latex, plain);
+    let words = || last_words(unexplained);
+    let found = tagged.or_else(object).or_else(bold).or_else(announced).or_else(boxed).or_else(hashes);
+    let found = found.or_else(yes_or_no);
     found.or_else(line).or_else(formula).or_else(words).unwrap_or(Err(Reason::Missing))
+}
+
+/// Returns a response without the check or the explanation that ends it.
+fn unexplained(text: &str) -> &str {
+    const EXPLAINS: &str = r"(?im)(?:^|[.!]\**\s)\W*(?:check|explanation|verification|this (?:makes sense|checks out|is because|follows))\b";
+    let cut = regex!(EXPLAINS).find_iter(text).map(|found| &text[..found.start() + 1]);
+    cut.filter(|before| before.contains(|c: char| c.is_ascii_digit())).next().unwrap_or(text)
+}
+
+/// Reads a response that is a JSON object with an answer, unless another of its values is false or rejects the answer.
+fn in_object(text: &str) -> Option<Stated<'_>> {
+    let bare = regex!(r"(?s)^\s*(?:```(?:json)?\s*)?(\{.*\})\s*(?:```)?\s*$").captures(text)?;
+    let object: serde_json::Map<String, serde_json::Value> = serde_json::from_str(&bare[1]).ok()?;
+    let value = ["answer", "final_answer", "result", "solution"].iter().find_map(|key| object.get(*key))?;
+    let rejects = |value: &serde_json::Value| match value {
+        serde_json::Value::Bool(holds) => !holds,
+        other => other
+            .as_str()
+            .is_some_and(|word| regex!(r"(?i)^(?:reject|wrong|false|incorrect|invalid)").is_match(word)),
+    };
+    let stated = !object.values().any(rejects);
+    Some(one(value.as_str().map_or_else(|| value.to_string(), str::to_owned), stated))
+}
+
+/// Returns the `yes` or `no` that begins a response and is followed by a reason.
+fn yes_or_no(text: &str) -> Option<Stated<'_>> {
+    const REASONED: &str =
+        r"(?i)^\W*(yes|no)\b(?:[,;:—–-]*\s*(?:because|since|as|for)\b|[.!]\**\s+\pL)[^\n]*$";
+    let found = regex!(REASONED).captures(text.trim_end())?.get(1)?;
+    Some(one(found.as_str(), !is_withdrawn(&text[found.end()..], Written::OTHER)))
 }
 
 /// Returns the last line if it is only mathematics.
@@ -147,15 +205,15 @@ fn attached(text: &str, content: Range<usize>, place: Range<usize>) -> Stated<'_
     let suffix = suffix.unwrap_or_default();
     let unit = usize::from(suffix.starts_with("\\text"));
     let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
-    let behind = after(text, end + length, high.max(end + length));
-    let ends = is_said_again(&text[end + length..line_at(text, high).1], content)
-        || statement::is_ended(&behind, unit, content, worded);
+    let end_of_value = end + length + again(&text[end + length..], content);
+    let behind = after(text, end_of_value, high.max(end_of_value));
+    let ends = statement::is_ended(&behind, unit, content, worded);
     let goes_on = content.trim_end().ends_with([',', ';', '.'])
         && text[end..].starts_with([' ', '-'])
         && regex!(r"^\W*-?\d").is_match(&text[end..]);
     // `$8k` is a number of thousands.
     let thousands = !matches!(sign, "" | "-") && regex!(r"^\\text\{ [A-Za-z]\}$").is_match(&suffix);
-    if !ends || goes_on || thousands || is_withdrawn(&text[high.max(end)..], of(content)) {
+    if !ends || goes_on || thousands || is_withdrawn(&text[high.max(end_of_value)..], of(content)) {
         return Err(Reason::Denied);
     }
     if sign.is_empty() && suffix.is_empty() {
@@ -172,15 +230,37 @@ fn of(text: &str) -> Written<'_> {
     Written { text, same: super::same_value }
 }
 
-/// Whether the text after a value repeats it in another form and then ends, as in `, or 50%`.
-fn is_said_again(behind: &str, value: &str) -> bool {
-    const OTHER: &str = r"^[\s$)}\\\]*]*[,;]?\s*(?:or|i\.e\.|that is|equivalently)(?: equivalently)?,?\s+([^=]{1,80}?)[\s.]*$";
-    regex!(OTHER).captures(behind).is_some_and(|other| super::same_value(&other[1], value))
+/// Length of the text after a value that repeats it in another form: `, or 50%`, ` (eleven)`, `Or in decimal form, about 4.67.`
+fn again(behind: &str, value: &str) -> usize {
+    const OTHER: &str = r"(?i)(?:(?:or|i\.?e\.|that is|equivalently|in other words|which (?:is|equals)|(?:in|as an?) (?:decimal|fraction|percent\w*|mixed|exact|simplified|lowest)(?: (?:form|number|notation|terms))?|exactly|approximately|approx\.|about|roughly|≈|\\approx|=),?[\s:]*)";
+    const GAP: &str = r"[\s$)}\\\]*.,;]*(?:\\q?quad\s*)?(?:\\text\{\s*)?";
+    const VALUE: &str = r"\}?(?:\s*\\q?quad)?\s*([^=\n]{1,80}?)";
+    let bracketed = regex!(&format!(r"^[\s$}}\\\]*]*\(\s*{OTHER}*([^()\n]{{1,60}})\)"));
+    let joined = regex!(&format!(r"^{GAP}{OTHER}+{VALUE}(?:[.;]?\**\s*(?:$|\n|\\\]|\$\$)|[.;,] )"));
+    let same = |text: &str| {
+        let bare = text.trim_matches(|c: char| c.is_whitespace() || "$*\\()".contains(c));
+        let unit =
+            || bare.strip_prefix(value).is_some_and(|unit| !unit.contains(|c: char| c.is_ascii_digit()));
+        super::same_to(value, bare, 2) || unit() || spells(bare, value)
+    };
+    [bracketed, joined]
+        .iter()
+        .find_map(|form| {
+            let found = form.captures(behind)?.get(1)?;
+            same(found.as_str()).then_some(found.end())
+        })
+        .unwrap_or(0)
+}
+
+/// Whether words are a number.
+fn spells(words: &str, value: &str) -> bool {
+    words::number_in_words(&words.to_lowercase()).is_some_and(|number| number.to_string() == value)
 }
 
 /// Whether an answer at `start..end` outside of a formula is stated, and neither denied nor taken back.
 fn is_stated(text: &str, start: usize, end: usize) -> bool {
     let value = &text[start..end];
+    let end = end + again(&text[end..], value);
     lead(text, start, start, value).is_some_and(|sign| sign != "-")
         && statement::is_ended(&after(text, end, end), 0, value, true)
         && !is_withdrawn(&text[end..], of(value))
@@ -255,7 +335,7 @@ fn announced(text: &str, end: usize) -> Option<Range<usize>> {
     let window = &line[..line.char_indices().nth(120).map_or(line.len(), |(at, _)| at)];
     let plain = window.trim_start_matches(['*', '_', 's', ' ']);
     let direct = window.len() - plain.len();
-    let start = if let Some(rest) = plain.strip_prefix([':', '=']) {
+    let start = if let Some(rest) = plain.strip_prefix([':', '：', '=', '|']) {
         Some(window.len() - rest.len())
     } else {
         // The verb must be in the same sentence, as in `answer to the question is 5`.

@@ -319,10 +319,15 @@ fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome 
 
 /// Whether two strings are the same value.
 fn same_value(first: &str, second: &str) -> bool {
+    same_to(first, second, Options::default().precision)
+}
+
+/// Whether a string is a value, exactly or as a decimal that is rounded to at least `precision` digits.
+fn same_to(value: &str, text: &str, precision: usize) -> bool {
     let read = |text: &str| typed::Answer::read(&[text.into()]).subject;
-    let options = Options { mode: Mode::Strict, ..Options::default() };
+    let options = Options { mode: Mode::Strict, precision, ..Options::default() };
     let same = |(first, second)| compare::compare(&first, &second, &options).is_ok_and(|result| result.equal);
-    read(first).zip(read(second)).is_some_and(same)
+    read(value).zip(read(text)).is_some_and(same)
 }
 
 /// Finds the answer in a string and parses it.

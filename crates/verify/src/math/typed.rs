@@ -141,7 +141,7 @@ impl Answer {
             const ITALICS: &str = r"(^|[\s(])\*([^*\s]+)\*([\s.,;:!?)]|$)";
             response = regex!(ITALICS).replace_all(&response, "$1$2$3").into_owned();
         }
-        let response = answer::with_money(&response);
+        let response = answer::prepared(&response);
         let marks = |c: char| c.is_whitespace() || statement::is_decoration(c);
         match answer::find(response.trim_end_matches(marks), types.latex, types.expr) {
             Ok(parts) => Self::read(&parts),

@@ -37,6 +37,8 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
             Kind::Command => Break(false),
             // A formula that describes the counted things: `8 pairs $(a,b)$`.
             Kind::Word if piece.formula => Break(words > 0),
+            // A language without spaces between words.
+            Kind::Word if piece.text.starts_with(languages::is_unspaced) => WORD,
             Kind::Word if words == 0 && at == 0 && !piece.spaced => Break(false),
             Kind::Word => word(piece, rest, words, value),
             Kind::Sign => mark(piece, rest, words, value, worded),
@@ -202,6 +204,7 @@ fn taken_back(clause: &[Piece<'_>]) -> bool {
         matches!(&*word, "not" | "never" | "wrong" | "incorrect" | "false" | "mistaken")
             || word.ends_with("n't")
             || word.ends_with("n’t")
+            || Roles::of(&word).has(Roles::OPERATES)
     };
     offers(clause) || clause.iter().take(8).any(wrong)
 }
@@ -212,8 +215,9 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let number = |word: &str| {
         word.starts_with(|c: char| c.is_ascii_digit()) || number_in_words(&word.to_lowercase()).is_some()
     };
-    let mut others =
-        form!("another number").captures_iter(after).filter_map(|found| found.get(1).or(found.get(2)));
+    let mut others = form!("another number")
+        .captures_iter(after)
+        .filter_map(|found| found.iter().skip(1).flatten().next());
     const REMARKS: &str = r"(?i)^(?:means|simplifies|satisfies|matches|corresponds|agrees|represents|leads|works|fits|checks|follows|completes|reduces|rounds|confirms|shows|was)$";
     let which = regex!(r"(?i)\bwhich (\w+)").captures(after);
     // A role that isn't the answer's, as in `as a warm-up`, and a purpose or a person, as in `for practice` and `for Bob`.

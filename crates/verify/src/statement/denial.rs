@@ -16,11 +16,17 @@ pub(crate) fn is_denied_before(before: &str) -> bool {
     let announced = regex!(r"(?i)(^|[:：]|\n)\W*(?:(?:the|my|final) )*answer(?: is)?\W*$").captures(bare);
     let above = announced.and_then(|announced| announced.get(1)).map(|mark| &bare[..mark.end()]);
     // `No doubt about it: the answer is` isn't a denial.
-    let above = above.filter(|above| !form!("idioms").is_match(sentence(above)));
+    let goes_on = |above: &&str| {
+        above
+            .trim_end_matches(|c: char| c.is_whitespace() || c == '*')
+            .ends_with([':', '：', ',', '-', '–', '—'])
+    };
+    let above = above.filter(goes_on).filter(|above| !form!("idioms").is_match(sentence(above)));
     let texts = [Some(bare), above];
     let above = bare.trim_end().trim_end_matches(['.', '!', ' ']);
     let same_line = sentence(bare).contains(char::is_alphanumeric);
     is_struck(before)
+        || gives_up(bare)
         || !same_line && is_deferral(&sentence(above).to_lowercase())
         || texts.into_iter().flatten().any(|text| {
             let pieces = Pieces::new().read(introduction(text), false);
@@ -31,6 +37,13 @@ pub(crate) fn is_denied_before(before: &str) -> bool {
             let denied = above && clause.iter().any(|piece| piece.is_word(Roles::DENIES));
             denied || denies(&pieces.all) || is_disowned(&pieces.all)
         })
+}
+
+/// Whether the sentence before the value's sentence gives the problem up: `I couldn't solve it. 8`
+fn gives_up(before: &str) -> bool {
+    let own = sentence(before);
+    let above = before[..before.len() - own.len()].trim_end().trim_end_matches(['.', '!', ':']);
+    form!("gives up").is_match(sentence(above))
 }
 
 /// Returns the words that introduce a value: those before it in its sentence, or else the line above unless that line ends a
@@ -168,6 +181,10 @@ fn is_of_another(said: &str) -> bool {
         return true;
     }
     let tail = answer[2].split(':').next().unwrap_or_default();
+    // `the answer has 8 digits`
+    if regex!(r"^ (?:has|had|contains?|needs|requires)$").is_match(tail.trim_end()) {
+        return true;
+    }
     let denied = regex!(r"^ (?:is|are) not \S+ ,? ?but").find(tail);
     let tail = denied.map_or(tail, |denied| &tail[denied.end()..]);
     // `the answer is the total`

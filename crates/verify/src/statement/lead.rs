@@ -47,10 +47,12 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
             | "\\equiv",
         ) => unless_denied(head),
         (Kind::Command, "\\in") if value.starts_with(['(', '[', '\\']) => unless_denied(head),
+        (_, "=" | "≡") if head.last().is_some_and(|negation| negation.text == "\\not") => None,
         (_, "=" | "≈" | "→" | "⇒" | "⟹" | "∴" | "≡") => unless_denied(head),
         (Kind::Sign, arrow) if arrow.len() > 1 && arrow.bytes().all(|byte| b"=->".contains(&byte)) => {
             unless_denied(head)
         }
+        (_, "：") if is_foreign(head) || is_label(head) => unless_denied(head),
         (_, ":") => {
             let ratio = head.last().is_some_and(|piece| piece.kind == Kind::Number) && (last.formula || !gap);
             if ratio || !is_label(head) && !is_foreign(head) { None } else { unless_denied(head) }

@@ -45,7 +45,9 @@ pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
         behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
     let joined = behind[..behind.len() - rest.len()].contains([',', '—', '–']);
     let lower = rest.starts_with(|c: char| c.is_alphanumeric() && !c.is_uppercase());
-    let own = usize::from(lower || joined && rest.starts_with('I'));
+    // A noun in German begins with a capital letter.
+    let noun = regex!(r"^\p{Lu}\p{Ll}+[.!]?\s*$").is_match(rest) && !is_correction(&plain(rest));
+    let own = usize::from(lower || noun || joined && rest.starts_with('I'));
     // Neither the number of an item, `1. There are`, nor a factorial, `$4!$`, ends a sentence.
     let is_end = |at: &usize| {
         let line = behind[..*at].rfind('\n').map_or(0, |start| start + 1);
@@ -144,7 +146,7 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
 
 /// Whether a sentence confirms the solution or refutes every other answer.
 fn confirms(sentence: &str) -> bool {
-    form!("confirms").is_match(sentence)
+    form!("confirms").is_match(sentence) && !regex!(r"^(?:i|we)\b.*(?:\bnot\b|n't\b)").is_match(sentence)
 }
 
 /// Whether a sentence disputes the answer: it names a fault of the solution, or another number as the result.

@@ -155,6 +155,15 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     const REPEATED: &str = r"(?i)^(?:(yes)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:is|are|does|do|can|was|has|have|will|did)|(no)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:(?:is|are|does|do|can|was|has|have|will|did)(?:n['’]t|\s+not)|cannot|can['’]t))$";
     let repeated = regex!(REPEATED).captures(words).and_then(|found| found.get(1).or(found.get(2)));
     let words = repeated.map_or(words, |found| found.as_str());
+    // `It comes to forty-five`
+    let number = words.match_indices(' ').map(|(at, _)| &words[at + 1..]).find(|end| {
+        let end = end.trim_start_matches("minus ").to_lowercase();
+        words::number_in_words(&end).is_some()
+    });
+    if let Some(number) = number {
+        let start = from + text[from..].find(words).unwrap_or(0) + words.len() - number.len();
+        return Some(one(number, lead(text, start, start, "").is_some()));
+    }
     let fits = (1..=MOST).contains(&words.split_whitespace().count());
     fits.then(|| one(words, lead(text, from, from, "").is_some()))
 }
@@ -283,8 +292,9 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     if let Some(found) = regex!(r"^(?:\^\s*\{?\s*\\circ\s*\}?|°)").find(rest) {
         return (Some("^\\circ".to_owned()), from + found.end());
     }
-    if let Some(found) = regex!(r"^_\{?([0-9]+)\}?").captures(rest) {
-        return (Some(format!("_{{{}}}", &found[1])), from + found[0].len());
+    if let Some(found) = regex!(r"^(?:_\{?([0-9]+)\}?|\(?in base \$?([0-9]+)\$?\)?)").captures(rest) {
+        let base = found.get(1).or(found.get(2)).map_or("", |base| base.as_str());
+        return (Some(format!("_{{{base}}}")), from + found[0].len());
     }
     if let Some(equal) = rest.strip_prefix('=') {
         let value = equal.split(['$', '\n']).next().unwrap_or_default();
@@ -294,7 +304,7 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     if let Some(found) = regex!(r"^\\pmod\s*(?:\{[^{}]*\}|\d+)").find(rest).filter(|_| congruent) {
         return (Some(found.as_str().to_owned()), from + found.end());
     }
-    const UNIT: &str = r"^(\\(?:text|mathrm|mbox|textrm)\s*\{[\s~]*(?:\\[,;: ])?\s*)?\\?\s*((?:(?:square|cubic|sq\.?|cu\.?)\s+)?[A-Za-z]+(?:\s*/\s*[A-Za-z]+)?(?:\}?\^\{?[23]\}?|[²³])?)";
+    const UNIT: &str = r"^(\\(?:text|mathrm|mbox|textrm)\s*\{[\s~]*(?:\\[,;: ])?\s*)?\\?\s*((?:(?:square|cubic|sq\.?|cu\.?)\s+)?[A-Za-z]+\b(?:\s*/\s*[A-Za-z]+\b)?(?:\}?\^\{?[23]\}?|[²³])?)";
     if let Some(found) = regex!(UNIT).captures(rest) {
         let words = found.get(2).map_or("", |words| words.as_str());
         let word = words.split_whitespace().last().unwrap_or_default();
@@ -320,8 +330,12 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
                 from + found[0].len(),
             );
         }
-        // A symbol that the value touches: `8m`.
-        if !formula && touches && matches!(word, "m" | "g" | "s" | "h" | "l") {
+        // A symbol that the value touches, or that a dimension or the end follows: `8m`, `8 m long`
+        let measured = || {
+            let behind = &rest[found[0].len()..];
+            regex!(r"^(?:\s+(?:long|tall|high|wide|deep|apart|away|above|below|in|per|each)\b|[\s$*]*[.,;)]|\W*$)").is_match(behind)
+        };
+        if !formula && (touches || measured()) && matches!(word, "m" | "g" | "s" | "h" | "l") {
             return (None, from + found[0].len());
         }
     }
@@ -333,10 +347,10 @@ fn announced(text: &str, end: usize) -> Option<Range<usize>> {
     let (from, to) = line_at(text, end);
     let line = &text[from..to];
     let window = &line[..line.char_indices().nth(120).map_or(line.len(), |(at, _)| at)];
-    let plain = window.trim_start_matches(['*', '_', 's', ' ']);
-    let direct = window.len() - plain.len();
-    let start = if let Some(rest) = plain.strip_prefix([':', '：', '=', '|']) {
-        Some(window.len() - rest.len())
+    let direct = window.len() - window.trim_start_matches(['*', '_', 's', ' ']).len();
+    let mark = regex!(r"^[*_s ]*(?:应该|应)?(?:[是为為はが은는이]\s*[:：]?|[:：=|])").find(window);
+    let start = if let Some(mark) = mark {
+        Some(mark.end())
     } else {
         // The verb must be in the same sentence, as in `answer to the question is 5`.
         let sentence = &window[..window.find(". ").unwrap_or(window.len())];
@@ -376,7 +390,7 @@ fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> 
     let Range { start: from, end: to } = place;
     let segment = &text[from..to];
     let bare = trimmed(text, place, char::is_whitespace);
-    let bare = trimmed(text, bare, |c| matches!(c, '*' | '_' | ':' | ' ' | '`'));
+    let bare = trimmed(text, bare, |c| matches!(c, '*' | '_' | ':' | ' ' | '`' | '。'));
     let start = bare.start + number_length(&text[bare.clone()]);
     let body = unwrapped(&text[start..bare.end]);
     if latex && is_mathematics(body) {
@@ -401,8 +415,11 @@ fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> 
             ));
         }
     }
-    let sentence = body.find(". ").map_or(body, |at| &body[..at]);
-    let words = sentence.trim_end_matches('.');
+    let sentence = body.find(". ").or(body.find('。')).map_or(body, |at| &body[..at]);
+    let words = sentence.trim_end_matches(['.', ' ']);
+    if let Some(value) = in_prose(text, start..start + words.len()).filter(|_| plain) {
+        return Some(attached(text, value.clone(), value));
+    }
     if !plain || !latex || words.len() >= 200 || !words.contains(|c: char| c.is_ascii_digit()) {
         return None;
     }
@@ -413,12 +430,30 @@ fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> 
     let said = if number.len() < words.len() && plain { number } else { words };
     let start = start + words.len() - said.len();
     let said = without_reason(said);
-    let number = regex!(r"^-?[0-9][0-9.,]*").find(said).map_or(said.len(), |number| number.end());
+    const VALUE: &str = r"^(?:-?[0-9][0-9.,]*|[(\[{][^()\[\]{}]*[)\]}])";
+    let number = regex!(VALUE).find(said).map_or(said.len(), |number| number.end());
+    let number = if said[number..].starts_with([' ', ',', ';']) { number } else { said.len() };
     let remark = regex!(r"^\s*\(([^()]*)\)$").captures(&said[number..]);
     let is_stated = is_stated(text, start, start + said.len())
-        && !statement::is_redirected(&Pieces::new().read(&said[number..], false))
+        && statement::is_ended(&Pieces::new().read(&said[number..], false), 0, &said[..number], true)
         && !remark.is_some_and(|remark| statement::is_correction(&remark[1].to_lowercase()));
     Some(one(said, is_stated))
+}
+
+/// Returns the range of the number that a sentence states, unless words neither precede nor follow it.
+fn in_prose(text: &str, sentence: Range<usize>) -> Option<Range<usize>> {
+    let said = &text[sentence.clone()];
+    // A match of the number begins with the character before it.
+    let number = last_number(&text[..sentence.end], sentence.start.saturating_sub(1));
+    let (start, end) = number.filter(|(start, _)| *start >= sentence.start)?;
+    // Words of a formula or of a number in words belong to the value.
+    let bare = !said.contains(['\\', '=', '^', '/', '{', '[']);
+    let words = |said: &str| regex!(r"(?:^|[^\pL])\pL{2,}").is_match(said);
+    let first = !text[sentence.start..start].contains(|c: char| c.is_ascii_digit());
+    let before = words(&text[sentence.start..start]) && first;
+    let behind = regex!(r"^\**\s+\(").is_match(&text[end..sentence.end])
+        || text[end..sentence.end].trim_start().starts_with(languages::is_unspaced);
+    (bare && (before || behind)).then_some(start..end)
 }
 
 /// Removes a closing mark or bracket whose opening one is before the answer, as in `8*.` and `45)`.
@@ -479,6 +514,7 @@ fn is_mathematics(line: &str) -> bool {
     let line = line.trim().trim_matches(['*', '_', '`']).trim();
     if line.is_empty()
         || line.len() > 2_000
+        || line.contains(languages::is_unspaced)
         || line.starts_with(['#', '-', '>']) && line[1..].starts_with(' ')
     {
         return false;
@@ -526,16 +562,29 @@ fn is_mathematics(line: &str) -> bool {
 
 /// Finds the last formula or number of the text, whichever comes later.
 fn last_formula(text: &str, latex: bool, plain: bool) -> Option<Stated<'_>> {
-    let formulas = if latex { environments(text) } else { Vec::new() };
-    let last = formulas.last();
-    let floor = last.map_or(0, |formula| formula.end);
-    if plain && let Some((start, end)) = last_number(text, floor) {
-        // Includes the whole quotient.
-        let start = text[..start].trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').len();
-        let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
-        return Some(attached(text, start..end, start..end));
-    }
-    last.map(|last| formula(text, &last.found, last.start..last.end))
+    // The place where a value is attained is not the value: `8 when x = 2`
+    const CLAUSE: &str = r"\d[^\n]*?(,\s*(?:which|where|when|attained|achieved|occurring)|\s+\(?(?:when|where|attained|achieved)|\s+\(at)\b[^\n]*$";
+    let main = regex!(CLAUSE).captures(text).and_then(|found| Some(found.get(1)?.start()));
+    let value = |to: usize| {
+        let mut formulas = if latex { environments(&text[..to]) } else { Vec::new() };
+        // The unit of a number outside of it: `50 $m^2$`
+        let is_unit = |formula: &mut super::candidate::Candidate<'_>| {
+            regex!(r"^\$\\?(?:(?:text|mathrm)\{)?[a-z]{1,3}\}?(?:\^\{?[23]\}?)?\$$")
+                .is_match(&text[formula.start..formula.end])
+                && text[..formula.start].trim_end().ends_with(|c: char| c.is_ascii_digit())
+        };
+        while formulas.pop_if(is_unit).is_some() {}
+        let last = formulas.last();
+        let floor = last.map_or(0, |formula| formula.end);
+        if plain && let Some((start, end)) = last_number(&text[..to], floor) {
+            // Includes the whole quotient.
+            let start = text[..start].trim_end_matches(|c: char| c.is_ascii_digit() || c == '/').len();
+            let end = end + regex!(r"^/[0-9]+").find(&text[end..]).map_or(0, |below| below.end());
+            return Some(attached(text, start..end, start..end));
+        }
+        last.map(|last| formula(text, &last.found, last.start..last.end))
+    };
+    main.and_then(value).filter(Result::is_ok).or_else(|| value(text.len()))
 }
 
 #[cfg(test)]

@@ -218,7 +218,7 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let mut others = form!("another number")
         .captures_iter(after)
         .filter_map(|found| found.iter().skip(1).flatten().next());
-    const REMARKS: &str = r"(?i)^(?:means|simplifies|satisfies|matches|corresponds|agrees|represents|leads|works|fits|checks|follows|completes|reduces|rounds|confirms|shows|was)$";
+    const REMARKS: &str = r"(?i)^(?:means|simplifies|satisfies|matches|corresponds|agrees|represents|occurs|happens|holds|arises|leads|works|fits|checks|follows|completes|reduces|rounds|confirms|shows|was)$";
     let which = regex!(r"(?i)\bwhich (\w+)").captures(after);
     // A role that isn't the answer's, as in `as a warm-up`, and a purpose or a person, as in `for practice` and `for Bob`.
     let role = regex!(r"(?i)^as an? (\w+)").captures(after);

@@ -110,7 +110,9 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
             return true;
         }
         thinks = roles.has(Roles::THINKS) || thinks && !is_writer(piece.text);
-        if !roles.has(Roles::FILLS.with(Roles::OWNS)) {
+        // The verb that states the value may be denied: `It doesn't take`.
+        let states = next_text.is_empty() && roles.has(Roles::STATES);
+        if !states && !roles.has(Roles::FILLS.with(Roles::OWNS)) {
             return false;
         }
         next_text = piece.text;

@@ -60,7 +60,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
         (_, "," | ";") if last.formula => None,
         (_, "," | ";") => {
             let clause =
-                head.rsplit(|piece| matches!(piece.text, "," | ";" | ".")).next().unwrap_or_default();
+                head.rsplit(|piece| matches!(piece.text, "," | ";" | "." | ":")).next().unwrap_or_default();
             let idiom = |piece: &Piece<'_>| {
                 piece.is_word(Roles::FILLS.with(Roles::LEADS).with(Roles::LABELS))
                     && !piece.is_word(Roles::DENIES)

@@ -49,9 +49,10 @@ pub(crate) fn doubts(statement: &str) -> bool {
     regex!(WORDS).is_match(statement)
 }
 
-/// Finds words for "answer" in other languages than English.
-pub(crate) fn answers(text: &str) -> impl Iterator<Item = regex::Match<'_>> {
-    regex!(&format!(r"(?i)\b(?:{ANSWER})\b|{ANSWER_IN_OTHER_SCRIPTS}")).find_iter(text)
+/// Returns the ends of words for "answer" in other languages than English, and of the label `A:`.
+pub(crate) fn answers(text: &str) -> impl Iterator<Item = usize> {
+    let words = regex!(&format!(r"(?im)\b(?:{ANSWER})\b|{ANSWER_IN_OTHER_SCRIPTS}|^\W{{0,4}}(?-i:A)[:：]"));
+    words.find_iter(text).map(|word| word.start() + word.as_str().trim_end_matches([':', '：']).len())
 }
 
 /// Number of words of a sentence. Chinese and Japanese don't separate words by spaces, so two of their characters count as a word.

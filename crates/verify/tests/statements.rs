@@ -7,6 +7,9 @@ use fgrpo_verify::synlogic;
 /// Forms of a response: `+` states the value `@`, `-` doesn't. `⏎` is a new line.
 const FORMS: &str = include_str!("fixtures/statements.txt");
 
+/// Responses to problems with the given number: `+` is correct, `-` isn't. ` @@ ` separates the number from the response.
+const NUMBERS: &str = include_str!("fixtures/numbers_in_sentences.txt");
+
 /// Whether a response is correct.
 type Check = Box<dyn Fn(&str) -> bool>;
 
@@ -47,5 +50,17 @@ fn sentences_state_or_deny_an_answer_of_any_kind() {
             }
         }
     }
+    assert!(off.is_empty(), "{}", off.join("\n"));
+}
+
+#[test]
+fn sentences_state_or_deny_a_number() {
+    let strict = Options { mode: Mode::Strict, ..Options::default() };
+    let is_off = |line: &&str| {
+        let Some((sign @ ("+" | "-"), case)) = line.split_once(' ') else { return false };
+        let (gold, response) = case.split_once(" @@ ").expect("a number and a response");
+        Math::new(gold, &strict).check(&response.replace('⏎', "\n")).is_correct() != (sign == "+")
+    };
+    let off: Vec<&str> = NUMBERS.lines().filter(is_off).collect();
     assert!(off.is_empty(), "{}", off.join("\n"));
 }

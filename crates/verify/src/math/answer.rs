@@ -18,6 +18,9 @@ use crate::python_text::regex;
 use crate::retraction::{Written, is_withdrawn};
 use crate::statement::{self, Pieces, low_end};
 
+/// Maximum number of words for "answer" whose sentences are read, starting from the last one.
+const MOST_ANNOUNCED: usize = 64;
+
 /// Parts of an answer, such as several boxes in one statement, or the reason why an answer is missing. All parts belong to the
 /// answer.
 pub(super) type Stated<'a> = Result<Vec<Cow<'a, str>>, Reason>;
@@ -30,7 +33,7 @@ fn one<'a>(part: impl Into<Cow<'a, str>>, is_stated: bool) -> Stated<'a> {
 /// Returns a response without calculator marks (`<<10*5=50>>`) and without a last line about confidence, with spaces around numbers
 /// beside words of scripts without spaces, and with amounts of money escaped.
 pub(super) fn prepared(text: &str) -> Cow<'_, str> {
-    const GLUED: &str = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}：，。])([-−]?[0-9$])|([0-9$%])([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}])";
+    const GLUED: &str = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}，。][:：]?)([-−]?[0-9$])|([0-9$%])([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}])";
     const ABOUT: &str = r"(?i)\n\W*(?:confidence|certainty|time used)\b[^\n]*\s*$";
     let text = regex!(ABOUT).find(text).map_or(text, |line| &text[..line.start()]);
     let text = regex!(r"<<[^<>\n]{1,80}>>").replace_all(text, "");
@@ -79,13 +82,10 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
         last(Marker::Tag).map(|found| segment(found.content).unwrap_or_else(|| one(found.value, true)));
     let bold = || last_bold(text).filter(|_| latex && !is_boxed);
     let announced = || {
-        let labels = regex!(r"(?m)^\W{0,4}(?:A|答)(?:[:：])").find_iter(&text[floor..]);
-        let labels =
-            labels.map(|label| label.end() - label.as_str().chars().last().map_or(0, char::len_utf8));
-        let mut ends: Vec<usize> = answer_ends(&text[floor..]).into_iter().chain(labels).collect();
-        ends.extend(languages::answers(&text[floor..]).map(|word| word.end()));
+        let mut ends = answer_ends(&text[floor..]);
+        ends.extend(languages::answers(&text[floor..]));
         ends.sort_unstable();
-        let ends = ends.into_iter().rev();
+        let ends = ends.into_iter().rev().take(MOST_ANNOUNCED);
         ends.filter_map(|end| announced(text, floor + end)).find_map(segment)
     };
     let boxed = || is_boxed.then(|| last_boxes(text, boxes));
@@ -104,8 +104,11 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
 /// Returns a response without the check or the explanation that ends it.
 fn unexplained(text: &str) -> &str {
     const EXPLAINS: &str = r"(?im)(?:^|[.!]\**\s)\W*(?:check|explanation|verification|this (?:makes sense|checks out|is because|follows))\b";
-    let cut = regex!(EXPLAINS).find_iter(text).map(|found| &text[..found.start() + 1]);
-    cut.filter(|before| before.contains(|c: char| c.is_ascii_digit())).next().unwrap_or(text)
+    let Some(found) = regex!(EXPLAINS).find_iter(text).last() else { return text };
+    let (before, explanation) =
+        text.split_at(found.start() + usize::from(found.as_str().starts_with(['.', '!'])));
+    let concludes = regex!(r"(?i)\b(?:so|thus|hence|therefore|answer)\b").is_match(explanation);
+    if !concludes && before.contains(|c: char| c.is_ascii_digit()) { before } else { text }
 }
 
 /// Reads a response that is a JSON object with an answer, unless another of its values is false or rejects the answer.
@@ -336,7 +339,8 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
             regex!(r"^(?:\s+(?:long|tall|high|wide|deep|apart|away|above|below|in|per|each)\b|[\s$*]*[.,;)]|\W*$)").is_match(behind)
         };
         if !formula && (touches || measured()) && matches!(word, "m" | "g" | "s" | "h" | "l") {
-            return (None, from + found[0].len());
+            let unit = (!touches).then(|| format!("\\text{{ {word}}}"));
+            return (unit, from + found[0].len());
         }
     }
     (None, 0)
@@ -435,7 +439,7 @@ fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> 
     let number = if said[number..].starts_with([' ', ',', ';']) { number } else { said.len() };
     let remark = regex!(r"^\s*\(([^()]*)\)$").captures(&said[number..]);
     let is_stated = is_stated(text, start, start + said.len())
-        && statement::is_ended(&Pieces::new().read(&said[number..], false), 0, &said[..number], true)
+        && !statement::is_redirected(&Pieces::new().read(&said[number..], false))
         && !remark.is_some_and(|remark| statement::is_correction(&remark[1].to_lowercase()));
     Some(one(said, is_stated))
 }
@@ -447,10 +451,9 @@ fn in_prose(text: &str, sentence: Range<usize>) -> Option<Range<usize>> {
     let number = last_number(&text[..sentence.end], sentence.start.saturating_sub(1));
     let (start, end) = number.filter(|(start, _)| *start >= sentence.start)?;
     // Words of a formula or of a number in words belong to the value.
-    let bare = !said.contains(['\\', '=', '^', '/', '{', '[']);
+    let bare = !regex!(r"[\\=^{\[]|\d\s*/\s*\d").is_match(said);
     let words = |said: &str| regex!(r"(?:^|[^\pL])\pL{2,}").is_match(said);
-    let first = !text[sentence.start..start].contains(|c: char| c.is_ascii_digit());
-    let before = words(&text[sentence.start..start]) && first;
+    let before = words(&text[sentence.start..start]) && !said.starts_with(|c: char| c.is_ascii_digit());
     let behind = regex!(r"^\**\s+\(").is_match(&text[end..sentence.end])
         || text[end..sentence.end].trim_start().starts_with(languages::is_unspaced);
     (bare && (before || behind)).then_some(start..end)
@@ -563,7 +566,7 @@ fn is_mathematics(line: &str) -> bool {
 /// Finds the last formula or number of the text, whichever comes later.
 fn last_formula(text: &str, latex: bool, plain: bool) -> Option<Stated<'_>> {
     // The place where a value is attained is not the value: `8 when x = 2`
-    const CLAUSE: &str = r"\d[^\n]*?(,\s*(?:which|where|when|attained|achieved|occurring)|\s+\(?(?:when|where|attained|achieved)|\s+\(at)\b[^\n]*$";
+    const CLAUSE: &str = r"\d[^\n]*?(,\s*(?:which (?:is |are )?(?:attained|achieved|reached|obtained|occurs?|happens?)|where|when|attained|achieved|occurring)|\s+\(?(?:when|where|attained|achieved)|\s+\(at)\b[^\n]*$";
     let main = regex!(CLAUSE).captures(text).and_then(|found| Some(found.get(1)?.start()));
     let value = |to: usize| {
         let mut formulas = if latex { environments(&text[..to]) } else { Vec::new() };

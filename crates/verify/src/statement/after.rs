@@ -204,7 +204,6 @@ fn taken_back(clause: &[Piece<'_>]) -> bool {
         matches!(&*word, "not" | "never" | "wrong" | "incorrect" | "false" | "mistaken")
             || word.ends_with("n't")
             || word.ends_with("n’t")
-            || Roles::of(&word).has(Roles::OPERATES)
     };
     offers(clause) || clause.iter().take(8).any(wrong)
 }

@@ -41,8 +41,6 @@ impl Roles {
     pub(super) const QUALIFIES: Self = Self(1 << 12);
     /// Can be between `answer` and its verb, as in `the answer to the given problem is`.
     pub(super) const DESCRIBES: Self = Self(1 << 13);
-    /// Changes the value in a clause behind it: `8 with its digits swapped`, `8 before doubling`.
-    pub(super) const OPERATES: Self = Self(1 << 14);
 
     pub(super) const fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -55,7 +53,7 @@ impl Roles {
     /// Returns the role with this name in the data.
     fn named(name: &str) -> Self {
         const NAMES: &str = "states fills denies owns leads goes_on praises thinks joins changes chooses labels qualifies \
-             describes operates";
+             describes";
         Self(NAMES.split(' ').position(|known| known == name).map_or(0, |at| 1 << at))
     }
 

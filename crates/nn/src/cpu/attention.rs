@@ -42,7 +42,7 @@ struct Block {
     /// First column of the key head.
     column: usize,
     keys: Range<usize>,
-    /// Row `i` belongs to query `query + i * query_stride`.
+    /// Row `i` is a head of the query with index `query + i * query_stride`.
     query: usize,
     query_stride: usize,
 }

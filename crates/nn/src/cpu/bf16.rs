@@ -26,14 +26,14 @@ use super::microkernel::{Operand, Output, RowMajor};
 use crate::error::Error;
 use crate::numbers::ProductFormat;
 
-/// Number of lines of a strip, and number of pairs of terms in a block.
+/// Number of lines (rows or columns) in a strip of an operand, and number of pairs of terms in a block.
 const SIDE: usize = 16;
 /// Number of terms in a block.
 const BLOCK: usize = 2 * SIDE;
 /// Number of pairs in a tile. A pair has the size of an `f32`.
 const TILE: usize = SIDE * SIDE;
 
-/// Unit that multiplies bfloat16 values.
+/// Instructions that multiply bfloat16 values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unit {
     #[cfg(target_arch = "x86_64")]
@@ -285,7 +285,7 @@ mod tests {
     use crate::cpu::panels;
     use proptest::prelude::*;
 
-    /// Units of this processor, the portable one first.
+    /// Units that this processor supports, the portable one first.
     fn units() -> Vec<Unit> {
         match unit() {
             Unit::Portable => vec![Unit::Portable],

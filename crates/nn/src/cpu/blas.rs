@@ -41,7 +41,7 @@ pub(crate) struct Blas {
     sgemm: Sgemm,
 }
 
-/// The library, which the first call loads. Returns an error that names the libraries that couldn't be loaded.
+/// Returns the library, which the first call loads, or an error that names the libraries that couldn't be loaded.
 pub(crate) fn library() -> Result<&'static Blas, Error> {
     static BLAS: OnceLock<Result<Blas, String>> = OnceLock::new();
     BLAS.get_or_init(load).as_ref().map_err(|why| Error::Blas(why.clone()))

@@ -104,7 +104,7 @@ fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
     std::iter::successors(Some(row), before)
 }
 
-/// Ranges of the stretches of each tree.
+/// Returns the range of each tree's stretches.
 pub(crate) fn trees(stretches: &[Stretch]) -> impl Iterator<Item = Range<usize>> + '_ {
     let roots = (0..stretches.len()).filter(|&index| stretches[index].parent.is_none());
     roots.map(|root| {

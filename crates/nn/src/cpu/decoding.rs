@@ -12,7 +12,7 @@ use crate::segments::Piece;
 pub(crate) struct Decoding {
     pub(super) step: Step,
     pub(super) lists: Lists,
-    /// Attention of the step to slots of the cache.
+    /// Assignment of the step's rows to ranges of cache slots, for attention.
     pub(super) pieces: Vec<Piece>,
     pub(super) draws: Vec<Draw>,
     pub(super) drawn: Vec<Drawn>,
@@ -43,7 +43,7 @@ impl Decoding {
         slots.clone_from(&self.step.slots);
     }
 
-    /// Stores the draws of the next sampling.
+    /// Stores the draws for the next call of `sample`.
     pub(super) fn upload_draws(&mut self, draws: &[Draw]) {
         self.draws.clear();
         self.draws.extend_from_slice(draws);

@@ -27,17 +27,17 @@ pub(crate) struct DeltaRule {
     /// `q` and `k`, the queries and keys of the rows: `[n, keys]` each.
     q: Vec<f32>,
     k: Vec<f32>,
-    /// Values before [`DeltaRule::errors`], and `E` after it: `[n, values]`.
+    /// The rows' values before [`DeltaRule::errors`], and their errors `E` after it: `[n, values]`.
     pub(crate) errors: Vec<f32>,
     write: Vec<f32>,
-    /// `D`, with 0 for `i > t`: `[n, n]`.
+    /// Decays `D` between rows, with 0 for `i > t`: `[n, n]`.
     decay: Vec<f32>,
-    /// `G`: `[n]`.
+    /// Decay `G` from the start of the stretch to each row: `[n]`.
     gate: Vec<f32>,
-    /// `-A`, with 0 for `i >= t`; `b` is `B`: `[n, n]`.
+    /// `-A`, with 0 for `i >= t`, and `B`, as in the module's equations: `[n, n]` each.
     minus_a: Vec<f32>,
     b: Vec<f32>,
-    /// `out` and `scaled`, the results and `D_n E`: `[n, values]` each.
+    /// The results `out`, and the errors decayed to the end of the stretch, `D_n E`: `[n, values]` each.
     out: Vec<f32>,
     scaled: Vec<f32>,
     /// Scratch memory: `[n, keys]`.
@@ -117,7 +117,7 @@ impl DeltaRule {
         self.b.iter_mut().zip(&self.decay).for_each(|(b, decay)| *b *= decay);
     }
 
-    /// Computes `E`. `state` is the state before the stretch.
+    /// Computes the errors `E`. `state` is the state before the stretch.
     pub(crate) fn errors(&mut self, state: &[f32]) {
         let (n, [keys, values]) = (self.write.len(), self.sizes);
         let row = View::rows(0, values);
@@ -154,7 +154,7 @@ impl DeltaRule {
         &self.out
     }
 
-    /// `scaled = D_n E`.
+    /// Computes `scaled = D_n E`.
     fn scale_errors(&mut self) {
         let n = self.write.len();
         scale_rows(self.sizes[1], self.decay[(n - 1) * n..].iter().copied(), &self.errors, &mut self.scaled);

@@ -31,7 +31,7 @@ pub(crate) trait Format {
     /// The operand must be readable, [`Format::len`] values writable, and the processor must support the format.
     unsafe fn pack_right(n: usize, k: usize, b: Operand, to: *mut f32);
 
-    /// A left operand of `m` rows of `k` terms, at most one block, as the kernel reads it: in place, or packed.
+    /// Returns a left operand of `m` rows of `k` terms, at most one block, as the kernel reads it: in place, or packed.
     ///
     /// # Safety
     /// The operand must be readable, and the processor must support the format.

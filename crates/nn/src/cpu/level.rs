@@ -46,7 +46,7 @@ fn best() -> Level {
     if cfg!(target_arch = "aarch64") { Level::Neon } else { Level::Plain }
 }
 
-/// The level for a value of `FGRPO_SIMD` on a processor whose best level is `best`.
+/// Returns the level for a value of `FGRPO_SIMD` on a processor whose best level is `best`.
 fn choose(setting: Option<&str>, best: Level) -> Result<Level, Error> {
     let Some(name) = setting.filter(|name| !name.is_empty()) else { return Ok(best) };
     match Level::ALL.iter().find(|level| level.0 == name) {
@@ -60,7 +60,7 @@ fn choose(setting: Option<&str>, best: Level) -> Result<Level, Error> {
     }
 }
 
-/// The level in use: the processor's best, or the one set by the environment variable `FGRPO_SIMD`.
+/// Returns the level in use: the processor's best, or the one set by the environment variable `FGRPO_SIMD`.
 /// Returns an error if the variable is not a level or the processor doesn't support it.
 pub(crate) fn check() -> Result<Level, Error> {
     choose(std::env::var(VARIABLE).ok().as_deref(), best())

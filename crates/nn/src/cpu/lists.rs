@@ -17,7 +17,7 @@ pub(crate) struct Lists {
     pub(super) stretches: Vec<Stretch>,
     /// Row that precedes each row on its path, or `u32::MAX` for the first.
     pub(super) previous: Vec<u32>,
-    /// Cache node that stores each tree's last state. Empty if states aren't cached.
+    /// For each tree, the cache node that stores the recurrent state after its last row. Empty if states aren't cached.
     pub(super) nodes: Vec<usize>,
 }
 

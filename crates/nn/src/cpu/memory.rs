@@ -1,6 +1,6 @@
 //! The machine's memory, from Linux's files or macOS's system call; unknown on other systems.
 
-/// Minimum memory for keys and values, which is also used if the machine's memory is unknown.
+/// Minimum number of bytes for keys and values, also used if the machine's memory is unknown.
 const LEAST: u64 = 512 << 20;
 
 /// Bytes of the machine's memory. Compiled, but not tested on a Mac.

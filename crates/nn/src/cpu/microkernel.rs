@@ -45,17 +45,17 @@ pub(crate) struct Operand {
 }
 
 impl Operand {
-    /// The operand from a line and a term on. This only computes an address, which may be out of bounds.
+    /// Returns the operand from a line and a term on. This only computes an address, which may be out of bounds.
     pub(crate) fn at(self, line: usize, term: usize) -> Operand {
         Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
     }
 
-    /// The operand's lines as rows. Each line must be contiguous: its stride `term` must be 1.
+    /// Returns the operand's lines as rows. Each line must be contiguous: its stride `term` must be 1.
     pub(crate) fn lines(self) -> RowMajor {
         RowMajor { first: self.first, stride: self.line }
     }
 
-    /// The operand as rows of contiguous terms; `line` must be 1.
+    /// Returns the operand as rows of contiguous terms; `line` must be 1.
     pub(crate) fn terms(self) -> RowMajor {
         RowMajor { first: self.first, stride: self.term }
     }
@@ -70,7 +70,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// The part of the destination that starts at a row and a column.
+    /// Returns the part of the destination that starts at a row and a column.
     ///
     /// # Safety
     /// The element must be inside the destination.
@@ -195,7 +195,8 @@ macro_rules! at_size {
     };
 }
 
-/// Register operations. Partial loads and stores access only the first `count` values, and `sums` adds up each of four registers.
+/// Register operations. Partial loads and stores access only the first `count` values, and `sums` returns the sum of the values of each of four
+/// registers.
 macro_rules! registers {
     (#[$features:meta] $($name:ident($($arg:ident: $ty:ty),*) $(-> $result:ty)? = $body:expr;)*) => {
         $(
@@ -456,7 +457,7 @@ mod avx512 {
             };
         }
 
-        /// A mask with the first `count` lanes set.
+        /// Returns a mask with the first `count` lanes set.
         fn mask(count: usize) -> u16 {
             ((1u32 << count) - 1) as u16
         }

@@ -71,7 +71,7 @@ impl PackedWeights {
         PackedWeights { matrices, panels }
     }
 
-    /// The panels of the matrix at offset `weight`.
+    /// Returns the panels of the matrix at offset `weight`.
     ///
     /// # Panics
     /// If the matrix isn't packed.

@@ -32,7 +32,7 @@ pub(crate) enum Right<'a> {
     Panels(&'a [f32]),
 }
 
-/// Calls a function that is generic over a [`Format`] with the format of these [`ProductFormat`].
+/// Calls a function that is generic over [`Format`], with the format that implements a [`ProductFormat`].
 macro_rules! in_format {
     ($products:expr, $name:ident($($argument:expr),* $(,)?)) => {
         match $products {

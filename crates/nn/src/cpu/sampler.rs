@@ -76,7 +76,7 @@ pub(crate) fn draw(
     Ok(())
 }
 
-/// The last token with nonzero probability.
+/// Returns the last token with nonzero probability.
 fn last_possible(probabilities: &[f32]) -> usize {
     probabilities.iter().rposition(|&p| p > 0.0).expect("the most likely token has value 1")
 }
@@ -139,7 +139,7 @@ mod tests {
         drawn
     }
 
-    /// The truncated distribution by definition: sort, cut, normalise.
+    /// Returns the truncated distribution by definition: sort, cut, normalise.
     fn brute_force(logits: &[f32], sampling: &Sampling) -> Vec<f64> {
         let max = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
         let mass: Vec<f64> =

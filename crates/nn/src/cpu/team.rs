@@ -254,7 +254,7 @@ impl<'a> Shared<'a> {
         self.first
     }
 
-    /// The values in `range`.
+    /// Returns the values in `range`.
     ///
     /// # Panics
     /// If the range is out of bounds. In debug builds, also if another thread has ever taken an overlapping part.

@@ -44,7 +44,7 @@ impl QuantizedMatrices {
         self.0.insert(span.offset, matrix);
     }
 
-    /// The matrix with this span.
+    /// Returns the matrix with this span.
     ///
     /// # Panics
     /// If the matrix doesn't exist.
@@ -52,7 +52,8 @@ impl QuantizedMatrices {
         &self.0[&span.offset]
     }
 
-    /// Matrices with rows of a linear map in the order of the outputs, and the ranges of these rows. Empty if the map isn't quantized.
+    /// Quantized matrices that contain rows of a linear map, in the order of its outputs, each with the range of these rows. Empty if
+    /// the map isn't quantized.
     pub(super) fn parts(&self, linear: Linear) -> impl Iterator<Item = (&Quantized, Range<usize>)> {
         linear.rows_in(&self.0, Quantized::len)
     }

@@ -33,7 +33,7 @@ impl CpuExecutor {
         self.mixer.gates = inputs;
     }
 
-    /// The convolution of inputs `x`, after [`CpuExecutor::transpose_filter`].
+    /// Returns the convolution of inputs `x`, after [`CpuExecutor::transpose_filter`].
     fn inputs_convolution<'a>(&'a self, layout: ConvolutionLayout, x: &'a [f32]) -> Convolution<'a> {
         let width = layout.sizes.width;
         Convolution { filter: &self.mixer.filter[0][..layout.filter.len], channels: width, stride: width, x }

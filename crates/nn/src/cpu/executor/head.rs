@@ -51,7 +51,7 @@ enum Logits<'a> {
     Tiles(&'a mut Vec<f32>),
 }
 
-/// Picks in a tile: their indices, and the offsets of their logits.
+/// Returns the picks whose tokens are in the tile: each pick's index, and the offset of its logit.
 fn picks_of<'a>(picks: &'a [Pick], tile: &Tile<'_>) -> impl Iterator<Item = (usize, usize)> + 'a {
     let &Tile { first_row: first, rows, token, tokens, offset, stride, .. } = tile;
     let from = picks.partition_point(|pick| (pick.slot as usize) < first);

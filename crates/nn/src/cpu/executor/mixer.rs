@@ -148,7 +148,7 @@ impl CpuExecutor {
         self.mixer.filter[1] = derivative;
     }
 
-    /// The convolution of a mixer's inputs `x`, after [`CpuExecutor::transpose_filter`].
+    /// Returns the convolution of a mixer's inputs `x`, after [`CpuExecutor::transpose_filter`].
     fn convolution<'a>(&'a self, layout: MixerLayout, x: &'a [f32]) -> Convolution<'a> {
         let (channels, stride) = (layout.sizes.channels(), layout.sizes.input_width());
         Convolution { filter: &self.mixer.filter[0][..layout.filter.len], channels, stride, x }

@@ -6,7 +6,7 @@ use super::{Buffer, CpuExecutor, Weights, part, part_mut, simd};
 use crate::executor::{HeadRows, Norm, NormOps};
 use crate::layout::Span;
 
-/// The weights of a norm plus the offset.
+/// Returns the weights of a norm plus the offset.
 pub(super) fn weight_of(weights: &Weights, weight: Span, offset: f32) -> Cow<'_, [f32]> {
     match part(weights, weight) {
         weight if offset == 0.0 => weight.into(),

@@ -26,7 +26,7 @@ use crate::quantized::Quantized;
 use crate::rope::Rope;
 use crate::sampling::Rollout;
 
-/// Minimum number of positions in the tables of angles.
+/// Minimum number of positions in the tables of rotary angles.
 pub(crate) const POSITIONS: usize = 512;
 /// Maximum number of blocks that sum squares.
 pub(crate) const NORM_BLOCKS: usize = 1024;
@@ -41,7 +41,7 @@ struct Adapters {
 
 pub(crate) struct CudaBackend {
     decoder: Decoder,
-    /// Number of positions in the tables of angles.
+    /// Number of positions in the tables of rotary angles.
     positions: usize,
     precision: Precision,
     exact: bool,
@@ -59,7 +59,7 @@ pub(crate) struct CudaBackend {
     partials: Memory<f64>,
 }
 
-/// Tables of angles for [`ROPES`]: for each position cosines, then sines.
+/// Returns the tables of rotary angles for [`ROPES`]: for each position cosines, then sines.
 fn angles(config: &Config, positions: usize) -> [Vec<f32>; 3] {
     let (rope, half) = (Rope::new(config, positions), config.rotary_dim() / 2);
     let (one, zero) = (vec![1.0; half], vec![0.0; half]);
@@ -113,7 +113,7 @@ impl CudaBackend {
         })
     }
 
-    /// The trained parameters: LoRA's factors if there are any, otherwise all weights.
+    /// Returns the trained parameters: LoRA's factors if there are any, otherwise all weights.
     fn trained(&self) -> &Weights {
         self.adapters.as_ref().map_or(&self.weights, |adapters| &adapters.values)
     }

@@ -79,7 +79,7 @@ impl Buffer {
         }
     }
 
-    /// Device address of value `index`, or null without memory; the stream then has a failure and ignores further work.
+    /// Device address of value `index`, or null if the buffer couldn't be allocated; the stream then has a failure and drops further work.
     pub(super) fn at(&self, index: usize) -> Values {
         let address = self.memory.as_ref().map_or(Address(0), |memory| memory.at(self.bytes(index)));
         match self.precision {
@@ -99,7 +99,7 @@ impl Buffer {
         }
     }
 
-    /// A matrix with rows of `stride` values, from value `first` on.
+    /// Returns a matrix with rows of `stride` values, from value `first` on.
     pub(super) fn rows(&self, first: usize, stride: usize) -> Matrix {
         Matrix::rows(self.at(first).address(), stride)
     }

@@ -63,7 +63,8 @@ impl Draws {
 }
 
 impl Decoding {
-    /// Applies changes, builds the next step and transfers its lists, including recurrent states if `has_states`.
+    /// Applies changes, builds the next step and transfers its lists, including the lists for recurrent states if
+    /// `has_states`.
     pub(super) fn begin(&mut self, stream: &Stream, changes: &DecodeChanges, has_states: bool) {
         if let StepTokens::Known(_) = changes.tokens {
             self.results.pending.clear();

@@ -37,7 +37,7 @@ pub(crate) struct CudaExecutor {
     pub(super) precision: Precision,
     /// Whether a token gets the same bits in decoding steps as in passes over whole sequences (`compute.exact`).
     exact: bool,
-    /// Tables of angles for [`ROPES`]: for each position cosines, then sines. Tables that no layer uses are empty.
+    /// Tables of rotary angles for [`ROPES`]: for each position cosines, then sines. Tables that no layer uses are empty.
     angles: [Buffer; 3],
     /// Logits of rows that are sampled from.
     pub(super) logits: Buffer,
@@ -72,7 +72,7 @@ pub(super) fn numbers(precision: Precision) -> Numbers {
 }
 
 impl CudaExecutor {
-    /// Creates an executor with tables of angles.
+    /// Creates an executor with these tables of rotary angles.
     pub(super) fn new(
         stream: Arc<Stream>,
         config: &Config,
@@ -111,12 +111,12 @@ impl CudaExecutor {
         executor
     }
 
-    /// Number of values in the tables of angles.
+    /// Number of values in the tables of rotary angles.
     pub(super) fn tables_len(&self) -> usize {
         self.angles.iter().map(Buffer::len).sum()
     }
 
-    /// Replaces the tables of angles, which only grow.
+    /// Replaces the tables of rotary angles, which only grow.
     pub(super) fn set_angles(&mut self, angles: &[Vec<f32>; 3]) {
         for (table, rows) in self.angles.iter_mut().zip(angles).filter(|(_, rows)| !rows.is_empty()) {
             table.reserve(&self.stream, FULL, rows.len(), Purpose::Model);
@@ -124,7 +124,7 @@ impl CudaExecutor {
         }
     }
 
-    /// Table of a layer's angles.
+    /// Returns the table of a layer's rotary angles.
     fn table(&self, rope: Option<Theta>) -> &Buffer {
         &self.angles[ROPES.iter().position(|&theta| theta == rope).expect("ROPES lists all of them")]
     }
@@ -158,8 +158,8 @@ impl CudaExecutor {
         if self.precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16ToF32 }
     }
 
-    /// Adds the sum of each column of `[rows, width]` values to `sum`. From an address and a number of rows, `kernel` makes the kernel that writes the
-    /// sums of blocks of so many rows to the address.
+    /// Adds the sum of each column of `[rows, width]` values to `sum`. `kernel(address, n)` returns the kernel that writes the column
+    /// sums of each block of `n` rows to `address`.
     fn sum_columns<K: Kernel>(
         &mut self,
         [rows, width]: [usize; 2],

@@ -23,14 +23,14 @@ pub(crate) const PASS_PARTS: usize = 4096;
 /// Maximum number of rows in an item of a pass.
 const PASS_ROWS: usize = 16;
 
-/// Pieces by tile: the index of each tile's first piece, and the pieces, with four words each.
+/// Pieces of the attention plan by tile: the index of each tile's first piece, and the pieces, with four words each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tiles {
     pub(super) first: List,
     pub(super) pieces: List,
 }
 
-/// The keys to which each query of a pass attends, by query and by key.
+/// Attention plan of a pass, with its pieces by tile of queries and by tile of keys.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plan {
     pub(super) rows: List,
@@ -144,7 +144,7 @@ struct Collected {
 }
 
 impl Collected {
-    /// Adds rows of a path at these positions. Each row sees the path's tokens up to the row's own token.
+    /// Adds the attention of rows of a path, whose positions are given. Each row sees the path's tokens up to the row's own token.
     fn add(&mut self, path: &[Range<usize>], positions: &[u32]) {
         let (first_row, last) = (self.parts_of_row.len(), positions[positions.len() - 1] as usize);
         self.parts_of_row.resize_with(first_row + positions.len(), Vec::new);
@@ -175,7 +175,7 @@ impl Collected {
         }
     }
 
-    /// Appends the lists, padded to the given numbers of items, rows and parts.
+    /// Appends the collected items to `words`, as lists padded to the given numbers of items, rows and parts.
     fn put(self, words: &mut Words, items: usize, rows: usize, parts: usize) -> Items {
         let first = self.parts_of_row.iter().scan(0, |sum, parts| {
             *sum += parts.len() as u32;
@@ -192,7 +192,7 @@ impl Collected {
         }
     }
 
-    /// Appends the lists of a range of a pass's rows.
+    /// Appends the collected items of a range of a pass's rows to `words`.
     fn put_pass(self, words: &mut Words) -> PassItems {
         let (first, items, rows, parts) = (self.first, self.items.len(), self.parts_of_row.len(), self.parts);
         PassItems { first, rows, parts, items: self.put(words, items, rows, parts) }

@@ -43,7 +43,7 @@ struct Run {
     node: u32,
 }
 
-/// The runs of a chunk, sorted by depth. Parents are indices into the result.
+/// Returns the runs of a chunk, sorted by depth. Parents are indices into the result.
 fn runs(chunk: &Chunk, previous: &[u32]) -> Vec<Run> {
     let mut continued = vec![0u32; previous.len()];
     previous.iter().filter(|&&row| row != NONE).for_each(|&row| continued[row as usize] += 1);

@@ -85,7 +85,8 @@ impl QuantizedMatrices {
         Some(Quantized { rows: *rows, columns: *columns, numbers })
     }
 
-    /// Matrices with rows of a linear map in the order of the outputs, and the ranges of these rows. Empty if the map isn't quantized.
+    /// Quantized matrices that contain rows of a linear map, in the order of its outputs, each with the range of these rows. Empty if
+    /// the map isn't quantized.
     pub(super) fn parts(&self, linear: Linear) -> impl Iterator<Item = (&QuantizedMatrix, Range<usize>)> {
         linear.rows_in(&self.matrices, |matrix| matrix.rows * matrix.columns)
     }

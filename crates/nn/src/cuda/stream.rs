@@ -105,7 +105,7 @@ impl Stream {
         self.run(|| graph.replay());
     }
 
-    /// The device's memory, or `None` if the device has failed.
+    /// Returns the device's memory, or `None` if the device has failed.
     pub(super) fn memory(&self) -> Option<DeviceMemory> {
         self.driver.memory().ok()
     }

@@ -56,7 +56,7 @@ impl Weights {
         }
     }
 
-    /// A matrix with rows of `stride` values, from value `first` on.
+    /// Returns a matrix with rows of `stride` values, from value `first` on.
     pub(super) fn rows(&self, first: usize, stride: usize) -> Matrix {
         self.values.rows(first, stride)
     }

@@ -17,8 +17,8 @@ fn variant(precision: Precision, size: usize) -> Variant {
     }
 }
 
-/// Launch shape with one block per head and tile of [`TILE`] rows, and with `tiles` tiles of heads of this size and `extra` bytes in shared memory,
-/// where rows are padded by 8 values to avoid bank conflicts.
+/// Launch shape with one block per head and tile of [`TILE`] rows. Shared memory holds `tiles` tiles of heads of `size` values, with rows padded by
+/// 8 values to avoid bank conflicts, and `extra` bytes.
 fn tile_shape(rows: usize, heads: usize, tiles: usize, size: usize, extra: usize) -> Shape {
     let shared = (tiles * TILE * (size + 8) * 2 + extra) as u32;
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }

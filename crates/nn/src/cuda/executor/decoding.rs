@@ -24,7 +24,8 @@ pub(super) fn window(tokens: Option<usize>) -> usize {
     tokens.unwrap_or(usize::MAX).min(u32::MAX as usize)
 }
 
-/// Variant of the kernels for attention parts in a decoding step and in a pass, and their launch shape: a block per item and key head.
+/// Returns the variant of the kernels that compute parts of attention, in a decoding step and in a pass, and their launch shape: a block
+/// per item and key head.
 pub(super) fn parts_variant(precision: Precision, heads: Heads, items: usize) -> (Variant, Shape) {
     let Heads { keys, size, .. } = heads;
     let (variant, words) = if precision == Precision::Bf16 && decodes_on_tensor_cores(heads) {

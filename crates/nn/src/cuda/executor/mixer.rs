@@ -28,9 +28,9 @@ pub(super) struct MixerScratch {
     lengths: Buffer,
     /// The derivative of `mixed`.
     derivative: Buffer,
-    /// States after runs that other runs continue, or after each stretch.
+    /// Recurrent states after the runs of rows that other runs continue, or after every stretch of rows.
     states: Buffer,
-    /// Derivatives with respect to the states before each run; two copies, as the kernels need them.
+    /// Derivatives with respect to the recurrent states before each run, in two copies, one of which is transposed.
     dstates: Buffer,
     /// The correction that each row writes to the state.
     errors: Buffer,
@@ -55,7 +55,7 @@ fn gate_parameters(mixer: &Mixer<'_, Weights, Lists>) -> [Values; 2] {
     [mixer.layout.a_log, mixer.layout.dt_bias].map(|span| mixer.weights.at(span.offset))
 }
 
-/// Delta rule over all heads, without states, cache and errors.
+/// Arguments of the delta rule's kernel for all heads, without states, a cache and errors.
 fn delta_rule(
     sizes: GatedDeltaNet,
     mixed: &Buffer,

@@ -81,7 +81,7 @@ pub struct GatedDeltaNet {
 }
 
 impl GatedDeltaNet {
-    /// Width of a row of queries, which equals the width of a row of keys.
+    /// Number of values in a token's queries, over all heads. Its keys have the same number of values.
     pub(crate) fn key_width(&self) -> usize {
         self.linear_num_key_heads * self.linear_key_head_dim
     }
@@ -95,7 +95,7 @@ impl GatedDeltaNet {
         2 * self.key_width() + self.value_width()
     }
 
-    /// Width of an input row: the channels, then for each value head `b` (for the write strength) and `a` (for the decay).
+    /// Number of inputs per token: the channels, then `b` (write strength) of each value head, then `a` (decay) of each value head.
     pub(crate) fn input_width(&self) -> usize {
         self.channels() + 2 * self.linear_num_value_heads
     }
@@ -209,7 +209,7 @@ pub enum RopeScaling {
         /// Factor that multiplies cosines and sines.
         attention_factor: f64,
     },
-    /// Gemma 4: the first pairs have the frequencies of the whole head, and the others don't rotate.
+    /// Gemma 4: only the first pairs of a head rotate, with the frequencies that they would have if all pairs rotated.
     Proportional {
         /// Divisor of all frequencies.
         factor: f64,
@@ -337,7 +337,8 @@ impl Config {
         self.validate_at("configuration")
     }
 
-    /// Maximum sequence length that is computed as the model defines, with the name of the setting that limits it, or `None` without a limit.
+    /// Maximum sequence length for which the engine computes what the model defines, and the setting that limits it, or `None` without a
+    /// limit.
     pub(crate) fn longest_sequence(&self) -> Option<(usize, &'static str)> {
         match self.rope_scaling {
             RopeScaling::Yarn {

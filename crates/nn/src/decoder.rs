@@ -171,7 +171,7 @@ impl<'a, X: Executor> Pass<'a, X> {
         Pass { parameters, lists, rows, predicting, picks: chunk.picks.len(), keep }
     }
 
-    /// The rows of a decoding step, each of which predicts.
+    /// Returns the rows of a decoding step, each of which predicts.
     pub(crate) fn of_step(parameters: Parameters<'a, X>, decoding: &'a X::Decoding) -> Pass<'a, X> {
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
         Pass { parameters, lists, rows, predicting: rows, picks: 0, keep: Keep::Nothing }
@@ -185,7 +185,7 @@ impl<'a, X: Executor> Pass<'a, X> {
         RowSet { which: Subset::Predicting, count: self.predicting }
     }
 
-    /// The operations outside of the layers, for layer checks.
+    /// Returns the operations outside of the layers, for layer checks.
     fn place(&self, phase: Phase) -> Place {
         Place { phase, layer: None, rows: self.rows, needed: self.predicting }
     }

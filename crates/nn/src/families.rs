@@ -94,7 +94,7 @@ pub(crate) struct GgufForm {
     pub(crate) write: fn(&Config, &mut Map<String, Value>) -> Result<(), Unrepresentable>,
 }
 
-/// Number of the layers that predict further tokens, after the last layer of the model.
+/// Field with the number of layers that predict further tokens, which follow the model's last layer.
 pub(crate) const FURTHER_LAYERS: &str = "mtp_num_hidden_layers";
 
 /// A field that a GGUF file can't represent: name, value and expected value.
@@ -103,7 +103,7 @@ type Unrepresentable = (&'static str, String, String);
 /// Name of the keys and fields for layers that alternate in a fixed period.
 const PERIOD: &str = "sliding_window_pattern";
 
-/// Turns the windows of a GGUF file into those of `config.json`: a list has `true` for each layer with a window.
+/// Converts the layers with a window from the form of a GGUF file, a list with `true` for each of them, to `layer_types`.
 fn read_gguf_windows(fields: &mut Map<String, Value>) {
     if let Some(Value::Array(windows)) = fields.get(PERIOD) {
         let kind = |window: &Value| {
@@ -115,7 +115,8 @@ fn read_gguf_windows(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Writes the period of the layers with full attention to a field. Returns an error if they aren't the last of as many layers.
+/// Writes the period `n` of the layers with full attention to a field. Returns an error unless exactly the last of each `n` layers has full
+/// attention.
 fn write_gguf_period(
     config: &Config,
     fields: &mut Map<String, Value>,
@@ -170,9 +171,9 @@ pub(crate) struct Layer {
     pub(crate) qkv_bias: bool,
     /// Whether the attention output is multiplied by the sigmoid of a gate. `q_proj` then outputs each head's query followed by its gate.
     pub(crate) output_gate: bool,
-    /// `K`.
+    /// `K`, the number of key/value heads.
     pub(crate) key_heads: usize,
-    /// `E`.
+    /// `E`, the size of a head.
     pub(crate) head_dim: usize,
     /// Factor of the attention scores.
     pub(crate) scale: f32,
@@ -189,7 +190,7 @@ pub(crate) struct Layer {
     /// Number of latest tokens that a query sees, including its own, or `None` if it sees all.
     pub(crate) window: Option<usize>,
     pub(crate) activation: Activation,
-    /// `F`.
+    /// `F`, the inner width of the MLP.
     pub(crate) intermediate: usize,
     /// Size of the embedding that the layer adds for each token after the MLP, or 0 without one.
     pub(crate) per_layer_input: usize,
@@ -344,7 +345,7 @@ fn alternating_types(
     Ok(types.unwrap_or_else(|| (0..config.num_hidden_layers).map(kind).collect()))
 }
 
-/// Whether a layer is the last of as many as the field says. Returns an error if the field isn't a positive number.
+/// Returns whether a layer is the last of each `n` layers, where `n` is the field's value. Returns an error if `n` isn't a positive number.
 fn last_of(fields: &Fields<'_>, field: &str) -> Result<impl Fn(usize) -> bool + use<>, Error> {
     match fields.get(field).and_then(Value::as_u64) {
         Some(count @ 1..) => Ok(move |layer: usize| (layer as u64 + 1).is_multiple_of(count)),
@@ -372,12 +373,12 @@ impl Architecture {
         }
     }
 
-    /// The `architectures` entry of `config.json`.
+    /// Returns the `architectures` entry of `config.json`.
     pub fn class_name(self) -> &'static str {
         self.family().class_name
     }
 
-    /// The `model_type` entry of `config.json`.
+    /// Returns the `model_type` entry of `config.json`.
     pub fn model_type(self) -> &'static str {
         self.family().model_type
     }

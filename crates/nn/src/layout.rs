@@ -454,7 +454,7 @@ impl Layout {
         self.layers.iter().filter_map(|layer| Some(layer.spec.mixer?.state()))
     }
 
-    /// The matrices that aren't in the store.
+    /// Returns the matrices that aren't in the store.
     pub(crate) fn quantized(&self) -> impl Iterator<Item = &TensorLayout> {
         self.tensors.iter().filter(|tensor| tensor.span.is_quantized())
     }

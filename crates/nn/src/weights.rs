@@ -27,7 +27,7 @@ use crate::quantized::{BaseFormat, Quantized};
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Name in the text model of a tensor of a multimodal model, or `None` if its name doesn't change: in transformers the text model is
+/// Text model's name for a tensor of a multimodal model, or `None` if its name doesn't change: in transformers the text model is
 /// `model.language_model`, and in some files `language_model` with its head.
 pub(crate) fn text_name(name: &str) -> Option<String> {
     let inner = name.strip_prefix("model.language_model.").map(|rest| format!("model.{rest}"));
@@ -184,7 +184,7 @@ impl Checkpoint {
         self.file(name)?.read_into(name, out)
     }
 
-    /// A folder's tensor as stored: little-endian bytes and their type.
+    /// Returns a folder's tensor as stored: little-endian bytes and their type.
     fn raw(&self, name: &str) -> Result<(&[u8], Dtype), Error> {
         self.file(name)?.raw(name)
     }

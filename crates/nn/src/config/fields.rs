@@ -57,7 +57,7 @@ impl Fields<'_> {
         Err(self.error(field, found, expected))
     }
 
-    /// The field's value, or `None` if it is absent or null.
+    /// Returns the field's value, or `None` if it is absent or null.
     pub(crate) fn get(&self, field: &str) -> Option<&Value> {
         self.map.get(field).filter(|value| !value.is_null())
     }
@@ -81,7 +81,7 @@ fn same(a: &Value, b: &Value) -> bool {
     }
 }
 
-/// The map of a JSON object.
+/// Returns the map of a JSON object.
 pub(crate) fn object(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,

@@ -52,7 +52,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         Mixer { weights, layout, index: self.layer.index_of_kind, lists, rows }
     }
 
-    /// The norm of each head of a mixer's result. No offset is added to its weights.
+    /// Returns the norm of each head of a mixer's result. No offset is added to its weights.
     fn mixer_norm(&self, MixerLayout { sizes, norm, .. }: MixerLayout) -> (Norm<'a, X::Weights>, HeadRows) {
         let (rows, size) = (self.needed.count, sizes.linear_value_head_dim);
         let (stride, count) = (sizes.value_width(), sizes.linear_num_value_heads);
@@ -268,7 +268,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Columns of this layer among the inputs of all layers.
+    /// Columns of this layer in the rows of the per-layer inputs.
     fn input_strip(&self, PerLayerInput { gate, .. }: PerLayerInput) -> Strip {
         let stride = gate.outputs * self.decoder.layout.layers.len();
         Strip { stride, first: self.index * gate.outputs }

@@ -152,14 +152,14 @@ pub(super) struct Saved<B: Default> {
     pub(super) mixed: Mixed<B>,
     /// Result of attention, or of the mixer, before its gate.
     pub(super) result: SavedRows<B>,
-    /// Norm after attention.
+    /// Values saved by the norm after attention.
     pub(super) attended: Normed<B>,
-    /// Sum after attention.
+    /// Residual stream after attention.
     pub(super) middle: SavedRows<B>,
     /// `1 / rms` of the norm before the MLP.
     pub(super) mlp_scale: SavedRows<B>,
     pub(super) gate_up: SavedRows<B>,
-    /// Norm after the MLP.
+    /// Values saved by the norm after the MLP.
     pub(super) transformed: Normed<B>,
     pub(super) added: SavedInput<B>,
 }
@@ -167,7 +167,7 @@ pub(super) struct Saved<B: Default> {
 /// Saved activations of the part of a layer that adds its per-layer input.
 #[derive(Default)]
 pub(super) struct SavedInput<B: Default> {
-    /// Sum after the MLP.
+    /// Residual stream after the MLP.
     pub(super) sum: SavedRows<B>,
     /// Gate, then the layer's input.
     pub(super) gate_up: SavedRows<B>,

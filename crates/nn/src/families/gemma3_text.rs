@@ -92,7 +92,8 @@ pub(super) const FAMILY: Family = Family {
     ..llama::FAMILY
 };
 
-/// Divisor of the scores, squared, that llama.cpp uses: the size of a head, except in the model of 27B parameters, which it recognises by its 62 layers.
+/// Square of the divisor of attention scores in llama.cpp: the size of a head, except in the model of 27B parameters, which llama.cpp
+/// recognises by its 62 layers.
 fn scalar(layers: usize, width: usize, heads: usize, head: usize) -> usize {
     if layers == 62 { width / heads.max(1) } else { head }
 }

@@ -136,7 +136,7 @@ pub(super) const FAMILY: Family = Family {
     ..gemma3_text::FAMILY
 };
 
-/// Sizes of the layers with full attention are those without `swa`.
+/// GGUF form. The keys without `swa` hold the sizes of the layers with full attention.
 const GGUF: GgufForm = GgufForm {
     architecture: "gemma4",
     rows: GgufRows::Plain,
@@ -234,7 +234,7 @@ const GGUF: GgufForm = GgufForm {
     ..llama::GGUF
 };
 
-/// The family's settings. By default, all layers are equal.
+/// Returns the family's settings. By default, all layers are equal.
 fn settings_of(config: &Config) -> Gemma4 {
     config.gemma4.unwrap_or(Gemma4 {
         global_head_dim: config.head_dim,
@@ -307,7 +307,7 @@ fn read(fields: &Fields<'_>, config: &mut Config) -> Result<(), Error> {
 mod tests {
     use super::*;
 
-    /// The text part of the published configuration of Gemma 4 E2B, inside the multimodal model's.
+    /// Returns the text part of the published configuration of Gemma 4 E2B, inside the multimodal model's.
     fn e2b(change: impl FnOnce(&mut Value)) -> Result<Config, Error> {
         let types: Vec<&str> = (0..35)
             .map(|layer| if layer % 5 == 4 { "full_attention" } else { "sliding_attention" })

@@ -69,7 +69,7 @@ impl TensorFile {
         self.names.iter().map(String::as_str)
     }
 
-    /// The header's `__metadata__`.
+    /// Returns the header's `__metadata__`.
     pub fn metadata(&self) -> HashMap<String, String> {
         self.metadata.metadata().clone().unwrap_or_default()
     }
@@ -100,7 +100,7 @@ impl TensorFile {
         decoded.map_err(|at| self.refuse(name, format!("{} at index {at}", out[at]), "finite values".into()))
     }
 
-    /// A tensor as stored: little-endian bytes and their type.
+    /// Returns a tensor as stored: little-endian bytes and their type.
     pub fn raw(&self, name: &str) -> Result<(&[u8], Dtype), Error> {
         let info = self.info(name)?;
         let dtype = match info.dtype {
@@ -116,7 +116,7 @@ impl TensorFile {
         &self.map[self.start + info.data_offsets.0..self.start + info.data_offsets.1]
     }
 
-    /// The bytes of a U8 tensor.
+    /// Returns the bytes of a U8 tensor.
     pub(super) fn bytes(&self, name: &str) -> Result<&[u8], Error> {
         let info = self.info(name)?;
         match info.dtype {

@@ -1,9 +1,8 @@
 //! GGUF files, the format of llama.cpp: metadata and tensors in one memory-mapped file.
 //!
-//! A file is presented as the Hugging Face folder that it was made from: the metadata as the fields of a `config.json` ([`Gguf::config`]), and
-//! the tensors under their Hugging Face names, with the rows of q and k in that order. Versions 2 and 3 are supported, little-endian only.
-//! Opening a file scans its header once and stores only the offsets of values, so a hostile header can't use more memory than a small
-//! multiple of its size.
+//! A file is presented as the Hugging Face folder that it was made from: the metadata as the fields of a `config.json` ([`Gguf::config`]), and the
+//! tensors under their Hugging Face names, with the rows of q and k in that order. Versions 2 and 3 are supported, little-endian only. Opening a file
+//! scans its header once and stores only the offsets of values, so a hostile header can't use more memory than a small multiple of its size.
 
 pub(super) mod blocks;
 mod layout;
@@ -296,8 +295,7 @@ impl Gguf {
         value.map(Some).map_err(|fault| self.refuse_key(key, fault.found, fault.expected))
     }
 
-    /// Like [`Gguf::value`], for a string.
-    /// Also returns an error if the value has another type.
+    /// Like [`Gguf::value`], for a string. Also returns an error if the value has another type.
     pub fn text(&self, key: &str) -> Result<Option<String>, Error> {
         match self.value(key)? {
             Some(Value::String(text)) => Ok(Some(text)),

@@ -381,7 +381,7 @@ pub(crate) fn write_json(path: &Path, value: &Value) -> Result<(), Error> {
     sync_folder(path)
 }
 
-/// A hidden name in the folder of `path`, unique to this process.
+/// Returns a hidden name in the folder of `path`, unique to this process.
 fn temporary_name(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.tmp", std::process::id()))

@@ -75,7 +75,7 @@ impl Kind {
         })
     }
 
-    /// The supported types, for messages.
+    /// Returns the supported types, for messages.
     pub(super) fn names() -> String {
         let names: Vec<String> = ALL.iter().map(|kind| format!("{kind:?}")).collect();
         format!("one of {}", names.join(", "))
@@ -194,7 +194,7 @@ fn nibbles(bytes: &[u8], out: &mut [f32], value: impl Fn(u8, usize) -> f32) {
     }
 }
 
-/// The fifth bit of the value with index `at`.
+/// Returns the fifth bit of the value with index `at`.
 fn fifth(high: u32, at: usize) -> u8 {
     ((high >> at & 1) << 4) as u8
 }

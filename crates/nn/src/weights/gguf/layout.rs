@@ -32,7 +32,7 @@ pub(super) const SHORT: &str = "rope_factors_short.weight";
 /// LongRoPE's divisors for longer sequences.
 pub(super) const LONG: &str = "rope_factors_long.weight";
 
-/// Index of a layer and the rest of the name, for a tensor of a layer.
+/// Splits the name of a layer's tensor into the layer's index and the rest, or returns `None` for other tensors.
 fn of_layer(name: &str) -> Option<(usize, &str)> {
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     Some((layer.parse().ok()?, rest))

@@ -39,7 +39,7 @@ pub(super) const FIELDS: [(&str, &str); 8] = [
 ];
 /// Field of `config.json` for the part of a head that the rotary embedding rotates.
 const PARTIAL: &str = "partial_rotary_factor";
-/// The first keys of [`FIELDS`], which every file must have.
+/// Number of keys at the start of [`FIELDS`] that every file must have.
 const NEEDED: usize = 6;
 /// Other keys below the architecture's name that [`Gguf::config`] reads.
 const READ: [&str; 9] = [

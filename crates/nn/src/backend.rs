@@ -1,8 +1,7 @@
 //! The device interface, part 2: a device's memory and its executors.
 //!
-//! A backend owns the parameters, their gradient, the optimizer's moments, and LoRA's factors and base weights, and implements the operations
-//! on all parameters at once. The engine addresses tensors by [`Store`] and span, one at a time, so reading and writing never copies a
-//! whole store.
+//! A backend owns the parameters, their gradient, the optimizer's moments, and LoRA's factors and base weights, and implements the operations on
+//! all parameters at once. The engine addresses tensors by [`Store`] and span, one at a time, so reading and writing never copies a whole store.
 
 use std::borrow::Cow;
 
@@ -46,7 +45,7 @@ pub(crate) enum Work {
     Generate,
 }
 
-/// Counts of decoding steps and graphs, which tell how steps were submitted to a device.
+/// Counts of decoding steps, by the way in which they were submitted to the device, and of CUDA graphs.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct GraphCounts {
     /// Number of steps.
@@ -89,7 +88,7 @@ pub(crate) trait Backend: Send + Sync {
         self.executors().len()
     }
 
-    /// Whether scores and gradients may have to reuse the cache's memory.
+    /// Whether passes for scores and gradients may need the memory of the key/value cache.
     fn passes_need_cache(&self) -> bool {
         false
     }
@@ -116,7 +115,7 @@ pub(crate) trait Backend: Send + Sync {
         true
     }
 
-    /// Extends the rotary tables to positions less than `positions`.
+    /// Extends the tables of rotary angles to the positions `0..positions`.
     fn reach(&mut self, positions: usize);
 
     /// Sets whether decoding steps may be submitted as graphs. Devices without graphs ignore it.

@@ -27,14 +27,15 @@ pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     bytes.div_ceil(PAGE * numbers_per_token(config) * precision.bytes())
 }
 
-/// Number of `pages` that remain for keys and values if every sequence of up to `longest` tokens also needs a state of `state` pages.
+/// Number of the cache's `pages` that are left for keys and values, if each sequence of up to `longest` tokens also needs `state`
+/// pages for its state.
 pub(crate) fn pages_of_keys(pages: usize, state: usize, longest: usize) -> usize {
     // A sequence's last page may be partly filled.
     let per_sequence = longest.div_ceil(PAGE) + 1;
     if state == 0 { pages } else { (pages * per_sequence).div_ceil(per_sequence + state) }
 }
 
-/// Allocates pages. The lowest free page comes first, so a sequence's pages tend to be adjacent.
+/// Allocates pages of the key/value cache. The lowest free page comes first, so a sequence's pages tend to be adjacent.
 #[derive(Debug, Default)]
 pub(crate) struct Pages {
     free: BinaryHeap<Reverse<u32>>,
@@ -78,7 +79,7 @@ impl Run {
     /// Returns the slot for another token.
     ///
     /// # Panics
-    /// If the pages are full.
+    /// If [`Run::is_full`].
     pub(crate) fn push(&mut self) -> u32 {
         let slot = self.pages[self.len / PAGE] * PAGE as u32 + (self.len % PAGE) as u32;
         self.len += 1;

@@ -47,12 +47,12 @@ pub enum Device {
 }
 
 impl Device {
-    /// The CPU with `threads` threads and f32 products.
+    /// Returns the CPU with `threads` threads and f32 products.
     pub const fn cpu(threads: usize) -> Device {
         Device::Cpu { threads, products: ProductFormat::F32 }
     }
 
-    /// An emulated GPU with `memory` bytes of memory and f32 moments.
+    /// Returns an emulated GPU with `memory` bytes of memory and f32 moments.
     #[cfg(feature = "cuda-emulator")]
     pub const fn emulated(memory: usize, precision: Precision) -> Device {
         Device::CudaEmulated { memory, precision, moments: Precision::F32, exact: false, lost_after: None }

@@ -366,7 +366,7 @@ impl Engine {
     }
 }
 
-/// The tensor named `name`, which must have `len` values.
+/// Returns the tensor named `name`, which must have `len` values.
 fn find<'a>(tensors: &'a [TensorLayout], name: &str, len: usize) -> Result<&'a TensorLayout, Error> {
     let wrong = |found: String, expected: String| Error::request("tensor", found, expected);
     let tensor = tensors

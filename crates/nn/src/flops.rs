@@ -107,7 +107,7 @@ pub fn measure_flops(threads: usize, products: ProductFormat) -> f64 {
     })
 }
 
-/// Number of threads that run at the same time: at most one per core.
+/// Number of `threads` threads that can run at the same time: at most one per core.
 fn running(threads: usize) -> usize {
     std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()))
 }
@@ -143,7 +143,7 @@ impl Product {
         Product { products, a: vec![0.5; m * k], b: vec![0.25; n * k], c: vec![0.0; m * n] }
     }
 
-    /// Multiplies, and returns the number of floating-point operations.
+    /// Computes the product once, and returns its number of floating-point operations.
     fn multiply(&mut self) -> f64 {
         let [m, n, k] = Product::SIZES;
         kernels::product(self.products, Operands::Forward, [m, n, k], &self.a, &self.b, &mut self.c);

@@ -10,7 +10,7 @@ use crate::error::Error;
 pub struct Sampling {
     /// Divisor of the logits. 0 selects the most likely token (the lowest id if tied), and records log-probabilities at temperature 1.
     pub temperature: f32,
-    /// Keeps the most likely tokens until their probability reaches `top_p` of what `top_k` left; in (0, 1], where 1 keeps all.
+    /// Keeps the fewest most likely tokens whose probability reaches `top_p` of the total that `top_k` left; in (0, 1], where 1 keeps all.
     pub top_p: f32,
     /// Number of most likely tokens that are retained. If 0, all tokens are retained.
     pub top_k: usize,

@@ -192,7 +192,7 @@ struct Scheduler<'a, 'r, X: Executor> {
     tree: Tree,
     limit: usize,
     leaves: Vec<Leaf>,
-    /// Samples that are not running, by job.
+    /// Samples that aren't running: the index of their job, and their indices.
     waiting: VecDeque<(usize, Range<usize>)>,
     open: Option<Open<X>>,
     admissions: usize,

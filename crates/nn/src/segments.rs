@@ -267,11 +267,11 @@ pub(crate) struct Chunk {
     /// Attention of the rows that predict; the last layer needs only these.
     pub(crate) predicting: AttentionPlan,
     pub(crate) picks: Vec<Pick>,
-    /// Index in the batch of each pick.
+    /// For each pick, the index of its prediction in the batch.
     pub(crate) indices: Vec<usize>,
     /// Stretches of all rows, tree by tree.
     pub(crate) stretches: Vec<Stretch>,
-    /// Cache node that stores each tree's last state, if its keys and values are cached.
+    /// For each tree, the cache node that stores the recurrent state after its last row, if the tree is cached.
     pub(crate) nodes: Vec<usize>,
     /// End of each tree, as (rows, predicting rows, picks).
     pub(crate) ends: Vec<(usize, usize, usize)>,

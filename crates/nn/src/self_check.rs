@@ -18,9 +18,9 @@ const FILES: [(&str, &[u8]); 3] = [
 /// Largest differences from PyTorch's results.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Differences {
-    /// Of log-probabilities and entropies.
+    /// Largest difference of log-probabilities and entropies.
     pub scores: f32,
-    /// Of gradients, relative to the largest value of their tensor.
+    /// Largest difference of gradients, relative to the largest value of their tensor.
     pub gradients: f32,
 }
 
@@ -106,7 +106,7 @@ pub fn sampled_against_scored(device: &Device) -> Result<(f32, f64), Error> {
     Ok((largest_difference(&drawn, &scored), rate))
 }
 
-/// A random number in [0, 1) for each index, by SplitMix64.
+/// Returns a random number in [0, 1) for each index, by SplitMix64.
 fn uniform(index: u64) -> f64 {
     let mut z = index.wrapping_add(1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

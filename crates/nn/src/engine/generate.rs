@@ -56,11 +56,10 @@ impl Engine {
 
     /// Samples completions of prompts that arrive from `queue` while it runs. Returns when the queue is empty and all completions are done.
     ///
-    /// `longest` is the maximum number of tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys and values stay
-    /// in the cache until their memory is needed or the weights change. If a prompt begins like an earlier sequence of prompt and completion, only the tokens
-    /// after the common prefix are computed ([`Completion::cached`](crate::Completion::cached) counts the cached tokens), and log-probabilities differ by
-    /// rounding.
-    /// `on_done` works as in [`Engine::generate`].
+    /// `longest` is the maximum number of tokens of a prompt with its completion, and replaces `max_new_tokens` of `sampling`. With `keep`, keys
+    /// and values stay in the cache until their memory is needed or the weights change. If a prompt begins like an earlier sequence of prompt and
+    /// completion, only the tokens after the common prefix are computed ([`Completion::cached`](crate::Completion::cached) counts the cached
+    /// tokens), and log-probabilities differ by rounding. `on_done` works as in [`Engine::generate`].
     ///
     /// # Panics
     /// If a prompt of the queue is empty, has a token outside the vocabulary, or exceeds `longest`.

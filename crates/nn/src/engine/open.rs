@@ -66,11 +66,9 @@ impl Engine {
         Engine::open_with_base(checkpoint, None, device)
     }
 
-    /// Like [`Engine::open`], with the layers' matrices in the quantized format `base` if given. These matrices are frozen, and can only be trained through
-    /// adapters.
-    /// Each is quantized when it is read, so memory never holds a second model. Matrices that are stored in bitsandbytes' NF4 are used unchanged, or
-    /// dequantized without a `base`.
-    /// Also returns an error if the checkpoint is quantized in another format.
+    /// Like [`Engine::open`], with the layers' matrices in the quantized format `base` if given. These matrices are frozen, and can only be trained
+    /// through adapters. Each is quantized when it is read, so memory never holds a second model. Matrices that are stored in bitsandbytes' NF4 are
+    /// used unchanged, or dequantized without a `base`. Also returns an error if the checkpoint is quantized in another format.
     ///
     /// # Panics
     /// See [`Engine::open`].

@@ -11,7 +11,8 @@ use crate::lora::LoraConfig;
 pub struct TrainingState {
     lora: Option<LoraConfig>,
     names: Vec<String>,
-    /// For each tensor: parameters; gradient, empty if it is 0; first and second moments, empty before the first update.
+    /// Parameters, gradient, first moment and second moment of each tensor. The gradient is empty if it is 0, and moments before
+    /// the first update.
     values: [Vec<Vec<f32>>; 4],
     step: u64,
 }

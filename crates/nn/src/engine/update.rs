@@ -59,7 +59,7 @@ impl Engine {
         })
     }
 
-    /// The state that a resumed run needs in addition to the tensors or, with LoRA, to the adapter.
+    /// Returns the state that a resumed run needs in addition to the tensors or, with LoRA, to the adapter.
     pub fn optimizer_state(&self) -> OptimizerState<'_> {
         let mut tensors = Vec::new();
         if self.step > 0 {

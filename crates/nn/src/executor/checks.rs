@@ -36,7 +36,7 @@ impl<'a, X: Memory> Checked<'a, X> {
         Checked { inner, layout, place, failure: None }
     }
 
-    /// Columns of results computed from the tensors in these spans. `note` is appended to each name.
+    /// Describes a result whose columns are computed from the tensors in these spans. `note` is appended to each name.
     pub(super) fn tensors(
         &self,
         spans: impl IntoIterator<Item = Span>,
@@ -55,14 +55,14 @@ impl<'a, X: Memory> Checked<'a, X> {
         CheckedResult { rows, names }
     }
 
-    /// `width` columns of a result computed from all tensors in a span together.
+    /// Describes a result of `width` columns that are computed from all tensors in a span together.
     pub(super) fn tensor(&self, span: Span, rows: usize, width: usize) -> CheckedResult {
         let names: Vec<String> =
             self.tensors([span], rows, "").names.into_iter().map(|name| name.0).collect();
         CheckedResult { rows, names: vec![(names.join(" and "), width)] }
     }
 
-    /// Columns of a layer's operations that don't use a tensor.
+    /// Describes a result of a layer's operations that don't use a tensor.
     pub(super) fn named(&self, rows: usize, names: &[(&str, usize)]) -> CheckedResult {
         let module = self.place.layer.map_or_else(String::new, |layer| format!("model.layers.{layer}."));
         let names = names.iter().map(|(name, width)| (format!("{module}{name}"), *width)).collect();

@@ -1,11 +1,11 @@
 //! Equations for a quantity in a notation that the parser doesn't read: `P(X=2)=\frac12`, `\|v\|=5`, `\det A=-2`.
 //!
-//! Only one application is a name here; what else can't be read stays unread.
+//! Only a single application is read as the name of a value. Other unreadable notation stays unreadable.
 
 use super::expr::Function;
 use super::lexer::Token;
 
-/// The first side of an equation and the rest of it, if the first is one application.
+/// Splits an equation at its equals sign, if the first side is a single application.
 pub(super) fn stated(tokens: &[Token]) -> Option<(&[Token], &[Token])> {
     let equal = Token::Relation(super::expr::Relation::Equal);
     let ends = (1..tokens.len()).filter(|at| tokens[*at] == equal);
@@ -47,7 +47,7 @@ fn is_application(tokens: &[Token]) -> bool {
     name > 0 && is_argument(without_scripts(&rest[name..]))
 }
 
-/// The tokens behind subscripts and exponents.
+/// Returns the tokens after the subscripts and exponents at the beginning.
 fn without_scripts(tokens: &[Token]) -> &[Token] {
     match tokens {
         [Token::Underscore | Token::Caret, rest @ ..] => {
@@ -65,7 +65,7 @@ fn is_argument(tokens: &[Token]) -> bool {
         .any(|(open, close)| group(tokens, open, close) == Some(tokens.len()))
 }
 
-/// The length of the group that starts the tokens.
+/// Returns the length of the bracketed group with which the tokens begin.
 fn group(tokens: &[Token], open: &Token, close: &Token) -> Option<usize> {
     let mut depth = 0usize;
     for (at, token) in tokens.iter().enumerate() {

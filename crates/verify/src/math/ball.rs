@@ -38,7 +38,7 @@ impl Precision {
         self.bits
     }
 
-    /// One of the fixed levels of precision.
+    /// Returns the precision of a level. Levels above the last one count as the last.
     pub(super) fn level(level: usize) -> &'static Self {
         static LEVELS: [OnceLock<Precision>; Precision::LEVELS] = [const { OnceLock::new() }; 3];
         let level = level.min(Self::LEVELS - 1);
@@ -71,7 +71,7 @@ fn magnitude(value: &IBig) -> f64 {
     size * (1.0 + 1e-15)
 }
 
-/// `value * 2^shift`, towards minus infinity.
+/// Returns `value * 2^shift`, rounded towards minus infinity.
 fn shifted(value: &IBig, shift: i64) -> IBig {
     if shift >= 0 { value << shift as usize } else { value >> (-shift) as usize }
 }
@@ -113,7 +113,7 @@ impl Ball {
         !self.radius.is_finite() || magnitude(&self.mantissa) * (1.0 - 1e-14) <= self.radius
     }
 
-    /// The sign, if it is certain.
+    /// Returns the sign, or `None` if the ball contains zero.
     pub(super) fn sign(&self) -> Option<std::cmp::Ordering> {
         if self.is_exact_zero() {
             return Some(std::cmp::Ordering::Equal);
@@ -139,13 +139,13 @@ impl Ball {
         head * f64::from(exponent / 2).exp2() * f64::from(exponent - exponent / 2).exp2()
     }
 
-    /// The binary logarithm of an upper bound of the absolute value.
+    /// Returns the binary logarithm of an upper bound of the absolute value.
     pub(super) fn log2_bound(&self) -> f64 {
         let size = magnitude(&self.mantissa) + self.radius;
         if size == 0.0 { f64::NEG_INFINITY } else { size.log2() + self.exponent as f64 }
     }
 
-    /// An upper bound of the distance between the midpoint and any value inside.
+    /// Returns an upper bound of the distance between the midpoint and any value inside.
     pub(super) fn error_bound(&self) -> f64 {
         if self.radius == 0.0 {
             0.0
@@ -234,7 +234,7 @@ impl Ball {
         Some(Self { mantissa, radius, exponent }.rounded(precision.bits))
     }
 
-    /// The square root of a positive ball, or of exact zero.
+    /// Returns the square root of a positive ball, or of exact zero.
     pub(super) fn sqrt(&self, precision: &Precision) -> Option<Self> {
         if self.is_exact_zero() {
             return Some(self.clone());
@@ -254,7 +254,7 @@ impl Ball {
         Some(Self { mantissa: root, radius, exponent: (self.exponent - shift) / 2 }.rounded(precision.bits))
     }
 
-    /// The fixed-point value and the error in units of its last place.
+    /// Returns the fixed-point value, and the error in units of its last place.
     fn to_fixed(&self, precision: &Precision) -> Option<(IBig, f64)> {
         let shift = self.exponent + precision.fixed as i64;
         if self.mantissa.bit_len() as i64 + shift > precision.fixed as i64 + 64 {
@@ -264,7 +264,7 @@ impl Ball {
         Some((shifted(&self.mantissa, shift.max(-100_000)), radius))
     }
 
-    /// The exponential; `None` if the result is out of range.
+    /// Returns the exponential, or `None` if it is out of range.
     pub(super) fn exp(&self, precision: &Precision) -> Option<Self> {
         if self.is_exact_zero() {
             return Some(Self::integer(1));
@@ -301,7 +301,7 @@ impl Ball {
         Some(result)
     }
 
-    /// The natural logarithm of a positive ball.
+    /// Returns the natural logarithm of a positive ball.
     pub(super) fn ln(&self, precision: &Precision) -> Option<Self> {
         if self.holds_zero() || self.mantissa.sign() == Sign::Negative {
             return None;
@@ -369,7 +369,7 @@ impl Ball {
         Some((precision.of_fixed(sine, radius), precision.of_fixed(cosine, radius)))
     }
 
-    /// The arc tangent.
+    /// Returns the arc tangent.
     pub(super) fn atan(&self, precision: &Precision) -> Option<Self> {
         if self.is_exact_zero() {
             return Some(self.clone());
@@ -396,7 +396,8 @@ impl Ball {
     }
 }
 
-/// The sum of `x^n / n` over odd n, with alternating signs if wanted, and the first n left out.
+/// Returns the sum of `x^n / n` over odd n, with alternating signs if `alternating`, and the first n that the sum
+/// leaves out.
 fn odd_powers(value: IBig, fixed: usize, alternating: bool) -> (IBig, i64) {
     let square: IBig = (&value * &value) >> fixed;
     let mut power = value.clone();
@@ -445,7 +446,7 @@ impl Complex {
         self.re.holds_zero() && self.im.holds_zero()
     }
 
-    /// The binary logarithm of an upper bound of the larger of both parts.
+    /// Returns the binary logarithm of an upper bound of the larger of both parts.
     pub(super) fn log2_bound(&self) -> f64 {
         self.re.log2_bound().max(self.im.log2_bound())
     }
@@ -508,7 +509,7 @@ impl Complex {
         self.squared_size(precision).sqrt(precision)
     }
 
-    /// The principal argument, in (-pi, pi].
+    /// Returns the principal argument, in (-pi, pi].
     fn argument(&self, precision: &Precision) -> Option<Ball> {
         use std::cmp::Ordering;
         let im_sign = if self.im.is_exact_zero() { Some(Ordering::Equal) } else { self.im.sign() };
@@ -560,7 +561,7 @@ impl Complex {
         self.ln(precision)?.halved(precision).exp(precision)
     }
 
-    /// An integer power.
+    /// Returns an integer power.
     pub(super) fn power(&self, exponent: i64, precision: &Precision) -> Option<Self> {
         let mut total = Self::integer(1);
         let mut square = self.clone();

@@ -1,20 +1,20 @@
 //! Limits on the work for one answer. An answer beyond a limit is wrong; only a gold beyond a limit is unscorable.
 
-/// Tokens in one answer.
+/// Maximum number of tokens in one answer.
 pub(super) const MAX_TOKENS: usize = 4096;
-/// Nesting of groups in one answer.
+/// Maximum nesting of groups in one answer.
 pub(super) const MAX_DEPTH: usize = 48;
-/// Exponents, factorials and similar operators after one value.
+/// Maximum number of exponents, factorials and similar operators after one value.
 pub(super) const MAX_POSTFIXES: usize = 5;
-/// Digits of a number literal, and of a decimal exponent.
+/// Maximum number of digits of a number literal, and of a decimal exponent.
 pub(super) const MAX_DIGITS: usize = 4300;
-/// Bits of an exact integer during evaluation.
+/// Maximum number of bits of an exact integer during evaluation.
 pub(super) const MAX_BITS: usize = 120_000;
-/// Steps of one comparison: nodes visited, numbers multiplied.
+/// Maximum number of steps of one comparison: nodes visited, numbers multiplied.
 pub(super) const MAX_STEPS: u32 = 8_000;
-/// Largest answer that is parsed, in bytes.
+/// Maximum length in bytes of an answer that is parsed.
 pub(super) const MAX_ANSWER: usize = 16_384;
-/// Answers tried from one completion.
+/// Maximum number of candidates tried in one completion.
 pub(super) const MAX_CANDIDATES: usize = 24;
 
 /// Reason why an answer can't be parsed.
@@ -26,7 +26,7 @@ pub(crate) enum ParseError {
     Budget,
 }
 
-/// Steps left in one comparison.
+/// The steps that are left in one comparison.
 #[derive(Debug)]
 pub(super) struct Fuel {
     left: u32,
@@ -36,7 +36,7 @@ pub(super) struct Fuel {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Exhausted;
 
-/// Why a value is not computed.
+/// Reason why a value isn't computed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NoValue {
     /// The value is undefined, or of a kind that is not computed.
@@ -51,7 +51,7 @@ impl From<Exhausted> for NoValue {
     }
 }
 
-/// The value, if it is defined.
+/// Returns the value, or `None` if it is undefined.
 pub(super) fn known<T>(value: Result<T, NoValue>) -> Result<Option<T>, Exhausted> {
     match value {
         Ok(value) => Ok(Some(value)),
@@ -65,7 +65,7 @@ impl Fuel {
         Self { left: MAX_STEPS }
     }
 
-    /// The steps for one side of a comparison.
+    /// Returns the steps for one side of a comparison: half of [`MAX_STEPS`].
     pub(super) fn half() -> Self {
         Self { left: MAX_STEPS / 2 }
     }
@@ -74,7 +74,7 @@ impl Fuel {
         self.left == 0
     }
 
-    /// Whether more than half is spent.
+    /// Whether fewer than half of [`MAX_STEPS`] are left.
     pub(super) fn is_low(&self) -> bool {
         self.left < MAX_STEPS / 2
     }

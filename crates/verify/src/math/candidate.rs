@@ -3,15 +3,15 @@
 /// The content of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    /// LaTeX strings, several if joined by connectives; each with or without a percent sign.
+    /// LaTeX strings, several if joined by connectives, each with whether a percent sign follows.
     Latex(Vec<(&'a str, bool)>),
     /// Contents of boxes that belong together.
     Boxed(Vec<&'a str>),
-    /// A box that is not closed properly: its text from the brace on.
+    /// A box that isn't closed properly: the text from its brace on.
     Broken(&'a str),
     /// An expression without LaTeX.
     Expression(&'a str),
-    /// Whole digits (with separators), fraction digits, percent.
+    /// A number: its whole digits (with separators), its fraction digits, and whether a percent sign follows.
     Number(&'a str, &'a str, bool),
     /// A bare number or expression longer than any answer.
     Oversized,

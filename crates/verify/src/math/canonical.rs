@@ -11,12 +11,12 @@ use dashu_ratio::RBig;
 use super::budget::{Fuel, NoValue, known};
 use super::expr::Expr;
 
-/// Largest number of terms of an expanded polynomial.
+/// Maximum number of terms of an expanded polynomial.
 const MAX_TERMS: usize = 160;
-/// Largest total degree.
+/// Maximum total degree.
 const MAX_DEGREE: u32 = 40;
 
-/// Exponents of the symbols, by their number.
+/// Exponents of the symbols, indexed by symbol.
 type Monomial = Vec<u32>;
 type Polynomial = BTreeMap<Monomial, RBig>;
 
@@ -34,7 +34,7 @@ pub(super) fn equal(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<bool
     left.zip(right).map(|(left, right)| left == right).ok_or(NoValue::Undefined)
 }
 
-/// The exponents and coefficients of a polynomial in one variable.
+/// Returns the exponents and coefficients of a polynomial in one variable.
 pub(super) fn coefficients(
     expr: &Expr,
     variable: &str,
@@ -49,7 +49,7 @@ pub(super) fn coefficients(
     Ok(terms.map(|(monomial, value)| (monomial.iter().sum(), value / scale)).collect())
 }
 
-/// A rational function of one variable.
+/// Converts an expression to a rational function of one variable.
 fn fraction_in(expr: &Expr, variable: &str, fuel: &mut Fuel) -> Result<Fraction, NoValue> {
     let mut names: Vec<Box<str>> = Vec::new();
     let parts = fraction(expr, &mut names, fuel)?;
@@ -57,7 +57,7 @@ fn fraction_in(expr: &Expr, variable: &str, fuel: &mut Fuel) -> Result<Fraction,
     if alone { Ok(parts) } else { Err(NoValue::Undefined) }
 }
 
-/// Zeros, then poles.
+/// The zeros, then the poles.
 type ZerosAndPoles = (Vec<f64>, Vec<f64>);
 
 /// Real zeros and poles of a rational function of one variable, in double precision; undefined if it is not such a

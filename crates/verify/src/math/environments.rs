@@ -8,7 +8,7 @@ use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 use crate::python_text::regex;
 
-/// The last environments of a string, as many as can be tried.
+/// Returns the last environments of a string, as many as can be tried.
 pub(super) fn environments(text: &str) -> Vec<Candidate<'_>> {
     let mut last = VecDeque::with_capacity(MAX_CANDIDATES);
     let mut ahead = Ahead::default();
@@ -23,8 +23,8 @@ pub(super) fn environments(text: &str) -> Vec<Candidate<'_>> {
     last.into()
 }
 
-/// The first LaTeX between delimiters that starts at `from` or behind it and not behind `to`; up to six environments
-/// joined by connectives.
+/// Returns the first LaTeX between delimiters that starts in `from..=to`. If connectives join it to further
+/// environments, these are included, up to six in total.
 pub(super) fn first<'a>(text: &'a str, from: usize, to: usize, ahead: &mut Ahead) -> Option<Candidate<'a>> {
     let bytes = text.as_bytes();
     let mut at = from;
@@ -57,19 +57,20 @@ pub(super) fn first<'a>(text: &'a str, from: usize, to: usize, ahead: &mut Ahead
 #[derive(Default)]
 pub(super) struct Ahead {
     bracket: bool,
-    /// The end of a line in which no parenthesis closes.
+    /// End of a line in which no parenthesis closes.
     paren_line: usize,
 }
 
 pub(super) struct Environment<'a> {
     pub(super) content: &'a str,
-    /// A percent sign or word follows.
+    /// Whether a percent sign or a word for percent follows.
     pub(super) percent: bool,
     pub(super) start: usize,
     pub(super) end: usize,
 }
 
-/// The environment that opens at a `$`, backslash or bracket. The search may look back as far as `floor`.
+/// Returns the environment that opens at the dollar sign, backslash or bracket at `at`. Its start may be before `at`,
+/// but not before `floor`.
 pub(super) fn environment<'a>(
     text: &'a str,
     at: usize,
@@ -119,7 +120,7 @@ pub(super) fn environment<'a>(
     Some(Environment { content: &text[from..at + inside.end], percent: length > 0, start, end: end + length })
 }
 
-/// The environment that a connective joins to the one that ends at `end`.
+/// Returns the environment that a connective joins to the environment that ends at `end`.
 pub(super) fn joined<'a>(text: &'a str, end: usize, ahead: &mut Ahead) -> Option<Environment<'a>> {
     let at = end + regex!(r"^\s*(?:,?(?:and|or)|,)\s*").find(&text[end..])?.end();
     // The sign of a bare fraction belongs to it.

@@ -8,7 +8,7 @@ use super::budget::{Exhausted, Fuel, MAX_BITS, NoValue, known};
 use super::canonical;
 use super::expr::{Expr, Fold, Function};
 
-/// The exact value if it follows from rational operations, otherwise `None`.
+/// Returns the exact value if it follows from rational operations, otherwise `None`.
 pub(super) fn rational(expr: &Expr, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
     rational_with(expr, &mut Vec::new(), fuel)
 }
@@ -140,7 +140,7 @@ fn power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<RBig, NoValue>
     Ok(power)
 }
 
-/// A rational power of a positive rational that is a perfect power.
+/// Returns a rational power of a positive rational that is a perfect power.
 fn root_power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<RBig, NoValue> {
     let index = usize::try_from(exponent.denominator().clone()).map_err(|_| NoValue::Undefined)?;
     if base.sign() == Sign::Negative || index > 64 || bits(base) > 4096 {
@@ -216,7 +216,7 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<RBig, No
     value.ok_or(NoValue::Undefined)
 }
 
-/// The greatest common divisor of rationals: the divisor of their numerators over a common denominator.
+/// Combines the absolute values of integers by `join`. Returns `None` if a value isn't an integer.
 fn fold_integers(values: &[RBig], join: impl Fn(UBig, UBig) -> UBig) -> Option<RBig> {
     let mut whole = values.iter().map(|value| integer(value).map(|whole| whole.clone().unsigned_abs()));
     let mut total = whole.next()??;
@@ -284,7 +284,7 @@ fn product(from: u64, to: u64) -> UBig {
     product(from, middle) * product(middle + 1, to)
 }
 
-/// The determinant of a small square matrix of rationals.
+/// Returns the determinant of a small square matrix of rationals.
 pub(super) fn determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
     if entries.len() != columns * columns || columns > 8 {
         return None;
@@ -320,7 +320,7 @@ pub(super) fn determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
     Some(Expr::Number(total))
 }
 
-/// The determinant of a symbolic matrix, up to three columns.
+/// Returns the determinant of a symbolic matrix, up to three columns.
 fn expanded_determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
     let permutations: &[(&[usize], bool)] = match columns {
         1 => &[(&[0], false)],

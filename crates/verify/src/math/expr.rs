@@ -75,7 +75,7 @@ pub(super) enum Relation {
 }
 
 impl Relation {
-    /// The relation with its two sides exchanged.
+    /// Returns the relation with its two sides exchanged.
     pub(super) fn flipped(self) -> Self {
         match self {
             Self::Less => Self::Greater,
@@ -111,7 +111,7 @@ pub(super) enum Expr {
     Decimal(RBig, i64),
     /// A number followed by a percent sign; the value is before the division by 100.
     Percent(Box<Expr>),
-    /// Strict mode: a value with its unit, or with what is counted.
+    /// Strict mode: a value with its unit, or with the name of the counted things.
     Quantity(Box<Expr>, Unit),
     Symbol(Box<str>),
     Constant(Constant),
@@ -123,7 +123,7 @@ pub(super) enum Expr {
     Apply(Box<str>, Vec<Expr>),
     /// Kind, body, variable, lower and upper end.
     Fold(Fold, Box<Expr>, Box<str>, Option<Box<[Expr; 2]>>),
-    /// Body, variable, point; from the left where the flag is set.
+    /// A limit: body and point, variable, and whether it is taken from the left.
     Limit(Box<[Expr; 2]>, Box<str>, bool),
     Derivative(Box<Expr>, Box<str>),
     Relation(Relation, Box<[Expr; 2]>),
@@ -200,7 +200,7 @@ impl Expr {
         Self::Relation(kind, Box::new([left, right]))
     }
 
-    /// The negative; a number is negated directly.
+    /// Returns the negative. A number is negated directly.
     pub(super) fn negated(self) -> Self {
         match self {
             Self::Number(value) => Self::Number(-value),
@@ -227,7 +227,7 @@ impl Expr {
         Self::Add(vec![self, other.negated()])
     }
 
-    /// A number literal, exact or decimal.
+    /// Whether this is a number literal, exact or decimal.
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Self::Number(_) | Self::Decimal(..))
     }
@@ -239,7 +239,7 @@ impl Expr {
         }
     }
 
-    /// Sets in a wide sense: finite sets, intervals and their combinations.
+    /// Whether this is a set in a wide sense: a finite set, an interval or a combination of sets.
     pub(super) fn is_set(&self) -> bool {
         matches!(
             self,
@@ -256,7 +256,7 @@ impl Expr {
         matches!(self, Self::Relation(..) | Self::Chain(_) | Self::Not(_))
     }
 
-    /// Whether nothing but names occurs: symbols and functions of them; reciprocals are allowed.
+    /// Whether only names occur: symbols, functions of symbols, and their reciprocals.
     pub(super) fn names_only(&self) -> bool {
         match self {
             Self::Symbol(_) => true,
@@ -272,12 +272,12 @@ impl Expr {
         }
     }
 
-    /// The children of this node.
+    /// Returns the children of this node.
     pub(super) fn children(&self) -> Vec<&Expr> {
         children!(self, iter)
     }
 
-    /// The tree with some nodes replaced; the inside of a replaced node is not visited.
+    /// Returns the tree with the replacements that `with` gives for nodes. The inside of a replaced node isn't visited.
     pub(super) fn replaced(&self, with: &mut dyn FnMut(&Expr) -> Option<Expr>) -> Self {
         let mut tree = self.clone();
         tree.replace(with);
@@ -303,7 +303,7 @@ impl Expr {
         !self.symbols().is_empty() || self.any(&|node| matches!(node, Self::Apply(..)))
     }
 
-    /// The free symbols, each once, in order of appearance.
+    /// Returns the free symbols, each once, in order of appearance.
     pub(super) fn symbols(&self) -> Vec<&str> {
         let mut names = Vec::new();
         self.collect_symbols(&mut Vec::new(), &mut names);

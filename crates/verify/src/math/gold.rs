@@ -12,14 +12,14 @@ use std::borrow::Cow;
 /// Number of words from which a string is prose; fewer words are a unit, a name or an option.
 const PROSE: usize = 3;
 
-/// The reference answer in a string.
+/// Returns the reference answer in a string.
 ///
 /// - A list of strings in JSON or Python syntax is its items, joined by commas.
-/// - If the last line has `####`, as in GSM8K's worked answers, it is the text after it, without thousands separators
-///   and a dollar sign.
+/// - If the last line has `####`, as in GSM8K's worked answers, it is the text after it, without thousands separators and a
+///   dollar sign.
 /// - In prose with a box, it is the content of the last box.
-/// - Otherwise it is the whole text. Dollar signs around it and leading zeros of an integer ("073", as in competitions)
-///   are dropped.
+/// - Otherwise it is the whole text. Dollar signs around it and leading zeros of an integer ("073", as in competitions) are
+///   dropped.
 pub fn gold(text: &str) -> Cow<'_, str> {
     let text = text.trim();
     if let Some(list) = list(text) {
@@ -57,7 +57,7 @@ pub fn gold_in(value: &Value) -> Result<String, String> {
     }
 }
 
-/// The answer of a worked solution: the content of its last box, or the text after `####` on its last line.
+/// Returns the answer of a worked solution: the content of its last box, or the text after `####` on its last line.
 pub fn of_solution(text: &str) -> Option<Cow<'_, str>> {
     let boxed = last_box(text).map(Cow::Borrowed);
     boxed.or_else(|| marked(text).map(|last| plain_number(last).map_or_else(|| plain(last), Cow::Owned)))
@@ -68,7 +68,7 @@ pub fn is_prose(text: &str) -> bool {
     words(text) >= PROSE
 }
 
-/// A number as text, without an exponent. A column of numbers turns 27 into 27.0.
+/// Formats a number without an exponent. A column of numbers turns 27 into 27.0.
 fn digits(number: &Number) -> String {
     number.as_f64().filter(|_| number.is_f64()).map_or_else(|| number.to_string(), |value| value.to_string())
 }
@@ -80,14 +80,14 @@ fn list(text: &str) -> Option<Vec<String>> {
     serde_json::from_str(text).ok().or_else(|| python_list(text)).filter(|list| !list.is_empty())
 }
 
-/// A list of strings as Python prints it.
+/// Parses a list of strings as Python prints it.
 fn python_list(text: &str) -> Option<Vec<String>> {
     let Ok(Python::List(items)) = python::literal(text) else { return None };
     let text = |item| if let Python::Str(text) = item { Some(text) } else { None };
     items.into_iter().map(text).collect()
 }
 
-/// The text after `####` on the last line. A Markdown heading is followed by more lines.
+/// Returns the text after `####` on the last line. A Markdown heading is followed by more lines.
 fn marked(text: &str) -> Option<&str> {
     let last = text.trim_end().rsplit_once("####")?.1.trim();
     (!last.is_empty() && !last.contains('\n')).then_some(last)
@@ -103,7 +103,7 @@ fn is_worked(text: &str) -> bool {
     words(text).saturating_sub(inside) >= PROSE
 }
 
-/// Words of a string that aren't LaTeX commands or function names.
+/// Counts the words of a string that aren't LaTeX commands or function names.
 fn words(text: &str) -> usize {
     const NAMES: [&str; 14] =
         ["sin", "cos", "tan", "cot", "sec", "csc", "log", "exp", "max", "min", "gcd", "lcm", "mod", "and"];
@@ -130,7 +130,7 @@ fn plain_number(text: &str) -> Option<String> {
     }
 }
 
-/// A string without dollar signs around it and an integer's leading zeros.
+/// Removes dollar signs around a string, and leading zeros of an integer.
 fn plain(text: &str) -> Cow<'_, str> {
     let mut text = text.trim();
     for mark in ["$$", "$"] {

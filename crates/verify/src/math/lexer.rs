@@ -111,7 +111,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// A number or a name.
+    /// Whether the token is a number or a name.
     pub(super) fn is_atom(&self) -> bool {
         matches!(
             self,
@@ -214,7 +214,7 @@ static NAMES: LazyLock<Names> = LazyLock::new(|| {
     Names { tokens, letters }
 });
 
-/// The command for a Greek letter.
+/// Returns the command for a Greek letter.
 fn greek(letter: char) -> Option<&'static str> {
     NAMES.letters.iter().find(|(known, _)| *known == letter).map(|(_, command)| *command)
 }
@@ -352,7 +352,7 @@ pub(super) fn number(text: &str, start: usize, mode: Mode) -> Result<(Token, usi
     Ok((Token::Decimal(scaled(value, last), if mode == Mode::Parity { 0 } else { last }), end))
 }
 
-/// `mantissa * 10^exponent`.
+/// Returns `mantissa * 10^exponent`.
 pub(super) fn scaled(mantissa: IBig, exponent: i64) -> RBig {
     let power = IBig::from(10).pow(exponent.unsigned_abs() as usize);
     if exponent >= 0 {

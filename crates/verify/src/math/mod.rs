@@ -55,13 +55,13 @@ use expr::Expr;
 use extract::Search;
 pub(crate) use plain::exact_value;
 
-/// When two answers are equal.
+/// Rules that decide whether two answers are equal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Mode {
-    /// As in math-verify 0.9.0, including its quirks.
+    /// The rules of math-verify 0.9.0, including its quirks.
     #[default]
     Parity,
-    /// If they are mathematically equal.
+    /// Mathematical equality.
     Strict,
 }
 
@@ -74,10 +74,10 @@ pub struct MatchTypes {
     pub expr: bool,
 }
 
-/// How gold and completion are parsed and compared.
+/// Settings by which the gold and the completion are parsed and compared.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Options {
-    /// When two answers are equal.
+    /// Rules that decide whether two answers are equal.
     pub mode: Mode,
     /// Notations searched in both strings. `None` wraps the gold in `\boxed{}`, parses it as LaTeX, and searches both
     /// notations in the completion.
@@ -116,7 +116,7 @@ impl Default for Options {
 #[derive(Debug, Clone, Default)]
 struct Reading {
     subject: Option<Subject>,
-    /// The normalised text of the first candidate; equal strings are equal answers.
+    /// Normalised text of the first candidate. Equal strings are equal answers.
     text: Option<String>,
     /// Whether some candidate was beyond the limits.
     over_budget: bool,
@@ -154,20 +154,19 @@ pub struct Verifier {
 
 /// A cache of outcomes, so that a repeated answer is compared only once. The caller keeps one per problem.
 ///
-/// Stores a limited number of short answers. Plain numbers are not stored, because comparing them is faster than a
-/// lookup.
+/// Stores a limited number of short answers. Plain numbers are not stored, because comparing them is faster than a lookup.
 #[derive(Debug, Clone, Default)]
 pub struct Memo {
     outcomes: Vec<(Subject, Outcome)>,
 }
 
 impl Memo {
-    /// Largest number of distinct answers; further ones are not added.
+    /// Maximum number of distinct answers. Further answers aren't added.
     const CAPACITY: usize = 64;
     /// Length of the longest stored answer, in bytes.
     const LONGEST: usize = 256;
 
-    /// An empty cache for one problem.
+    /// Creates an empty cache for one problem.
     pub fn new() -> Self {
         Self::default()
     }
@@ -298,7 +297,7 @@ fn unread(gold: bool, text: bool, over_budget: bool) -> Outcome {
     }
 }
 
-/// The outcome of a comparison of two values.
+/// Returns the outcome of a comparison of two values.
 fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome {
     let Ok(result) = compare::compare(gold, answer, options) else {
         return Outcome::new(Verdict::Wrong, "budget");
@@ -361,7 +360,7 @@ fn read(text: &str, options: &Options, latex: bool, plain: bool) -> Reading {
     reading
 }
 
-/// The value of a candidate, and its normalised text.
+/// Returns the value of a candidate, and its normalised text.
 fn read_candidate(found: &Found<'_>) -> (Result<Subject, ParseError>, String) {
     match found {
         Found::Number(whole, fraction, percent) => {
@@ -465,7 +464,7 @@ fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String)
     (value, text)
 }
 
-/// The contents of the boxes inside a string, if there are any.
+/// Returns the contents of the boxes in a string, joined by commas, or the whole string if it doesn't contain a box.
 fn unboxed(raw: &str) -> Cow<'_, str> {
     match boxes::contents(raw, Which::All)[..] {
         [] => Cow::Borrowed(raw),

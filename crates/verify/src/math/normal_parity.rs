@@ -11,7 +11,7 @@ use regex::{Captures, Regex};
 use crate::boxed::closing;
 use crate::python_text::regex;
 
-/// A string with all matches of a constant pattern replaced.
+/// Replaces all matches of a constant pattern in a string.
 macro_rules! replaced {
     ($text:expr, $pattern:literal, $with:expr) => {{
         static PATTERN: LazyLock<Regex> = LazyLock::new(|| Regex::new($pattern).expect("a constant pattern"));
@@ -34,7 +34,7 @@ const UNITS: &[&str] = &[
 /// Text commands that all mean `\text`.
 const TEXT_COMMANDS: &[&str] = &["mathrm", "mathbf", "textbf", "textit", "textrm", "textnormal", "mathit"];
 
-/// The answer's text in normal form.
+/// Returns the answer's text in normal form.
 pub(super) fn normalize(raw: &str) -> String {
     let text = raw.trim();
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -64,7 +64,7 @@ pub(super) fn normalize(raw: &str) -> String {
     }
 }
 
-/// One spelling for commands that differ only in looks.
+/// Unifies commands that differ only in looks.
 fn latex_spelling(text: &str) -> String {
     // A doubled backslash before a letter is one that was escaped twice. A thin negative space takes the space after it
     // along.
@@ -93,16 +93,15 @@ fn latex_spelling(text: &str) -> String {
     replaced!(text, r"\s*,*\s*\\ldots([^A-Za-z]|$)", " $1")
 }
 
-/// Removes a `\text{..}` at the end of the answer, with the exponent after it. If nothing stands before it, the answer stays
-/// whole.
+/// Removes a `\text{..}` at the end of the answer, with the exponent after it, unless the answer consists of nothing else.
 fn without_text(text: &str) -> &str {
     let last = regex!(r"(?s)\\(?:text|mbox)\{.*\}(?:\^[0-9])?$").find(text);
     let before = last.map_or("", |found| text[..found.start()].trim_end());
     if before.is_empty() { text } else { before }
 }
 
-/// The answer without the units that end it; two at most. A unit is a known one, or letters that form one with any
-/// character.
+/// Removes up to two units at the end of the answer. A unit is in [`UNITS`], or an abbreviation such as `p . m`, in which
+/// any character may replace the period.
 fn without_units(text: &str) -> &str {
     let pattern = regex!(&format!(
         r"(?s)^(.*?(?:[0-9}}]|\S\s))\s*(?:(?:{})(?:\s*s)?|(?:p|a|sq|cu) . m|[a-hqs] .)$",

@@ -35,7 +35,7 @@ pub(super) const NATURAL_POINTS: u64 = 8;
 pub(super) struct Point {
     field: Field,
     seed: u64,
-    /// The letter `i` is the imaginary unit.
+    /// Whether the letter `i` is the imaginary unit.
     imaginary: bool,
     bound: Vec<(Box<str>, Bound)>,
 }
@@ -51,7 +51,7 @@ impl Point {
         Self { field, seed, imaginary, bound: Vec::new() }
     }
 
-    /// A point where one symbol has the given real value.
+    /// Creates a point where one symbol has the given real value.
     pub(super) fn at(name: &str, value: Ball) -> Self {
         let mut point = Self::new(Field::None, 0, false);
         point.bound.push((name.into(), Bound::Ball(value.into())));
@@ -123,7 +123,7 @@ impl Point {
         )
     }
 
-    /// The exact value of a symbol, if it has one.
+    /// Returns the exact value of a symbol, if it has one.
     fn exact(&self, name: &str) -> Option<RBig> {
         if let Some((_, bound)) = self.bound.iter().rev().find(|(bound, _)| &**bound == name) {
             return match bound {
@@ -158,7 +158,7 @@ impl Point {
     }
 }
 
-/// The value at a point; `None` if it is undefined or out of range.
+/// Returns the value at a point, or `None` if it is undefined or out of range.
 pub(super) fn evaluate(
     expr: &Expr,
     point: &mut Point,
@@ -242,7 +242,7 @@ fn computed(
     found.ok_or(NoValue::Undefined)
 }
 
-/// The exact value of a subtree at the point.
+/// Returns the exact value of a subtree at the point.
 fn exact_at(expr: &Expr, point: &Point, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
     let bound = |name: &str| Some((name.into(), point.exact(name)?));
     match expr.symbols().into_iter().map(bound).collect::<Option<exact::Bindings>>() {
@@ -421,7 +421,7 @@ fn elementary(function: Function, values: &[Complex], precision: &Precision) -> 
     }
 }
 
-/// An approximate value of a real constant, including infinities.
+/// Returns an approximate value of a real constant, including infinities.
 pub(super) fn approximate(expr: &Expr) -> Option<f64> {
     match expr {
         Expr::Constant(Constant::Infinity) => Some(f64::INFINITY),

@@ -1,6 +1,6 @@
 //! Parsed answers as values, for programs that parse and compare in separate steps, as math-verify's users do.
 //!
-//! Everything here is in parity mode; [`super::Verifier`] is for the rest. A value shows itself in a plain notation close
+//! Everything here is in parity mode; [`super::Verifier`] is for the rest. Values are formatted in a plain notation close
 //! to SymPy's.
 
 use std::cmp::Reverse;
@@ -25,9 +25,9 @@ pub enum Target {
     Latex {
         /// Whether LaTeX counts without "answer" or a box before it.
         bare: bool,
-        /// Priority of boxes, as in [`Options::boxed_match_priority`]; negative: boxes don't count.
+        /// Priority of boxes, as in [`Options::boxed_match_priority`]; if negative, boxes don't count.
         boxes: i32,
-        /// Whether a chain `a = b = c` is its last part, even if the whole can be parsed.
+        /// Whether a chain `a = b = c` is read as its last part, even if the whole can be parsed.
         last: bool,
     },
     /// Numbers and arithmetic without LaTeX; whether they count without "answer" before them.
@@ -74,7 +74,8 @@ impl Words {
 pub struct Value {
     /// Notation of the strings: "latex", "boxed", "expression" or "number".
     notation: &'static str,
-    /// The strings that were read, each with or without a percent sign; a number's are its two parts.
+    /// Strings that were read, each with whether a percent sign follows. A number has two strings: its whole digits and
+    /// its fraction digits.
     parts: Vec<(String, bool)>,
     subject: Subject,
 }
@@ -95,11 +96,11 @@ pub struct Parsed {
 pub enum Answer {
     /// Mathematics.
     Value(Box<Value>),
-    /// One of the words that were searched.
+    /// One of the words that were searched for.
     Word(String),
 }
 
-/// A searched target, with the words' patterns that are left.
+/// A target during a search. For words, with the index of the next pattern.
 enum Source<'a> {
     Search(Box<Search<'a>>, bool),
     Words(&'a Words, usize),
@@ -107,7 +108,7 @@ enum Source<'a> {
 
 /// Match of a source: mathematics, or a word.
 enum Match<'a> {
-    /// With whether a chain is its last part.
+    /// Mathematics, and whether a chain is read as its last part.
     Found(Found<'a>, bool),
     Word(&'a str, bool),
 }
@@ -120,7 +121,7 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// The matches of the next priority, with their places.
+    /// Returns the matches of the next priority, each with its start and end.
     fn next(&mut self, text: &'a str) -> Vec<(usize, usize, Match<'a>)> {
         match self {
             Self::Search(search, last) => {
@@ -142,7 +143,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Parses the answer in a string. `first_only`: gives up if the first candidate can't be parsed.
+/// Parses the answer in a string. If `first_only`, gives up if the first candidate can't be parsed.
 pub fn parse(text: &str, targets: &[Target], first_only: bool) -> Parsed {
     let source = |target| match target {
         &Target::Latex { bare, boxes, last } => {
@@ -233,12 +234,12 @@ impl Value {
         Self { notation, parts, subject }
     }
 
-    /// Input of [`Value::restored`]: the notation and the strings, each with or without a percent sign.
+    /// Returns the input of [`Value::restored`]: the notation, and the strings, each with whether a percent sign follows.
     pub fn parts(&self) -> (&'static str, &[(String, bool)]) {
         (self.notation, &self.parts)
     }
 
-    /// The value that had these parts.
+    /// Creates the value that had these parts.
     pub fn restored(notation: &str, parts: &[(String, bool)]) -> Option<Self> {
         let found = match (notation, parts) {
             ("latex", parts) => {
@@ -260,7 +261,7 @@ impl Display for Value {
     }
 }
 
-/// Binding strength of a notation: a part that binds less than its place needs gets parentheses.
+/// Binding strength of a notation. A part gets parentheses if it binds less strongly than its position requires.
 type Binding = u8;
 const RELATION: Binding = 0;
 const SUM: Binding = 1;
@@ -387,7 +388,7 @@ fn plainly(expr: &Expr) -> (String, Binding) {
     }
 }
 
-/// A fraction of a power of ten as the decimal that it was read from.
+/// Formats a fraction of a power of ten as the decimal that it was read from.
 fn decimal(value: &RBig) -> String {
     let Some((scaled, places)) = without_point(value, MAX_DIGITS) else { return value.to_string() };
     let sign = if scaled < IBig::ZERO { "-" } else { "" };

@@ -8,13 +8,13 @@ use super::exact;
 use super::expr::{Expr, Function};
 use super::lexer::scaled;
 
-/// Parses such an expression.
+/// Parses an expression without LaTeX.
 pub(super) fn parse(text: &str) -> Result<Expr, ParseError> {
     read(text, false)
 }
 
-/// The exact value of arithmetic as Python writes it: whole numbers, parentheses and `+ - * / // % **`, where exponents
-/// are whole. `None` if it is undefined.
+/// Computes the exact value of arithmetic as Python writes it: whole numbers, parentheses and `+ - * / // % **`, where
+/// exponents are whole. `None` if it is undefined.
 pub(crate) fn exact_value(text: &str) -> Result<Option<RBig>, ParseError> {
     if text.contains(['^', '.']) {
         return Err(ParseError::Syntax);
@@ -33,7 +33,7 @@ fn read(text: &str, python: bool) -> Result<Expr, ParseError> {
     if parser.at == parser.bytes.len() { Ok(value) } else { Err(ParseError::Syntax) }
 }
 
-/// A number with thousands separators removed already, or with a decimal comma.
+/// Parses a number whose thousands separators were removed, or that had a decimal comma.
 pub(super) fn number(whole: &str, fraction: &str) -> Result<Expr, ParseError> {
     if whole.len() + fraction.len() > MAX_DIGITS {
         return Err(ParseError::Budget);
@@ -42,7 +42,7 @@ pub(super) fn number(whole: &str, fraction: &str) -> Result<Expr, ParseError> {
     Ok(if whole.starts_with('-') { number.negated() } else { number })
 }
 
-/// The number with these digits; one with a fraction, if only an empty one, is a decimal.
+/// Returns the number with these digits. It is a decimal if `fraction` is given, even if empty.
 fn literal(whole: &str, fraction: Option<&str>) -> Result<Expr, ParseError> {
     let digits: String =
         "0".chars().chain(whole.chars()).chain(fraction.unwrap_or_default().chars()).collect();

@@ -17,8 +17,8 @@ use super::units;
 use super::words::{NUMBERS, SCALES, TENS, base, is_scale, number_in_words, spoken};
 use crate::python_text::regex;
 
-/// Commands without effect on the value, by the number of groups that follow them and go too. Some wrap a group, which
-/// stays.
+/// Commands without effect on the value. Entry `n` has the commands that are dropped with the next `n` groups. Some
+/// commands wrap a further group, which stays.
 const DROPPED: [&str; 3] = [
     "left right middle big Big bigg Bigg bigl bigr bigm Bigl Bigr Bigm biggl biggr Biggl Biggr \
      displaystyle textstyle scriptstyle tiny small normalsize large Large LARGE huge Huge bf bfseries rm \
@@ -35,8 +35,7 @@ const TEXTS: &[&str] = &[
     "mathit", "mbox", "hbox",
 ];
 
-/// Commands, each followed by its replacement: a simpler spelling, or the name by which the parser knows its
-/// meaning.
+/// Commands, each followed by its replacement: a simpler spelling, or the name by which the parser knows its meaning.
 static SPELLINGS: Spellings = LazyLock::new(|| {
     pairs(
         r"
@@ -78,10 +77,10 @@ const LEADING: &[&str] = &[
     "coordinates",
 ];
 
-/// Words before which a sentence names what it is about: `the number of ways is`.
+/// Verbs after the subject of a sentence, which isn't part of the answer: `the number of ways is`.
 const VERBS: &[&str] = &["is", "are", "equals", "be"];
 
-/// Words that are answers by themselves or begin one, though short.
+/// Short words that are answers by themselves, or begin one.
 const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", "dne", "undefined", "all"];
 
 /// Prepositions and other short words that can follow a value.
@@ -335,7 +334,7 @@ struct Reader {
     tokens: Vec<Token>,
     /// Whether a space follows the last token.
     spaced: bool,
-    /// Words not yet placed.
+    /// Words that haven't been read as tokens yet.
     words: String,
     /// Environments of statements, and of matrices, that are open.
     statements: usize,
@@ -390,7 +389,7 @@ impl Reader {
         matches!(self.tokens[..], [.., Token::Caret, Token::Circle])
     }
 
-    /// The last token, if it is a whole number.
+    /// Returns the last token, if it is a whole number.
     fn last_integer(&self) -> Option<&IBig> {
         if let Some(Token::Integer(value)) = self.tokens.last() { Some(value) } else { None }
     }
@@ -990,7 +989,7 @@ impl Reader {
             return;
         }
         if self.at_start() {
-            // A denial or a guess of what follows is nothing that is read.
+            // If these words deny or guess what follows, the answer can't be read.
             const DOUBTS: [&str; 6] = ["not", "never", "possibly", "probably", "maybe", "perhaps"];
             if !ends && words.split(' ').any(|word| DOUBTS.contains(&word)) {
                 return self.unknown("|");
@@ -1010,7 +1009,7 @@ impl Reader {
             self.push_text(&without_articles(written));
             return;
         }
-        // The terms of a ratio, and a value that is said in words too.
+        // `to` joins the terms of a ratio, and a number in words must repeat the value before it.
         if words == "to" && next.starts_with(|c: char| c.is_ascii_digit()) {
             return self.push(Token::Colon);
         }
@@ -1044,7 +1043,7 @@ impl Reader {
         self.push_text(written);
     }
 
-    /// Places a number in words. `written` are all words of the statement.
+    /// Reads a number in words. `written` are all words of the statement.
     fn place_number(&mut self, words: &str, written: &str, next: &str) {
         let Some((number, rest)) = spoken(words) else { return };
         if let Some(denominator) = units::denominator(rest) {
@@ -1070,7 +1069,7 @@ impl Reader {
         }
     }
 
-    /// A number literal with its separators, period and exponent.
+    /// Reads a number literal with its separators, period and exponent.
     fn number<'a>(&mut self, rest: &'a str) -> &'a str {
         if let Some(after) = rest.strip_prefix("...") {
             self.flush(rest);
@@ -1187,7 +1186,8 @@ fn without_articles(words: &str) -> String {
 const SEPARATORS: &[&str] =
     &["\\,", "{,}", "{\\,}", ",\\!", "\\ ", "~", "\u{a0}", "\u{202f}", "\u{2009}", "\\;", "\\:", " "];
 
-/// The digits of a period after a decimal's digits: `\overline{3}`, `\dot{3}`, `(3)`.
+/// Splits off the repeating block that begins a string, the period after a decimal's digits: `\overline{3}`, `\dot{3}`,
+/// `(3)`.
 fn period(text: &str) -> Option<(&str, &str)> {
     let found = regex!(r"^(?:\\(?:overline|bar|dot)\{([0-9]{1,64})\}|\(([0-9]{1,64})\))").captures(text)?;
     let digits = found.get(1).or(found.get(2))?;
@@ -1200,8 +1200,8 @@ fn is_set(text: &str) -> bool {
     text.strip_prefix("\\left").map_or(text, str::trim_start).starts_with("\\{")
 }
 
-/// The digits before the period of a decimal that goes on, and the period: a block that stands at the end three times, or
-/// twice in a short decimal.
+/// Splits the digits of a decimal before dots into the digits before the period, and the period: a block that is at the
+/// end three times, or twice in a short decimal.
 fn repeated(fraction: &str) -> Option<(&str, &str)> {
     (1..=fraction.len() / 2).find_map(|length| {
         let block = &fraction[fraction.len() - length..];
@@ -1211,7 +1211,7 @@ fn repeated(fraction: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// The text behind the dots that begin it.
+/// Returns the text after the dots with which a string begins.
 fn dots(text: &str) -> Option<&str> {
     let after =
         ["...", "…", "\\ldots", "\\dots", "\\cdots"].iter().find_map(|dots| text.strip_prefix(dots))?;
@@ -1231,14 +1231,14 @@ fn unit_text(content: &str) -> Option<String> {
     units.then(|| spaced.trim().chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')).collect())
 }
 
-/// The content of the text command that starts a string, and what follows it.
+/// Returns the content of the text command with which a string begins, and the text after it.
 fn text_command(text: &str) -> Option<(&str, &str)> {
     let body = text.strip_prefix('\\')?;
     let (name, after) = body.split_at(body.bytes().take_while(u8::is_ascii_alphabetic).count());
     if TEXTS.contains(&name) || name == "operatorname" { group(after) } else { None }
 }
 
-/// The content of the brace group that starts a string, and what follows it.
+/// Returns the content of the brace group with which a string begins, and the text after it.
 fn group(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let end = group_end(text).filter(|_| text.starts_with('{'))?;

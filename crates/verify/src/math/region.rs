@@ -163,14 +163,14 @@ fn regions(parts: &[Expr], fuel: &mut Fuel) -> Result<Option<Vec<Region>>, Exhau
     Ok(Some(regions))
 }
 
-/// Distinct ends in order.
+/// Sorts ends and removes duplicates.
 fn sorted(mut ends: Vec<End>) -> Vec<End> {
     ends.sort_by(|a, b| a.value().total_cmp(&b.value()));
     ends.dedup_by(|b, a| a.compare(b) == Ordering::Equal);
     ends
 }
 
-/// The finite ones among ends, in order.
+/// Returns the finite values among ordered ends.
 fn finite(ends: &[End]) -> Vec<f64> {
     ends.iter().map(End::value).filter(|value| value.is_finite()).collect()
 }
@@ -180,7 +180,7 @@ fn near(at: f64, value: f64) -> bool {
     (value - at).abs() <= 1e-7 * (1.0 + at.abs())
 }
 
-/// Points inside each gap between these ordered values, and beyond them.
+/// Returns points inside each gap between ordered values, and beyond them.
 fn probes(finite: &[f64]) -> Vec<RBig> {
     let mut probes = Vec::new();
     let mut push = |value: f64| {
@@ -244,8 +244,7 @@ struct Link<'a> {
     breaks: Option<(Vec<f64>, Vec<f64>)>,
 }
 
-/// Whether the solutions of a condition in one unknown are the set, or those of another condition; `None` if it can't
-/// be decided.
+/// Whether the solutions of a condition in one unknown are the set, or those of another condition; `None` if it can't be decided.
 pub(super) fn same_solutions(
     first: &Expr,
     second: &Expr,
@@ -287,7 +286,7 @@ pub(super) fn same_solutions(
             _ => {}
         }
     }
-    // A condition's own bounds part the line too: a set without ends says nothing about where to look.
+    // The bounds of the conditions divide the line too, because a set without ends gives no points at which to compare.
     let mut parts = finite(&ends);
     let breaks = links.iter().flat_map(|link| &link.breaks);
     parts.extend(breaks.flat_map(|(zeros, poles)| zeros.iter().chain(poles)));
@@ -355,7 +354,7 @@ impl Side<'_> {
     }
 }
 
-/// The relations of a condition; whether it consists of them.
+/// Collects the relations of a condition. Returns whether the condition consists only of relations.
 fn collect_links<'a>(
     condition: &'a Expr,
     name: &str,
@@ -411,7 +410,7 @@ fn holds_at(
     combined(condition, &mut |part| holds_at(part, at, value, name, links, fuel))
 }
 
-/// The truth of a condition, from the truth of its parts.
+/// Returns whether a condition holds, from whether its parts hold.
 fn combined(
     condition: &Expr,
     truth: &mut dyn FnMut(&Expr) -> Result<Option<bool>, Exhausted>,
@@ -476,7 +475,7 @@ fn holds(relation: &Expr, point: &mut Point, fuel: &mut Fuel) -> Result<Option<b
     }
 }
 
-/// The sign of an infinity.
+/// Returns the sign of an infinity, or `None` for other expressions.
 fn infinite(expr: &Expr) -> Option<Sign> {
     match expr {
         Expr::Constant(Constant::Infinity) => Some(Sign::Positive),
@@ -485,7 +484,7 @@ fn infinite(expr: &Expr) -> Option<Sign> {
     }
 }
 
-/// A bound at infinity always holds.
+/// Returns whether an inequality with one infinite side holds, or `None` for other inequalities.
 fn infinite_side(kind: Relation, pair: &[Expr; 2]) -> Option<bool> {
     let less = matches!(kind, Relation::Less | Relation::LessEqual);
     match (infinite(&pair[0]), infinite(&pair[1])) {

@@ -1,4 +1,4 @@
-//! Strict mode's answers: each is read once into what it is, and equals only what its type can equal.
+//! Strict mode's answers. Each answer is read once and gets a type, which decides the types that can equal it.
 
 use std::borrow::Cow;
 
@@ -19,7 +19,7 @@ use crate::verdict::{Outcome, Verdict};
 enum Kind {
     Number,
     Percentage,
-    /// A value with its unit, or with what is counted.
+    /// A value with its unit, or with the name of the counted things.
     Quantity,
     /// A name or a word.
     Name,
@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// The table of the types that can be equal.
+    /// Whether answers of these two types can be equal.
     fn can_equal(self, other: Self) -> bool {
         use Kind::{
             Condition, Equation, Expression, List, Matrix, Name, Number, Pair, Percentage, Quantity, Ratio,
@@ -111,7 +111,7 @@ pub(super) struct Answer {
     pub(super) subject: Option<Subject>,
     /// Whether some part was beyond the limits.
     pub(super) over_budget: bool,
-    /// Reason why the response states no answer, if an answer was found.
+    /// Reason why the response doesn't state an answer, if an answer was found.
     fault: Option<Reason>,
     /// Whether the answer is a list in braces, so that its order doesn't count.
     braced: bool,
@@ -120,7 +120,7 @@ pub(super) struct Answer {
 }
 
 impl Answer {
-    /// Reads a gold: all of it is the answer, unless `types` says that it is part of a string.
+    /// Reads a gold. The whole gold is the answer, unless `types` names the notations to search for in it.
     pub(super) fn of_gold(gold: &str, types: Option<MatchTypes>) -> Self {
         let gold = &*boxed::halfwidth(gold);
         let gold = &*regex!(r"\\tag\*?\{[^{}]*\}").replace_all(gold, "");
@@ -149,7 +149,7 @@ impl Answer {
         }
     }
 
-    /// Reads the parts of an answer: several are a list.
+    /// Reads the parts of an answer. Several parts are a list.
     pub(super) fn read(stated: &[Cow<'_, str>]) -> Self {
         let mut answer = Self::default();
         let mut values: Vec<Expr> = Vec::new();
@@ -213,7 +213,7 @@ impl Answer {
         answer
     }
 
-    /// Whether the outcome needs no comparison of values, or depends on more than the values.
+    /// Whether the outcome follows without a comparison of values, or depends on more than the values.
     pub(super) fn decides_alone(&self, answer: &Self) -> bool {
         answer.braced || self.same_words(answer) || answer.is_empty_equation()
     }
@@ -225,7 +225,7 @@ impl Answer {
                 || self.subject.is_none() && answer.subject.is_none() && self.folded() == answer.folded())
     }
 
-    /// Words as they are compared: separate numbers stay separate.
+    /// Returns the words in the form in which they are compared. Separate numbers stay separate.
     fn folded(&self) -> String {
         let mut words = String::new();
         for token in &self.tokens {
@@ -248,7 +248,7 @@ impl Answer {
         equal.is_some_and(|at| self.tokens[..at] == self.tokens[at + 1..])
     }
 
-    /// The outcome of an answer if this one is the gold.
+    /// Returns the outcome of an answer if this one is the gold.
     pub(super) fn judge(&self, answer: &Self, options: &Options) -> Outcome {
         if self.subject.is_none() && self.tokens.is_empty() {
             return Outcome::new(Verdict::Unscorable, "gold");
@@ -295,7 +295,7 @@ fn is_remainder(value: &Expr) -> bool {
     modulus.zip(value).is_none_or(|(modulus, value)| (0..modulus).contains(&value))
 }
 
-/// The letter of an option and the value behind it: `\textbf{(D)}\ 45`, `(D) 45`.
+/// Returns the letter of an option and the value after it: `\textbf{(D)}\ 45`, `(D) 45`.
 fn lettered(text: &str) -> Option<(char, &str)> {
     const COMMAND: &str = concat!(
         r"(?s)^[\s$]*(?:\\(?:textbf|mathbf|text|textrm|mathrm|bf)\s*\{\s*\(?([A-E])\s*[).:]+\s*\}(?:\\[ ,;:!]|\\q?quad\b|[~\s:])*|",

@@ -11,7 +11,7 @@ pub(crate) const SCALES: &[(&str, &str)] = &[
     ("score", "\\cdot 20"),
 ];
 
-/// Numbers as words, each at its own place.
+/// Numbers from zero to nineteen in words, indexed by their value.
 pub(crate) const NUMBERS: &[&str] = &[
     "zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven",
     "twelve", "thirteen", "fourteen", "fifteen", "sixteen", "seventeen", "eighteen", "nineteen",
@@ -21,7 +21,7 @@ pub(crate) const NUMBERS: &[&str] = &[
 pub(crate) const TENS: &[&str] =
     &["twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety"];
 
-/// A base written as digits or as a word.
+/// Returns a base written as digits or as a word.
 pub(crate) fn base(text: &str) -> Option<u32> {
     let name = text.trim().trim_matches(['(', ')']).to_ascii_lowercase();
     let name =
@@ -31,7 +31,7 @@ pub(crate) fn base(text: &str) -> Option<u32> {
     written.or_else(|| name.parse().ok()).filter(|base| (2..=36).contains(base))
 }
 
-/// The value of a number in words, such as `thirty-two`.
+/// Returns the value of a number in words, such as `thirty-two`.
 pub(crate) fn number_in_words(text: &str) -> Option<u64> {
     spoken(&text.trim().to_ascii_lowercase()).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number)
 }

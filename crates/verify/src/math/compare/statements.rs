@@ -418,8 +418,7 @@ fn sides_of(equation: &Expr) -> Vec<&Expr> {
     }
 }
 
-/// Whether an expression can name a value: `I`, or symbols, applied functions such as `f(2)`, and their sums
-/// and products.
+/// Whether an expression can name a value: `I`, or symbols, applied functions such as `f(2)`, and their sums and products.
 fn is_name(side: &Expr) -> bool {
     let renamed = side.replaced(&mut |node| match node {
         Expr::Apply(name, _) if !name.starts_with("base ") => Some(Expr::symbol(name)),

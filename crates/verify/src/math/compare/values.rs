@@ -99,9 +99,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A
-    /// decimal equals it if it has `precision` digits and is the exact value, rounded or, if that isn't a finite decimal,
-    /// cut.
+    /// Whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A decimal equals
+    /// it if it has `precision` digits and is the exact value, rounded or, if that isn't a finite decimal, cut.
     fn rounds(&self, gold: &Written, first: &RBig, answer: &Written, second: &RBig) -> bool {
         let whole = |written: &Written, value: &RBig| matches!(written, Written::Exact) && value.is_int();
         if whole(gold, first) || whole(answer, second) || first.is_zero() || second.is_zero() {
@@ -126,8 +125,8 @@ impl Comparer<'_> {
                 })
     }
 
-    /// The exponent of the last digit at which decimals are compared: the coarser one's, but at least the third; zeros that
-    /// are written are digits. A value without a last digit is compared with no more digits than a double has.
+    /// Returns the exponent of the last digit that is compared: the last of the coarser decimal, but at least its third. Written
+    /// zeros are digits. A value without a last digit is compared to at most the digits of a double.
     fn last_place(&self, gold: &Written, answer: &Written, endless: bool) -> Option<i64> {
         const DOUBLE: i64 = 15;
         const CENTS: i64 = -2;
@@ -784,8 +783,7 @@ fn below_chop(difference: &RBig) -> bool {
     difference.to_f64().value().abs() < 1e-16
 }
 
-/// Formats a decimal like the reference, with at most fifteen significant digits. The decimal equals the same text in
-/// `\text{}`.
+/// Formats a decimal like the reference, with at most fifteen significant digits. The decimal equals the same text in `\text{}`.
 fn printed(value: &RBig) -> Option<String> {
     const DIGITS: usize = 15;
     const MOST: usize = 64;

@@ -200,7 +200,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Calls `inside` one level deeper. Bars that are open outside don't count inside.
+    /// Calls `inside` one level deeper. There, bars that were opened outside don't count as open.
     fn enclosed<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let bars = std::mem::take(&mut self.open_bars);
         let result = self.nested(inside);

@@ -209,7 +209,7 @@ fn two_decimals(text: &str) -> &str {
     last_two_decimals(text).unwrap_or(text)
 }
 
-/// The last `-?\d+\.\d{2}\b`, with Python's word boundary: superscript digits and similar characters are word
+/// Returns the last `-?\d+\.\d{2}\b`, with Python's word boundary: superscript digits and similar characters are word
 /// characters.
 fn last_two_decimals(text: &str) -> Option<&str> {
     let pattern = regex!(r"-?\d+\.\d{2}");

@@ -18,8 +18,7 @@ fn refused(error: EvalError) -> Outcome {
     if error == EvalError::Budget { wrong("budget") } else { unparsed("no_value") }
 }
 
-/// A string inside two lists.
-/// In strict mode `[[TEXT]]` without quotes is accepted too.
+/// Rules for cipher: the answer is a string inside two lists. In strict mode `[[TEXT]]` without quotes is accepted too.
 pub(crate) fn cipher(game: &Game) -> Result<Rules, Error> {
     let answer = game.answer_text()?;
     let chars: Vec<char> = answer.chars().collect();
@@ -42,7 +41,7 @@ pub(crate) fn cipher(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// A string inside two lists.
+/// Returns a string inside two lists.
 fn nested(text: &str) -> Value {
     Value::List(vec![Value::List(vec![Value::Str(text.to_owned())])])
 }

@@ -30,7 +30,7 @@ impl Game {
         Error::Field { task: self.task, field, wanted }
     }
 
-    /// The answer as text.
+    /// Returns the answer as text.
     pub(crate) fn answer_text(&self) -> Result<String, Error> {
         self.answer.as_str().map(str::to_owned).ok_or_else(|| self.error("answer", "text"))
     }

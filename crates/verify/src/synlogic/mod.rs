@@ -85,7 +85,7 @@ macro_rules! tasks {
             /// Every task, in alphabetical order.
             pub const ALL: [Task; [$(stringify!($name)),*].len()] = [$(Task::$variant),*];
 
-            /// The name in data files.
+            /// Returns the name in data files.
             pub const fn name(self) -> &'static str {
                 match self {
                     $(Task::$variant => stringify!($name),)*
@@ -189,7 +189,7 @@ impl Verifier {
         Ok(Self { task, rules: task.rules(&game::Game::parse(task, game_data_str)?)? })
     }
 
-    /// The task.
+    /// Returns the task.
     pub fn task(&self) -> Task {
         self.task
     }
@@ -232,12 +232,12 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
 /// The outcome of a check. `Err` is an outcome too: it ends the check early.
 type Checked = Result<Outcome, Outcome>;
 
-/// Whether the outcome of the text behind the tags shows an answer that is wrong.
+/// Whether the outcome of the text after the answer tags means that the text states another, wrong answer.
 fn is_another(outcome: &Outcome) -> bool {
     outcome.verdict == Verdict::Wrong && *outcome != Reason::Denied.into()
 }
 
-/// The outcome of a comparison with the stored answer.
+/// Returns the outcome of a comparison with the stored answer.
 const fn exact(same: bool) -> Outcome {
     if same { correct("exact") } else { wrong("mismatch") }
 }

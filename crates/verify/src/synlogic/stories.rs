@@ -208,8 +208,7 @@ fn truth_text(text: &str) -> Option<String> {
     regex!(r"(?:\b(?:yes|no|是|否)\b[,，\s]*)+").find_iter(&lower).last().map(owned)
 }
 
-/// Rules for time_sequence: the answer is the length of the longest meeting, and the number of meetings of that
-/// length.
+/// Rules for time_sequence: the answer is the length of the longest meeting, and the number of meetings of that length.
 pub(crate) fn time_sequence(game: &Game) -> Result<Rules, Error> {
     let answers = game.field("records")?.get("answers");
     let field = |name: &str| answers.and_then(|a| a.get(name)).cloned();

@@ -39,8 +39,7 @@ pub enum Value {
 }
 
 impl Value {
-    /// Returns the integer if Python's `isinstance(x, int)` holds (booleans are integers too) and it fits into 64
-    /// bits.
+    /// Returns the integer if Python's `isinstance(x, int)` holds (booleans are integers too) and it fits into 64 bits.
     pub fn as_i64(&self) -> Option<i64> {
         i64::try_from(self.as_int()?).ok()
     }
@@ -63,17 +62,17 @@ impl Value {
         }
     }
 
-    /// The text of a string.
+    /// Returns the text of a string.
     pub fn as_str(&self) -> Option<&str> {
         if let Self::Str(s) = self { Some(s) } else { None }
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub fn as_list(&self) -> Option<&[Value]> {
         if let Self::List(v) = self { Some(v) } else { None }
     }
 
-    /// The elements of a list or a tuple.
+    /// Returns the elements of a list or a tuple.
     pub fn as_sequence(&self) -> Option<&[Value]> {
         if let Self::List(v) | Self::Tuple(v) = self { Some(v) } else { None }
     }

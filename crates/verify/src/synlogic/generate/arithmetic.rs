@@ -124,7 +124,7 @@ fn combine(numbers: &[i64], source: &mut Source<'_>) -> Option<(i64, String)> {
     Some((value, bare.unwrap_or(expression)))
 }
 
-/// A random expression of small numbers, as text without outer parentheses, and its precedence level: 0 a number, 1 a
+/// Makes a random expression of small numbers. Returns its text without outer parentheses, and its precedence level: 0 a number, 1 a
 /// product, 2 a sum.
 fn expression(terms: usize, source: &mut Source<'_>) -> (String, u8) {
     if terms == 1 {

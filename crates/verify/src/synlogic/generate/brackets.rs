@@ -10,7 +10,7 @@ fn closing(open: char) -> char {
     PAIRS.iter().find(|p| p.0 == open).map_or(open, |p| p.1)
 }
 
-/// A balanced sequence of `length` brackets.
+/// Makes a balanced sequence of `length` brackets.
 fn balanced(length: usize, types: usize, source: &mut Source<'_>) -> String {
     let mut out = String::new();
     let mut stack = Vec::new();

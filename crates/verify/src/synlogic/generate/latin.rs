@@ -6,7 +6,7 @@ use super::super::latin::visible;
 use super::super::placement::{cells, neighbours4};
 use super::{Draft, Source, blanked, listed, python_block, shown, table, values};
 
-/// A random latin square: a cyclic one with shuffled rows, columns and symbols.
+/// Makes a random latin square: a cyclic one with shuffled rows, columns and symbols.
 fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
     let mut orders: [Vec<usize>; 3] = [(0..n).collect(), (0..n).collect(), (0..n).collect()];
     for order in &mut orders {
@@ -69,7 +69,7 @@ pub(crate) fn sudoku(difficulty: usize, source: &mut Source<'_>) -> Option<Draft
     })
 }
 
-/// The number of solutions, at most 2; also 2 if the search runs out of `steps`.
+/// Counts the solutions, up to 2. Also returns 2 if the search runs out of `steps`.
 fn solutions(grid: &mut [Vec<u8>], steps: &mut usize) -> usize {
     let free = |grid: &[Vec<u8>], r: usize, c: usize| {
         let mut used = 0_u16;
@@ -148,7 +148,7 @@ pub(crate) fn calcudoko(difficulty: usize, source: &mut Source<'_>) -> Option<Dr
     Some(Draft::plain(&answer, values![n, lines], json!({"grid_size": n, "regions": regions})))
 }
 
-/// Each cell with the one to its right and the one below.
+/// Pairs each cell with the cell to its right and with the cell below it.
 pub(super) fn pairs(n: usize) -> impl Iterator<Item = [(usize, usize); 2]> {
     cells(n, n)
         .flat_map(|(r, c)| [[(r, c), (r, c + 1)], [(r, c), (r + 1, c)]])

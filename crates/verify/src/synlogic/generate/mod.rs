@@ -62,7 +62,7 @@ pub struct Generated {
 }
 
 impl Generated {
-    /// The problem in the form of `extra_info.game_data_str` in the public data.
+    /// Returns the problem in the form of `extra_info.game_data_str` in the public data.
     pub fn game_data_str(&self) -> String {
         json!({
             "question": self.question,
@@ -125,18 +125,18 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// A problem whose answer is the response.
+    /// Makes a problem whose answer is the response.
     fn plain(answer: &str, values: Values, metadata: Value) -> Self {
         Self { answer: json!(answer), solution: answer.to_owned(), values, metadata }
     }
 
-    /// A problem whose answer is boxed in the response.
+    /// Makes a problem whose answer is boxed in the response.
     fn boxed(answer: impl ToString, values: Values, metadata: Value) -> Self {
         let answer = answer.to_string();
         Self { solution: format!("\\boxed{{{answer}}}"), answer: json!(answer), values, metadata }
     }
 
-    /// A problem that is judged by its metadata alone.
+    /// Makes a problem that is judged by its metadata alone.
     fn solved(solution: String, values: Values, metadata: Value) -> Self {
         Self { answer: json!(""), solution, values, metadata }
     }
@@ -144,7 +144,7 @@ impl Draft {
 
 type Values = Vec<(&'static str, String)>;
 
-/// Variables by name, with another value after `=`, as strings.
+/// Builds [`Values`] from variables, each under its name. `name = value` gives another value.
 macro_rules! values {
     ($($name:ident $(= $value:expr)?),*) => {
         vec![$((stringify!($name), values!(@ $name $($value)?).to_string())),*]
@@ -154,7 +154,7 @@ macro_rules! values {
 }
 use values;
 
-/// A section of the data.
+/// Returns a section of the data file.
 fn section(name: &str) -> &'static str {
     forms::section(include_str!("../../../data/puzzles.txt"), name)
 }
@@ -163,7 +163,7 @@ fn words(name: &str) -> Vec<&'static str> {
     section(name).split_whitespace().collect()
 }
 
-/// A task's question, with values for its names.
+/// Returns a task's question with `values` in place of its placeholders.
 fn question(task: Task, values: &Values) -> Option<String> {
     let mut parts = section(task.name()).split("{{");
     let mut question = parts.next()?.to_owned();
@@ -189,8 +189,7 @@ pub(super) struct Source<'a> {
 }
 
 impl Source<'_> {
-    /// Returns a uniform number less than `n`: the upper half of a 128-bit product, with rejection of the uneven
-    /// part.
+    /// Returns a uniform number less than `n`: the upper half of a 128-bit product, with rejection of the uneven part.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -225,7 +224,7 @@ impl Source<'_> {
         }
     }
 
-    /// `count` distinct items in random order, or all of them.
+    /// Draws `count` distinct items in random order, or all items if there are fewer.
     fn sample<T: Clone>(&mut self, items: &[T], count: usize) -> Vec<T> {
         let mut items = items.to_vec();
         self.shuffle(&mut items);
@@ -240,24 +239,24 @@ fn table<T: std::fmt::Display>(grid: &[Vec<T>]) -> String {
     grid.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-/// A grid with X in place of each 0.
+/// Returns a grid with X in place of each 0.
 fn blanked<T: Copy + Into<i64>>(grid: &[Vec<T>]) -> Vec<Vec<Value>> {
     let cell = |v: &T| if (*v).into() == 0 { json!("X") } else { json!((*v).into()) };
     grid.iter().map(|row| row.iter().map(cell).collect()).collect()
 }
 
-/// A table of numbers and words, without quotation marks.
+/// Formats a table of numbers and words, without quotation marks.
 fn shown(grid: &[Vec<Value>]) -> String {
     table(grid).replace('"', "")
 }
 
-/// A list of lists, each on its own line as it is written in Python.
+/// Formats a list of lists as in Python, each on its own line.
 fn listed<T: std::fmt::Debug>(rows: &[Vec<T>]) -> String {
     let rows: Vec<String> = rows.iter().map(|row| format!("    {row:?}")).collect();
     format!("[\n{}\n]", rows.join(",\n"))
 }
 
-/// A Python code block.
+/// Formats a Python code block.
 fn python_block(content: &str) -> String {
     format!("```python\n{content}\n```")
 }

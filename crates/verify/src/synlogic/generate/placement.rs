@@ -45,7 +45,7 @@ pub(crate) fn campsite(difficulty: usize, source: &mut Source<'_>) -> Option<Dra
     ))
 }
 
-/// A list of lists of text, in double quotes.
+/// Formats a list of lists of text, in double quotes.
 fn quoted_rows(grid: &[Vec<&str>]) -> String {
     let rows: Vec<String> =
         grid.iter().map(|row| Value::from(row.clone()).to_string().replace(',', ", ")).collect();
@@ -125,8 +125,7 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Returns the numbers around a cell. Each comes with the counts of mines and of undecided cells around the
-    /// number.
+    /// Returns the numbers around a cell. Each comes with the counts of mines and of undecided cells around the number.
     fn numbers(&self, (r, c): (usize, usize)) -> impl Iterator<Item = (usize, usize, usize)> {
         let n = self.shown.len();
         neighbours8(r, c, n, n).filter_map(move |(r, c)| {

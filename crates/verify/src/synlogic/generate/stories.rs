@@ -12,7 +12,7 @@ static FACTS: LazyLock<Vec<(&str, bool)>> = LazyLock::new(|| {
     facts.map(|(text, value)| (text, value == "true")).collect()
 });
 
-/// An expression of at most this depth; if `whole`, it is not a single statement.
+/// Makes an expression of at most this depth. If `whole`, it isn't a single statement.
 fn boolean(depth: usize, whole: bool, source: &mut Source<'_>) -> (String, bool) {
     if depth == 0 || (!whole && source.chance(1, 6)) {
         return match source.below(3) {

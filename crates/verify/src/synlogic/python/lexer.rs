@@ -117,7 +117,7 @@ impl Lexer<'_> {
         Ok(WORDS.iter().find(|w| **w == word).map_or(Token::OtherName, |w| Token::Name(w)))
     }
 
-    /// A number; digits may have single underscores between them.
+    /// Reads a number. Its digits may have single underscores between them.
     fn number(&mut self) -> Result<Value> {
         let based = regex!(r"^0(?:[xX](?:_?[0-9a-fA-F])+|[oO](?:_?[0-7])+|[bB](?:_?[01])+)");
         let decimal = regex!(

@@ -29,7 +29,7 @@ pub(super) fn subscript(value: Value, index: &Value) -> Result<Value> {
     }
 }
 
-/// The cost of repeating a value, about its size in bits.
+/// Returns the cost of repeating a value, about its size in bits.
 pub(super) fn weight(value: &Value) -> usize {
     64 + match value {
         Value::Str(s) => 8 * s.len(),
@@ -41,7 +41,7 @@ pub(super) fn weight(value: &Value) -> usize {
     }
 }
 
-/// A real number as a double; an integer beyond the doubles raises, another type is `None`.
+/// Converts a real number to a double. Fails for an integer beyond the range of doubles; other types give `None`.
 pub(super) fn finite(v: &Value) -> Result<Option<f64>> {
     match v {
         Value::Int(n) => {
@@ -225,7 +225,8 @@ pub(super) fn compare(op: &str, a: &Value, b: &Value) -> Result<bool> {
             };
             Ok(found == (op == "in"))
         }
-        // Identity of literals is an accident of the interpreter; equality of equal types is what it shows.
+        // Whether two literals are the same object depends on the interpreter, so `is` tests equality of values of the
+        // same type.
         "is" => Ok(std::mem::discriminant(a) == std::mem::discriminant(b) && a == b),
         _ => Ok(std::mem::discriminant(a) != std::mem::discriminant(b) || a != b),
     }

@@ -23,7 +23,7 @@ pub(crate) fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(is_space).filter(|w| !w.is_empty())
 }
 
-/// The value of a decimal digit of any script (Unicode category Nd, as `str.isdecimal`).
+/// Returns the value of a decimal digit of any script (Unicode category Nd, as `str.isdecimal`).
 pub(crate) fn decimal(c: char) -> Option<u32> {
     const ZEROS: [u32; 46] = [
         0x30, 0x660, 0x6F0, 0x7C0, 0x966, 0x9E6, 0xA66, 0xAE6, 0xB66, 0xBE6, 0xC66, 0xCE6, 0xD66, 0xDE6,

@@ -65,8 +65,7 @@ impl Tags {
         Some(Self { open: open.to_owned(), close: close.to_owned(), opened: false })
     }
 
-    /// Returns the answer in a response: the text after the last closing tag, with or without an opening tag before
-    /// it.
+    /// Returns the answer in a response: the text after the last closing tag, with or without an opening tag before it.
     ///
     /// `None` if the thoughts don't end: an opening tag without a closing one after it, or no closing tag at all where the
     /// prompt opened the thoughts.

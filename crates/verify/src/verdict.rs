@@ -40,7 +40,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// An outcome with a fixed reason code.
+    /// Creates an outcome with a fixed reason code.
     pub const fn new(verdict: Verdict, reason: &'static str) -> Self {
         Self { verdict, reason: std::borrow::Cow::Borrowed(reason) }
     }

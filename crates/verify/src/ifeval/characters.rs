@@ -15,8 +15,7 @@ pub(crate) fn is_word(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphanumeric() || c == '_' } else { is_in(regex!(r"[\p{L}\p{N}]"), c) }
 }
 
-/// Whether `\w` of Python's `regex` module matches. It follows Unicode, in which marks and joiners are word
-/// characters.
+/// Whether `\w` of Python's `regex` module matches. It follows Unicode, in which marks and joiners are word characters.
 pub(crate) fn is_unicode_word(c: char) -> bool {
     if c.is_ascii() { is_word(c) } else { is_in(regex!(r"\w"), c) }
 }

@@ -584,8 +584,7 @@ fn is_header(text: &str, columns: [&str; 5], separator: &regex::Regex) -> bool {
     found.len() == 5 && found.into_iter().zip(columns).all(quoted)
 }
 
-/// Returns the rows that Python's `csv.reader` reads, or `None` if it raises an error or returns a row for an empty
-/// line.
+/// Returns the rows that Python's `csv.reader` reads, or `None` if it raises an error or returns a row for an empty line.
 fn csv_rows(text: &str, delimiter: u8) -> Option<Vec<csv::StringRecord>> {
     let text = text.replace("\r\n", "\n");
     if text.contains('\r') || text.starts_with('\n') || text.contains("\n\n") {

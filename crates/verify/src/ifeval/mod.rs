@@ -63,7 +63,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// The reason code of the unscorable outcome for this error.
+    /// Returns the reason code of the unscorable outcome for this error.
     pub fn code(&self) -> &'static str {
         match self {
             Self::Unknown { .. } => "unknown_instruction",

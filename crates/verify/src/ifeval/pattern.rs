@@ -165,7 +165,7 @@ struct Translation {
     exact_edges: bool,
     has_edges: bool,
     backtracks: bool,
-    /// How the end of the text is written.
+    /// Translation of `$` outside of multi-line mode.
     end: &'static str,
 }
 

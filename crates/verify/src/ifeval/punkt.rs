@@ -153,7 +153,7 @@ impl Token {
         self.text.last() == Some(&'.')
     }
 
-    /// The token's type without its final period. A type that is only a period is unchanged.
+    /// Returns the token's type without its final period. A type that is only a period is unchanged.
     fn kind_without_period(&self) -> &str {
         match self.kind.strip_suffix('.') {
             Some(rest) if !rest.is_empty() => rest,
@@ -390,7 +390,7 @@ fn closing_punctuation(sentence: &[char]) -> Option<(usize, usize)> {
     None
 }
 
-/// The sentences of a string as ranges of its characters, in order, without the white space between.
+/// Returns the sentences of a string as ranges of its characters, in order, without the white space between.
 pub(crate) fn sentences(text: &[char]) -> Vec<Range<usize>> {
     let slices = slices(text);
     let part = |r: &Range<usize>| text.get(r.clone()).unwrap_or(&[]);

@@ -43,7 +43,7 @@ const PUNCTUATION: [Rule; 19] = [
 /// Joined words that count as two. Those with an apostrophe in front are searched for last.
 const JOINED: [&str; 2] = ["(?i-u)cannot|d'ye|gimme|gonna|gotta|lemme|more'n|wanna", "(?i-u)'t(?:is|was)"];
 
-/// The words of a string.
+/// Returns the words of a string.
 pub(crate) fn words(text: &[char]) -> Vec<String> {
     let mut found = Vec::new();
     for sentence in punkt::sentences(text) {

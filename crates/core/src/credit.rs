@@ -68,7 +68,7 @@ pub enum Shaping {
 pub struct Anchor(VecDeque<f64>);
 
 impl Anchor {
-    /// The current estimate, or `None` before the first batch.
+    /// Returns the current estimate, or `None` before the first batch.
     pub fn value(&self) -> Option<f64> {
         self.0.back().copied()
     }

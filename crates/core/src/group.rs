@@ -32,7 +32,7 @@ pub struct Part<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// The number of completions, including unscorable ones.
+    /// Returns the number of completions, including unscorable ones.
     ///
     /// # Panics
     /// If `rewards`, `lengths`, `mean_old_logp` and `scored` differ in length.
@@ -131,7 +131,7 @@ impl Rewards {
     }
 }
 
-/// A group for tests: completions of one token, in one cluster and all scored.
+/// Returns a group for tests: completions of one token, in one cluster and all scored.
 #[cfg(test)]
 pub(crate) fn group(rewards: &[f64]) -> Group<'_> {
     let n = rewards.len();

@@ -71,7 +71,7 @@ pub struct Tokens<'a> {
     pub rollout_logp: Option<&'a [f32]>,
     /// The completion's advantage.
     pub advantage: f64,
-    /// Whether the loss selects each token ([`covariance::selected`]). Required by KL-Cov and Clip-Cov.
+    /// Whether KL-Cov or Clip-Cov, which require it, selects each token ([`covariance::selected`]).
     pub selected: Option<&'a [bool]>,
     /// Whether each token counts in the policy loss ([`high_entropy::high_entropy`]). Required if `top_entropy_quantile`
     /// isn't 1.

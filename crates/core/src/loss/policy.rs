@@ -355,7 +355,7 @@ impl PolicyLoss {
 }
 
 impl TokenLoss {
-    /// A loss of 0 at a ratio that isn't clipped.
+    /// Returns a loss of 0 at a ratio that isn't clipped.
     pub(super) const fn free(ratio: f64) -> Self {
         Self { loss: 0.0, dlogp: 0.0, ratio, clipped_low: false, clipped_high: false, clipped_dual: false }
     }

@@ -66,7 +66,7 @@ impl Mazes {
         )
     }
 
-    /// The maze with this index.
+    /// Returns the maze with this index.
     ///
     /// # Panics
     /// If [`Mazes::check`] returns an error.

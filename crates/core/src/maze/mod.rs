@@ -48,7 +48,7 @@ impl Move {
     /// All moves.
     pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Left, Self::Right];
 
-    /// The cell after `distance` of these moves, or `None` if it is above or left of the grid.
+    /// Returns the cell after `distance` of these moves, or `None` if it is above or left of the grid.
     pub fn from(self, (row, column): Position, distance: usize) -> Option<Position> {
         match self {
             Self::Up => Some((row.checked_sub(distance)?, column)),
@@ -81,12 +81,12 @@ impl Maze {
         self.size
     }
 
-    /// The start cell.
+    /// Returns the start cell.
     pub fn start(&self) -> Position {
         (1, 1)
     }
 
-    /// The goal cell.
+    /// Returns the goal cell.
     pub fn goal(&self) -> Position {
         (self.size - 2, self.size - 2)
     }

@@ -19,7 +19,7 @@ impl Split {
     /// Number of indices of one split: enough for any run, and exact as a JSON number.
     pub const LEN: u64 = 1 << 40;
 
-    /// The maze index of the split's `i`-th maze.
+    /// Returns the maze index of the split's `i`-th maze.
     ///
     /// # Panics
     /// If `i` is not below [`Split::LEN`].
@@ -31,7 +31,7 @@ impl Split {
         }
     }
 
-    /// The split that a maze index belongs to.
+    /// Returns the split that a maze index belongs to.
     pub fn of(index: u64) -> Self {
         if index < Self::LEN { Self::Train } else { Self::HeldOut }
     }
@@ -64,7 +64,7 @@ impl HeldOut {
         Self { source, mazes, set }
     }
 
-    /// The held-out mazes and their indices for [`Mazes::maze`].
+    /// Returns the held-out mazes and their indices for [`Mazes::maze`].
     pub fn mazes(&self) -> &[(u64, Maze)] {
         &self.mazes
     }

@@ -28,9 +28,9 @@ pub enum Token {
     Path = 8,
     /// A wall.
     Wall = 9,
-    /// The goal.
+    /// The goal cell.
     Goal = 10,
-    /// The start.
+    /// The start cell.
     Start = 11,
     /// Ends a row.
     Newline = 12,

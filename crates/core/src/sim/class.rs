@@ -54,7 +54,7 @@ impl Class {
         }
     }
 
-    /// Returns the total weights of the moving, the resting and the untouched actions, among which draws are divided.
+    /// Returns the total weights of the moving, resting and untouched actions, to which the numbers of draws are proportional.
     pub(super) fn weights(&self) -> [f64; 3] {
         [self.moving.total(), self.resting.total(), self.untouched as f64 * self.fresh.w]
     }

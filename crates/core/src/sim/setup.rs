@@ -140,7 +140,7 @@ impl Setup {
         Ok(())
     }
 
-    /// The probabilities before the first step.
+    /// Returns the probabilities before the first step.
     ///
     /// Source: F-GRPO, appendix "Categorical Simulation Details".
     pub fn start(&self) -> Start {
@@ -156,7 +156,7 @@ impl Setup {
         }
     }
 
-    /// The classes of exchangeable actions, in the order in which actions are numbered.
+    /// Returns the classes of exchangeable actions, in the order in which actions are numbered.
     pub(super) fn kinds(&self) -> impl Iterator<Item = Kind> {
         let kind = |size: usize, logit, correct| Kind { size: size as u32, logit, correct };
         [

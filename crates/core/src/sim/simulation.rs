@@ -181,8 +181,8 @@ impl Simulation {
         }
     }
 
-    /// Returns the condition for rest after `self.step` steps, or `None` if actions can't rest: under the probability
-    /// surrogate or weight decay, or if an undrawn action's momentum doesn't shrink faster than its scale.
+    /// Returns the condition under which an action rests after `self.step` steps, or `None` if actions can't rest: under the
+    /// probability surrogate or weight decay, or if an undrawn action's momentum doesn't shrink faster than its scale.
     fn rest_rule(&self) -> Option<Rest> {
         if self.setup.surrogate == Surrogate::Probability || self.setup.weight_decay != 0.0 {
             return None;

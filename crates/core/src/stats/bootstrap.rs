@@ -25,7 +25,7 @@ impl Simulated {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
 
-    /// The `q`-quantile, `q` in `[0, 1]`, linear between order statistics (NumPy's default).
+    /// Returns the `q`-quantile, `q` in `[0, 1]`, linear between order statistics (NumPy's default).
     pub fn quantile(&self, q: f64) -> f64 {
         let position = q * (self.0.len() - 1) as f64;
         let below = position.floor() as usize;
@@ -33,7 +33,7 @@ impl Simulated {
         self.0[below] + (position - below as f64) * (self.0[above] - self.0[below])
     }
 
-    /// The percentile interval that contains the middle fraction `level` of the values.
+    /// Returns the percentile interval that contains the middle fraction `level` of the values.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
     }

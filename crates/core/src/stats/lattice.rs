@@ -18,7 +18,7 @@ pub struct Lattice {
 }
 
 impl Lattice {
-    /// The distribution with all mass on the integer `at`.
+    /// Returns the distribution with all mass on the integer `at`.
     pub fn point(at: i64) -> Self {
         Self { first: at, mass: vec![1.0], dropped: 0.0 }
     }
@@ -47,7 +47,7 @@ impl Lattice {
         self.mass.iter().enumerate().map(|(i, p)| (i as f64 - mean).powi(2) * p).sum()
     }
 
-    /// The distribution of the negated variable.
+    /// Returns the distribution of the negated variable.
     #[must_use]
     pub fn negated(mut self) -> Self {
         self.first = -(self.first + self.mass.len() as i64 - 1);

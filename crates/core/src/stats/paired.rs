@@ -122,7 +122,7 @@ impl Difference {
         value as f64 * self.step - self.drift
     }
 
-    /// The percentile interval that contains the middle fraction `level` of the distribution.
+    /// Returns the percentile interval that contains the middle fraction `level` of the distribution.
     pub fn interval(&self, level: f64) -> (f64, f64) {
         (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
     }
@@ -374,7 +374,7 @@ mod tests {
         1.0 - (0..k).map(|i| (n - c - i) as f64 / (n - i) as f64).product::<f64>()
     }
 
-    /// The measure of every subset of size m, by listing the subsets and then, for pass@k, the draws within each.
+    /// Returns the measure of every subset of size m, by listing the subsets and then, for pass@k, the draws within each.
     fn subset_values(counts: Counts, m: u64, measure: Measure) -> Vec<f64> {
         let subsets = |mask: u32, size: u64| {
             (0u32..1 << mask.count_ones().max(32 - mask.leading_zeros()))

@@ -73,7 +73,7 @@ pub fn pass_at_k_table(n: usize, k: usize) -> Vec<f64> {
     (0..=n).map(value).collect()
 }
 
-/// The values of k in tables and plots: 1, 2, 4, ... up to `n`, and `n` itself.
+/// Returns the values of k in tables and plots: 1, 2, 4, ... up to `n`, and `n` itself.
 pub fn powers_of_two_up_to(n: usize) -> Vec<usize> {
     let mut ks: Vec<usize> =
         std::iter::successors(Some(1usize), |k| k.checked_mul(2)).take_while(|&k| k <= n).collect();

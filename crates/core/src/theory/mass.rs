@@ -46,7 +46,7 @@ impl Policy {
         Ok(Self { probabilities: weights.into_iter().map(|w| w / sum).collect(), correct })
     }
 
-    /// The probability of every action.
+    /// Returns the probability of every action.
     pub fn probabilities(&self) -> &[f64] {
         &self.probabilities
     }
@@ -77,7 +77,7 @@ fn length(name: &'static str, count: usize, expected: usize) -> Result<(), Error
 pub struct Step {
     /// Number of draws, `N`.
     pub group_size: usize,
-    /// The rewards of a draw.
+    /// Rewards of a correct and of a wrong action.
     pub rewards: Rewards,
     /// Learning rate `eta`.
     pub lr: f64,
@@ -260,8 +260,7 @@ impl MassBalance {
 pub struct UnsampledChange {
     /// `-lr/N S_R U_pos,2`: the effect of the baseline on the logits of the undrawn correct actions.
     pub direct_drift: f64,
-    /// `-lr/N Q_u,pos (R_c - S_R) S_+,2`: the gain of the drawn correct actions lowers the
-    /// probability of the undrawn ones.
+    /// `-lr/N Q_u,pos (R_c - S_R) S_+,2`: the gain of the drawn correct actions lowers the probability of the undrawn ones.
     pub from_promotion: f64,
     /// `-lr/N Q_u,pos (R_w - S_R) S_-,2`: the drawn wrong actions lose probability, which raises
     /// the probability of the undrawn correct ones.
@@ -292,7 +291,7 @@ pub struct SubsetChange {
 }
 
 impl SubsetChange {
-    /// The first-order change of the subset's mass.
+    /// Returns the first-order change of the subset's mass.
     pub fn total(&self) -> f64 {
         self.direct + self.normalization
     }

@@ -78,9 +78,8 @@ pub struct Peak {
 
 /// Maximises [`tail_miss_probability`] over the group size, exactly over the integers.
 ///
-/// The step from `n` to `n + 1` has the sign of
-/// `(1 - mu + tau) r^n + mu (1 - r)^n - tau`, which decreases with `n`. So the peak is the first `n` at which this
-/// expression isn't positive, found by doubling and bisection.
+/// The step from `n` to `n + 1` has the sign of `(1 - mu + tau) r^n + mu (1 - r)^n - tau`, which decreases with `n`. So the
+/// peak is the first `n` at which this expression isn't positive, found by doubling and bisection.
 ///
 /// Source: F-GRPO, appendix figure of the conditional tail-miss probability (the stars).
 /// Fails if `mu` or `tau` isn't a probability, if `tau > mu`, if a peak doesn't exist (`tau = 0`, `tau = mu` or

@@ -36,7 +36,7 @@ pub struct Averages {
 }
 
 impl Averages {
-    /// The paper's averages, followed by the further ones.
+    /// Returns the paper's averages for models trained on `trained_on`, followed by the averages in `further`.
     pub fn all(&self) -> Vec<Average> {
         paper(self.trained_on).into_iter().chain(self.further.iter().cloned()).collect()
     }
@@ -119,7 +119,7 @@ pub fn canonical(name: &str) -> String {
     .to_owned()
 }
 
-/// The averages of the paper's tables for models trained on `domain`.
+/// Returns the averages of the paper's tables for models trained on `domain`.
 pub fn paper(domain: Domain) -> Vec<Average> {
     let average = |name: &str, members: &[&str]| Average {
         name: name.to_owned(),

@@ -151,7 +151,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// The problems that only one of the models solves, B's first; `None` for an average.
+    /// Returns the problems that only one of the models solves, B's first; `None` for an average.
     pub fn solved_by_one(&self) -> Option<(&[String], &[String])> {
         match self {
             Self::Benchmark { gained, lost } => Some((gained, lost)),

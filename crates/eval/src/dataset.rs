@@ -60,7 +60,7 @@ impl Problem {
         Self { id, messages, truth, solution: None, subject: None, level: None, source_id: None, row: 0 }
     }
 
-    /// The question: the content of the last user message.
+    /// Returns the question: the content of the last user message.
     pub fn question(&self) -> &str {
         self.messages.iter().rev().find(|m| m.role == "user").map_or("", |m| m.content.as_str())
     }

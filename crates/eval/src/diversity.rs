@@ -334,8 +334,7 @@ fn replies(
     Ok(cache)
 }
 
-/// Reads the embeddings of a file by problem and sample. All vectors of all files must have the length of the first
-/// one.
+/// Reads the embeddings of a file by problem and sample. All vectors of all files must have the length of the first one.
 fn read_embeddings(
     path: &Path,
     length: &mut Option<usize>,

@@ -321,7 +321,7 @@ impl Measured {
         Self::new(self.value - other.value, self.problems, self.units, draws)
     }
 
-    /// The mean on each resample of the problems.
+    /// Returns the mean on each resample of the problems.
     pub fn draws(&self) -> &[f64] {
         &self.draws
     }

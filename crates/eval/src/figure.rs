@@ -24,7 +24,7 @@ pub const PALETTE: [Colour; 7] = [
     Colour::Muted,
 ];
 
-/// The `i`-th of `n` ordered colours.
+/// Returns the `i`-th of `n` ordered colours.
 pub fn ordered_colour(i: usize, n: usize) -> Colour {
     Colour::Ordered(i as f64 / (n.max(2) - 1) as f64)
 }

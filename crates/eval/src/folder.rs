@@ -53,7 +53,7 @@ impl Folder {
         self.path.join(name)
     }
 
-    /// The settings of the folder's samples, or `None` if they aren't recorded yet.
+    /// Returns the settings of the folder's samples, or `None` if they aren't recorded yet.
     ///
     /// Returns an error if the file isn't valid JSON.
     pub fn identity(&self) -> anyhow::Result<Option<Value>> {
@@ -92,7 +92,7 @@ impl Folder {
         Ok(())
     }
 
-    /// The model's name in a server's answers, or `None` before the first answer.
+    /// Returns the model's name in a server's answers, or `None` before the first answer.
     pub fn served(&self) -> anyhow::Result<Option<String>> {
         Ok(self.identity()?.and_then(|i| i[ANSWERS_AS].as_str().map(str::to_owned)))
     }
@@ -123,7 +123,7 @@ impl Folder {
     }
 }
 
-/// The leaves in which two identities differ, each with its path and both values, which are null if absent.
+/// Returns the leaves in which two identities differ, each with its path and both values, which are null if absent.
 pub fn differences(stored: &Value, requested: &Value) -> Vec<(String, Value, Value)> {
     let [stored, requested] = [stored, requested].map(|side| json::leaves(side, "."));
     let value = |side: &[(String, &Value)], name: &String| {

@@ -267,7 +267,7 @@ fn integer(value: &Value) -> Option<u64> {
 struct Names {
     /// Index of the problem with a name, or `None` for a name that several problems share.
     by_name: HashMap<String, Option<usize>>,
-    /// Whether row indices are names.
+    /// Whether the file may name problems by their row indices.
     numbers: bool,
 }
 

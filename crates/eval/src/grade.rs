@@ -37,7 +37,7 @@ impl Grader {
         Ok(Self { kind, grading, settings: short_hash(&text), prepared: RwLock::default() })
     }
 
-    /// The kind of task.
+    /// Returns the kind of task.
     pub fn kind(&self) -> TaskKind {
         self.kind
     }

@@ -43,7 +43,7 @@ macro_rules! kinds {
         }
 
         impl Truth {
-            /// The kind of problem.
+            /// Returns the kind of problem.
             pub fn kind(&self) -> TaskKind {
                 match self {
                     $(Self::$kind(_) => TaskKind::$kind,)+

@@ -5,10 +5,10 @@ pub trait Named: Copy + Send + Sync + 'static {
     /// Every value, with its name and a one-line description.
     const NAMES: &'static [(Self, &'static str, &'static str)];
 
-    /// The name of the value.
+    /// Returns the name of the value.
     fn name(self) -> &'static str;
 
-    /// The description of the value.
+    /// Returns the description of the value.
     fn about(self) -> &'static str {
         let entry = Self::NAMES.iter().find(|(_, name, _)| *name == self.name());
         entry.expect("every value has a name").2

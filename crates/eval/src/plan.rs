@@ -9,7 +9,7 @@ use crate::kind::TaskKind;
 use crate::problems::ProblemSet;
 use serde_json::{Map, Value, json};
 
-/// Plan of an evaluation.
+/// The problems of an evaluation, and the settings with which samples of them are drawn.
 pub struct Plan {
     /// The problems with their graders.
     pub parts: Vec<ProblemSet>,
@@ -57,7 +57,7 @@ impl Plan {
         self.parts.iter().flat_map(|part| &part.problems).map(missing).sum()
     }
 
-    /// The names of the parts, separated by commas.
+    /// Returns the names of the parts, separated by commas.
     pub fn title(&self) -> String {
         self.parts.iter().map(|p| p.name.as_str()).collect::<Vec<_>>().join(", ")
     }

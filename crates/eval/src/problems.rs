@@ -36,12 +36,12 @@ impl ProblemSet {
         Self { name, prompting, prompt, grader: Arc::new(grader), problems: Vec::new(), max_tokens }
     }
 
-    /// The kind of task.
+    /// Returns the kind of task.
     pub fn kind(&self) -> TaskKind {
         self.grader.kind()
     }
 
-    /// The conversation of a problem up to the completion.
+    /// Returns the conversation of a problem up to the completion.
     pub fn conversation(&self, problem: &Problem) -> Vec<Message> {
         problem.conversation(self.prompt.system.as_deref())
     }

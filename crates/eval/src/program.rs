@@ -137,7 +137,7 @@ impl Program {
         )
     }
 
-    /// The function or the original command, for messages.
+    /// Returns the function or the original command, for messages.
     fn shown(&self) -> String {
         match self.settings.function.as_ref().or(self.settings.in_process.as_ref()) {
             Some(function) => format!("grader {function}"),

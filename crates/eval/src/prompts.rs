@@ -26,7 +26,7 @@ pub struct PromptRecord {
 }
 
 impl ProblemSet {
-    /// The prompt of one of this set's problems.
+    /// Returns the prompt of one of this set's problems.
     pub fn record(&self, problem: &Problem) -> PromptRecord {
         PromptRecord {
             benchmark: self.name.clone(),

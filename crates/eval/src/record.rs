@@ -99,7 +99,7 @@ pub struct Counted {
     pub left_out: BTreeMap<usize, usize>,
 }
 
-/// Fields of a line, as it is read. None is a flattened struct, whose fields serde's errors wouldn't name.
+/// Fields of a line, as it is read. No field is a flattened struct, because serde's errors wouldn't name its fields.
 #[derive(Deserialize)]
 struct Line {
     step: u64,

@@ -109,7 +109,7 @@ impl Table<'_> {
     }
 }
 
-/// The value of a column. A dot in the name reaches into an object.
+/// Returns the value of a column. A dot in the name reaches into an object.
 pub fn value<'a>(row: &'a Row, name: &str) -> Option<&'a Value> {
     if let Some(value) = row.get(name) {
         return Some(value);

@@ -67,7 +67,7 @@ impl FilterReport {
         Self { read: problems, kept: problems, ..Self::new(&self.source, self.files.clone(), problems) }
     }
 
-    /// The files.
+    /// Returns the files.
     pub fn files(&self) -> impl Iterator<Item = &Path> {
         self.files.iter().map(|(file, _)| file.as_path())
     }
@@ -99,8 +99,8 @@ impl FilterReport {
         self.rejected.push(Rejected { file, row, reason: reason.to_owned(), found: value });
     }
 
-    /// Rejects problems for `reason` and updates the number of kept problems. `found` returns what is wrong with a
-    /// problem, or `None`.
+    /// Rejects problems for `reason` and updates the number of kept problems. `fault` returns what is wrong with a problem,
+    /// or `None`.
     pub fn retain(
         &mut self,
         problems: &mut Vec<Problem>,

@@ -56,7 +56,7 @@ impl ProcessGroup {
         Ok(Self { child: child?, ended: false })
     }
 
-    /// The program's process.
+    /// Returns the program's process.
     pub fn child(&mut self) -> &mut Child {
         &mut self.child
     }

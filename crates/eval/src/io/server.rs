@@ -154,7 +154,7 @@ impl Server {
         self.faults.load(Ordering::Relaxed)
     }
 
-    /// The base address, which ends in `/v1`.
+    /// Returns the base address, which ends in `/v1`.
     pub fn base(&self) -> &str {
         &self.base
     }
@@ -465,7 +465,7 @@ mod tests {
         (url, thread)
     }
 
-    /// A raw HTTP answer.
+    /// Returns a raw HTTP answer.
     fn http(status: &str, body: &str) -> String {
         format!("HTTP/1.1 {status}\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len())
     }

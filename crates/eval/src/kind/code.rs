@@ -313,7 +313,7 @@ impl Reference for Truth {
 }
 
 struct Prepared {
-    /// The problem as sent to the sandbox, for a program without a fence and for a fenced program.
+    /// The problem as sent to the sandbox with a program that wasn't fenced, and with one that was.
     problems: [Value; 2],
     asked: HashSet<String>,
     program: Arc<Program>,
@@ -431,7 +431,7 @@ mod tests {
         }
     }
 
-    /// The verdict of a filter on a call without arguments, as the kernel computes it from the instructions.
+    /// Returns the verdict of a filter on a call without arguments, as the kernel computes it from the instructions.
     #[cfg(target_os = "linux")]
     fn verdict(program: &str, arch: u32, call: u32) -> u32 {
         let bytes: Vec<u8> = (0..program.len() / 2)

@@ -67,7 +67,7 @@ impl Reference for Truth {
     }
 }
 
-/// Number of episodes with scripted calls so far, which names the next one.
+/// Number of scripted episodes begun so far, from which the next one gets its name.
 static SCRIPTED: AtomicU64 = AtomicU64::new(0);
 
 /// Grades an episode. A completion without an episode can be graded only with scripted calls.

@@ -49,7 +49,7 @@ pub(super) struct Decimal {
 }
 
 impl Decimal {
-    /// The value of a JSON number, marked or not.
+    /// Returns the value of a JSON number, marked or not.
     pub(super) fn of(value: &Value) -> Option<Self> {
         match value {
             Value::Number(number) => Self::parse(&number.to_string()),

@@ -77,7 +77,7 @@ pub enum Unfinished {
 }
 
 impl Unfinished {
-    /// The form in words.
+    /// Returns the form in words.
     pub fn words(self) -> &'static str {
         match self {
             Self::Equation => "an equation",
@@ -154,7 +154,7 @@ pub(super) fn mode(settings: &Settings) -> math::Mode {
     }
 }
 
-/// The math verifier's options from the settings.
+/// Returns the math verifier's options from the settings.
 fn options(settings: &Settings) -> math::Options {
     let Settings { percent_as_number, accept_unfinished, .. } = *settings;
     math::Options { mode: mode(settings), percent_as_number, accept_unfinished, ..math::Options::default() }

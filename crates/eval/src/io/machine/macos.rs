@@ -42,7 +42,7 @@ fn usage() -> Option<libc::rusage_info_v4> {
     (status == 0).then_some(usage)
 }
 
-/// A system setting that is an integer of 4 or 8 bytes.
+/// Returns a system setting that is an integer of 4 or 8 bytes.
 fn number(name: &CStr) -> Option<u64> {
     let mut bytes = [0; 8];
     match setting(name, &mut bytes)? {

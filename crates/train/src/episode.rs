@@ -1,7 +1,6 @@
-//! Episodes: a policy talks to an environment and calls its tools. Sampled tokens are never encoded again. The chat
-//! template renders the answers to a turn, and only the text after the previous one is encoded. If the template
-//! rewrites earlier turns, for example by cutting thoughts from the history, a new part of the episode begins with
-//! the conversation as its prompt.
+//! Episodes: a policy talks to an environment and calls its tools. Sampled tokens are never encoded again. The chat template renders the answers
+//! to a turn, and only the text after the previous one is encoded. If the template rewrites earlier turns, for example by cutting thoughts from
+//! the history, a new part of the episode begins with the conversation as its prompt.
 
 use crate::language::Language;
 use crate::language::calls::{Call, calls};
@@ -60,9 +59,8 @@ pub struct Episode {
 }
 
 impl Episode {
-    /// Returns the sequences of the episode with `hint` added to the last user message before the first turn. The
-    /// prompt of each part is rendered again; the tokens after it stay as they are. As in [`Part::sequence`], tokens
-    /// after the last sampled one are left out.
+    /// Returns the sequences of the episode with `hint` added to the last user message before the first turn. The prompt of each part is rendered
+    /// again; the tokens after it stay as they are. As in [`Part::sequence`], tokens after the last sampled one are left out.
     ///
     /// # Errors
     /// Bad input: the first prompt lacks a user message with text, or the template can't render it.
@@ -166,8 +164,7 @@ pub fn first_prompt(language: &Language, set: &ProblemSet, problem: &Problem) ->
     Ok(begin(language, set, problem)?.parts.into_iter().flat_map(|part| part.tokens).collect())
 }
 
-/// Fails if a teacher's hint can't be added to a problem's first prompt, or if its environment gives no feedback but
-/// `needs_feedback` is true.
+/// Fails if a teacher's hint can't be added to a problem's first prompt, or if its environment gives no feedback but `needs_feedback` is true.
 ///
 /// # Errors
 /// Bad input that names the method or the missing message; otherwise as [`first_prompt`].

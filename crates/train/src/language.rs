@@ -32,8 +32,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use tokenizers::{AddedToken, Tokenizer};
 
-/// Token ids of at least this value are rejected, because a model has a row of weights for every id up to the
-/// largest.
+/// Token ids of at least this value are rejected, because a model has a row of weights for every id up to the largest.
 const LARGEST_VOCABULARY: u32 = 1 << 24;
 
 /// Separator between two characters that must be in different tokens. Unicode reserves this code point for internal

@@ -93,9 +93,8 @@ pub fn reports(task: &TaskConfig) -> anyhow::Result<Vec<FilterReport>> {
 }
 
 /// Returns the held-out problems of a task, for evaluations outside a run. `language` has the tokenizer that measures
-/// the length of prompts and demonstrations; if `None`, the length isn't checked. If `train` is `false`, the task
-/// isn't trained on and all problems of its data are held out. At most the first `limit` problems of each part are
-/// used.
+/// the length of prompts and demonstrations; if `None`, the length isn't checked. If `train` is `false`, the task isn't
+/// trained on and all problems of its data are held out. At most the first `limit` problems of each part are used.
 ///
 /// # Errors
 /// Bad input for invalid data and settings; a command that can't be started.

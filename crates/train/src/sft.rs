@@ -1,8 +1,7 @@
 //! Supervised fine-tuning on demonstrations (SFT), as a separate run or as the first stage of training.
 //!
 //! The loss is the cross-entropy of the completion, computed with the same batches and engine as RL. Inside `train`, the
-//! result is cached next to the run folders under a hash of its inputs, so runs with the same supervised stage share
-//! it.
+//! result is cached next to the run folders under a hash of its inputs, so runs with the same supervised stage share it.
 
 mod demonstrations;
 mod fit;

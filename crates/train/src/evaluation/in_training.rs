@@ -106,9 +106,8 @@ impl Series {
         logged.set == self.set && logged.is_comparable(&self.planned)
     }
 
-    /// Computes the exact measures of the policy of a step. `earlier` are the run's evaluations so far. Retained mass
-    /// is relative to the mass at step 0, and isn't computed if step 0 was evaluated on other problems, before a
-    /// resume.
+    /// Computes the exact measures of the policy of a step. `earlier` are the run's evaluations so far. Retained mass is
+    /// relative to the mass at step 0, and isn't computed if step 0 was evaluated on other problems, before a resume.
     ///
     /// # Errors
     /// Log-probabilities that aren't finite, and errors from the engine.

@@ -76,8 +76,7 @@ pub struct Model {
     /// Number of prompts whose rare subset is more probable than under the first model. `None` for the first model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mass_higher: Option<usize>,
-    /// Number of prompts whose rare subset has a larger fraction of its pool's probability than under the first
-    /// model.
+    /// Number of prompts whose rare subset has a larger fraction of its pool's probability than under the first model.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share_higher: Option<usize>,
 }

@@ -1,7 +1,7 @@
 //! Settings of another trainer, each with the key of the configuration that it comes from.
 //!
 //! A table lists every key of a configuration with the trainer's key, or with the reason why it is refused or differs. The trainer's module
-//! computes the settings that aren't a copy of a value.
+//! adds the settings that are computed, not copied from a key.
 
 use crate::config::{AlgorithmConfig, Config, LoraTable, Schedule, UpdateConfig};
 use fgrpo_core::advantage::Advantage;

@@ -6,7 +6,7 @@ use crate::config::{AlgorithmConfig, Config, Keep, Truncated};
 use fgrpo_core::loss::{Aggregation, Correction, Kl, Level, PolicyLoss};
 use serde_json::{Value, json};
 
-/// Adds the settings that aren't a copy of a value.
+/// Adds the settings that are computed, not copied from a key of the configuration.
 pub(super) fn map(m: &mut Mapping, config: &Config, name: &str, cluster: &Cluster, sizes: &Sizes) {
     m.set("T.run_name", name, "");
     placement(m, cluster);

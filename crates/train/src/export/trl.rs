@@ -7,7 +7,7 @@ use fgrpo_core::advantage::Advantage;
 use fgrpo_core::loss::{Aggregation, Correction, Kl, PolicyLoss};
 use serde_json::{Value, json};
 
-/// Adds the settings that aren't a copy of a value.
+/// Adds the settings that are computed, not copied from a key of the configuration.
 pub(super) fn map(m: &mut Mapping, config: &Config, cluster: &Cluster, sizes: &Sizes) {
     if cluster.sampler != Sampler::Vllm {
         m.forbid("the inference engine", "TRL samples with vLLM alone".to_owned());

@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 /// A ratio that no token reaches: verl clamps its logarithm at 20.
 const NO_DUAL_CLIP: f64 = 1e9;
 
-/// Adds the settings that aren't a copy of a value.
+/// Adds the settings that are computed, not copied from a key of the configuration.
 pub(super) fn map(m: &mut Mapping, config: &Config, name: &str, cluster: &Cluster, sizes: &Sizes) {
     m.set("T.experiment_name", name, "");
     m.set("A.strategy", "fsdp2", "");

@@ -163,8 +163,7 @@ fn not_json(why: &str) -> String {
     format!("the call isn't valid JSON ({why}); write an object with name and arguments")
 }
 
-/// Returns the calls of a turn that consists only of calls. Without the mark, JSON counts as a call only if it has
-/// the name of a tool.
+/// Returns the calls of a turn that consists only of calls. Without the mark, JSON counts as a call only if it has the name of a tool.
 fn whole(text: &str, mark: &str, tools: &[Value]) -> Vec<Call> {
     let has_mark = text.starts_with(mark);
     let mut reader = Reader { rest: text.strip_prefix(mark).unwrap_or(text), syntax: Syntax::Json };
@@ -376,8 +375,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Takes the text of a parameter. A closing tag ends the parameter only if another parameter or the end of the
-    /// call follows.
+    /// Takes the text of a parameter. A closing tag ends the parameter only if another parameter or the end of the call follows.
     fn parameter(&mut self) -> Option<&'a str> {
         const CLOSE: &str = "</parameter>";
         let (whole, mut from) = (self.rest, 0);

@@ -81,7 +81,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
-    /// A language whose tokenizer has this vocabulary, model and decoder, and a special token `<end>`.
+    /// Returns a language whose tokenizer has this vocabulary, model and decoder, and a special token `<end>`.
     fn language(pieces: &[&str], model: Value, decoder: Value) -> Language {
         let mut model = model;
         let bytes = (0..256).map(|byte| format!("<0x{byte:02X}>"));
@@ -103,7 +103,7 @@ mod tests {
 
     const PIECES: [&str; 6] = ["\u{2581}", "\u{2581}a", "b", "\u{e9}", "\u{2581}\u{1f642}", "."];
 
-    /// A tokenizer like Llama 2's.
+    /// Returns a tokenizer like Llama 2's.
     fn llama() -> Language {
         language(
             &PIECES,

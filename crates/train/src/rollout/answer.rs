@@ -1,11 +1,10 @@
 //! Reads a server's answer for one sample: token ids, log-probabilities, finish reason.
 //!
 //! Servers report the sampled tokens in four ways: as ids (vLLM, SGLang), as strings `token_id:7` (older vLLM), as an
-//! id with each log-probability (llama.cpp), or only as strings. Strings are accepted if each is the text of
-//! exactly one token of the vocabulary, or if tokenizing their concatenation gives the same number of tokens.
-//! Other answers are rejected, because training on tokens that weren't sampled would be silently wrong. An
-//! answer is also rejected if it lists a different number of tokens than its `usage` reports: llama.cpp omits the ids
-//! of incomplete UTF-8 characters.
+//! id with each log-probability (llama.cpp), or only as strings. Strings are accepted if each is the text of exactly
+//! one token of the vocabulary, or if tokenizing their concatenation gives the same number of tokens. Other answers are
+//! rejected, because training on tokens that weren't sampled would be silently wrong. An answer is also rejected if it
+//! lists a different number of tokens than its `usage` reports: llama.cpp omits the ids of incomplete UTF-8 characters.
 
 use crate::language::Language;
 use fgrpo_eval::io::server::sampling::ServerApi;
@@ -21,8 +20,7 @@ pub(super) struct Answer {
     /// Hash of all fields of the request.
     pub(super) request: String,
     pub(super) tokens: Vec<u32>,
-    /// The server's log-probability of each token, rounded to f32, or `None` for an end token that the server left
-    /// out.
+    /// The server's log-probability of each token, rounded to f32, or `None` for an end token that the server left out.
     pub(super) logp: Vec<Option<f64>>,
     /// Whether the length limit cut off the completion.
     pub(super) truncated: bool,

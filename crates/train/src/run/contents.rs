@@ -91,8 +91,7 @@ impl Run {
         Ok(self.evaluations.iter().filter(|e| e.set == set).collect())
     }
 
-    /// Returns the evaluation after the last step of the configuration that decides which checkpoint is best, if it
-    /// exists.
+    /// Returns the evaluation after the last step of the configuration that decides which checkpoint is best, if it exists.
     ///
     /// # Errors
     /// As [`Run::config`].

@@ -95,8 +95,7 @@ pub struct StepMetrics<N> {
     pub reasons: BTreeMap<String, u64>,
     /// Updates of this step that were skipped because the loss or gradient wasn't finite.
     pub skipped_updates: u64,
-    /// DARO's weights after the step, indexed by the number of correct completions, starting at 1. Empty without
-    /// DARO.
+    /// DARO's weights after the step, indexed by the number of correct completions, starting at 1. Empty without DARO.
     #[serde(default = "Vec::new", skip_serializing_if = "Vec::is_empty")]
     pub daro_weights: Vec<N>,
     /// HA-DW's estimate of the policy's success rate after the step, if HA-DW is configured.

@@ -1,5 +1,4 @@
-//! Sessions of a run: when, by which program and on which machine the run was started or resumed, and how much memory
-//! it used.
+//! Sessions of a run: when, by which program and on which machine the run was started or resumed, and how much memory it used.
 
 use super::checkpoint::Stage;
 use super::fingerprint;

@@ -15,7 +15,7 @@ pub(super) struct Method {
     estimator: Option<Estimator>,
     /// Whether advantages come from rewards, with or without a teacher.
     rewards: bool,
-    /// Settings of the step.
+    /// Settings of `[algorithm]` at the current step.
     algorithm: AlgorithmConfig,
     pub(super) loss: LossSettings,
     /// HA-DW's estimate of the policy's success rate.

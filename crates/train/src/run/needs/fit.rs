@@ -84,9 +84,8 @@ impl Fit<'_> {
         if self.device.is_gpu() { memory.on_device() } else { memory.total() }
     }
 
-    /// Chooses `update.micro_batch_tokens` and `compute.checkpoint_activations` if they aren't configured: the
-    /// largest micro-batches that fit, with activation checkpointing only if even small micro-batches don't fit
-    /// without it.
+    /// Chooses `update.micro_batch_tokens` and `compute.checkpoint_activations` if they aren't configured: the largest
+    /// micro-batches that fit, with activation checkpointing only if even small micro-batches don't fit without it.
     pub fn decided(&self, config: &Config) -> Config {
         let variant = |tokens: usize, checkpointing: bool| {
             let mut decided = config.clone();

@@ -110,8 +110,7 @@ impl Costs {
 
 impl Time {
     /// Estimates the time for a configuration and a model at `rate` operations per second. Completions are assumed to
-    /// have typical length, half of the groups to be active, and samples to share beginnings as `SEPARATION`
-    /// describes.
+    /// have typical length, half of the groups to be active, and samples to share beginnings as `SEPARATION` describes.
     pub fn of(config: &Config, model: &ModelConfig, lengths: &Lengths, rate: f64) -> Self {
         let costs = Costs::of(config, model, lengths);
         let r = &config.rollout;

@@ -1,5 +1,4 @@
-//! Commands, reports and figures of the program `fgrpo`, on top of `fgrpo-train`, `fgrpo-eval` and
-//! `fgrpo-paper`.
+//! Commands, reports and figures of the program `fgrpo`, on top of `fgrpo-train`, `fgrpo-eval` and `fgrpo-paper`.
 //!
 //! Start reading at [`args`]: it has a variant for each command, which its module runs.
 

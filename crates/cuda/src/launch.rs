@@ -47,7 +47,7 @@ impl Error {
 pub struct Address(pub u64);
 
 impl Address {
-    /// The address `bytes` bytes further.
+    /// Returns the address `bytes` bytes after this one.
     #[must_use]
     pub fn plus(self, bytes: usize) -> Self {
         Address(self.0 + bytes as u64)

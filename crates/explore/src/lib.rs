@@ -7,7 +7,7 @@ use fgrpo_core::theory::advantage::population_advantage;
 use fgrpo_core::theory::tail_miss::{active_probability, tail_miss_probability};
 use std::cell::RefCell;
 
-/// The probability that a group of `n` has both correct and wrong completions.
+/// Returns the probability that a group of `n` has both correct and wrong completions.
 #[unsafe(no_mangle)]
 pub extern "C" fn active(mu: f64, n: f64) -> f64 {
     active_probability(mu, n as u64).unwrap_or(f64::NAN)
@@ -20,13 +20,13 @@ pub extern "C" fn tail_miss(mu: f64, tau: f64, n: f64) -> f64 {
     tail_miss_probability(mu, tau, n as u64).unwrap_or(f64::NAN)
 }
 
-/// The advantage of a correct completion in a large group of this success rate, times the focal weight.
+/// Returns the advantage of a correct completion in a large group of this success rate, times the focal weight.
 #[unsafe(no_mangle)]
 pub extern "C" fn advantage_correct(success_rate: f64, gamma: f64) -> f64 {
     population_advantage(success_rate, gamma).map_or(f64::NAN, |a| a.correct)
 }
 
-/// The advantage of a wrong completion in a large group of this success rate, times the focal weight.
+/// Returns the advantage of a wrong completion in a large group of this success rate, times the focal weight.
 #[unsafe(no_mangle)]
 pub extern "C" fn advantage_wrong(success_rate: f64, gamma: f64) -> f64 {
     population_advantage(success_rate, gamma).map_or(f64::NAN, |a| a.wrong)
@@ -53,7 +53,7 @@ pub extern "C" fn step(slot: u32) -> f64 {
     RUNNING.with_borrow_mut(|all| all[slot as usize % 2].as_mut().and_then(advance)).unwrap_or(f64::NAN)
 }
 
-/// The mass of all correct actions.
+/// Returns the mass of all correct actions.
 #[unsafe(no_mangle)]
 pub extern "C" fn correct_mass(slot: u32) -> f64 {
     measure(slot, |sim| sim.metrics().q_pos)

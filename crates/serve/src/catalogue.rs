@@ -99,8 +99,7 @@ pub(crate) enum Source {
 pub(crate) struct LoraRequest {
     pub(crate) rank: usize,
     pub(crate) seed: Option<u64>,
-    /// Accepted without effect: the vocabulary head isn't adapted, and a warning at the start of the session says
-    /// so.
+    /// Accepted without effect: the vocabulary head isn't adapted, and a warning at the start of the session says so.
     #[serde(default = "yes")]
     pub(crate) train_unembed: bool,
     #[serde(default = "yes")]

@@ -78,7 +78,7 @@ pub(crate) struct Accepted {
 }
 
 impl Accepted {
-    /// The request without its body, as it is stored in memory and in a shortened journal.
+    /// Returns the request without its body, as it is stored in memory and in a shortened journal.
     pub(crate) fn without_body(&self) -> Self {
         let Self { number, endpoint, key, slot, digest, body: _, time } = self;
         let (endpoint, key, slot, digest) = (endpoint.clone(), key.clone(), slot.clone(), digest.clone());
@@ -120,7 +120,7 @@ pub(crate) struct Failed {
 }
 
 impl Outcome {
-    /// A failure that the request caused.
+    /// Returns a failure that the request caused.
     pub(crate) fn refused(message: String) -> Self {
         Self::Failed(Failed { message, by_request: true })
     }

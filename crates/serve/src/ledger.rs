@@ -298,8 +298,7 @@ impl Ledger {
         let _ = reply.answer.send(answer);
     }
 
-    /// Records a result, which clients get when it is on disk. `sampler` is the sampler that the request created, if
-    /// any.
+    /// Records a result, which clients get when it is on disk. `sampler` is the sampler that the request created, if any.
     pub(crate) fn finish(&self, number: u64, outcome: Outcome, sampler: Option<Sampler>) {
         let bytes = sampler.as_ref().map(|sampler| serde_json::to_vec(sampler).expect("strings"));
         let record = Finished { number, outcome: Some(outcome.clone()), sampler: bytes };

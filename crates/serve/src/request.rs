@@ -194,7 +194,7 @@ impl Incoming {
         Self { endpoint, digest: hash.finalize().to_vec(), content, saved, body }
     }
 
-    /// The model and the `seq_id` of the request, even if the request is invalid otherwise.
+    /// Returns the model and the `seq_id` of the request, even if the request is invalid otherwise.
     pub(crate) fn place(&self) -> Option<(ModelId, u64)> {
         let (model, seq) = match self.content.as_ref().ok()? {
             Content::Pass { model, seq, .. } => (model.as_str(), *seq),
@@ -252,7 +252,7 @@ fn create_sampling_session(fields: &mut Fields, registry: Registry<'_>) -> Resul
     Ok(Asked { slot: Some(format!("sampler:{id}")), work: Work::Sampler(Sampler { id, source }) })
 }
 
-/// The weights that `model_path` or `base_model` name.
+/// Returns the weights that `model_path` or `base_model` name.
 fn source(fields: &mut Fields, registry: Registry<'_>) -> Result<Option<Source>, Refusal> {
     let base: Option<String> = fields.take("base_model")?;
     if let Some(path) = fields.take::<String>("model_path")? {

@@ -44,7 +44,7 @@ pub(crate) struct Group {
 }
 
 impl Group {
-    /// The settings of a request.
+    /// Returns the settings of a request.
     pub(crate) fn of(sample: &Sample) -> Self {
         let Sample { temperature, top_k, top_p, min_p, .. } = *sample;
         let scored = sample.prompt_logprobs.is_some() || sample.targets.is_some();
@@ -390,7 +390,7 @@ mod tests {
         Engine::init(&config, 0.3, &|i| Key::new(1).nth_normal(i), &Device::cpu(2)).unwrap()
     }
 
-    /// A request for one sample of `prompt` with default settings.
+    /// Returns a request for one sample of `prompt` with default settings.
     fn sample(prompt: &[u32], seed: u64) -> Sample {
         Sample {
             sampler: Source::Base,

@@ -41,22 +41,22 @@ pub(crate) type Shared = Arc<Server>;
 /// Result of a handler. `Err` is the answer to a rejected request.
 pub(crate) type Handled = Result<Response, Response>;
 
-/// A JSON answer.
+/// Creates a JSON answer.
 pub(crate) fn reply(value: Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-/// A JSON error.
+/// Creates a JSON answer that reports an error.
 pub(crate) fn error(status: StatusCode, message: &str) -> Response {
     (status, reply(json!({"error": message, "detail": message}))).into_response()
 }
 
-/// The error for an object that doesn't exist. `kind` describes the object.
+/// Creates the answer for an object that doesn't exist. `kind` describes the object.
 pub(crate) fn unknown(field: &str, name: &str, kind: &str) -> Response {
     refusal(Refusal::unknown(field, name, kind))
 }
 
-/// The error for a rejected request.
+/// Creates the answer for a rejected request.
 pub(crate) fn refusal(refusal: Refusal) -> Response {
     Rejection::Refused(refusal).into_response()
 }

@@ -29,7 +29,7 @@ const VERSIONS: usize = 16;
 /// Number of stored states of a model.
 const STATES: usize = 2;
 
-/// State of the model in a folder of weights.
+/// Progress of the model whose weights are in a folder, and the request that wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// `seq_id` of the model's next operation.
@@ -264,7 +264,7 @@ fn numbered(folder: &Path, prefix: &str) -> anyhow::Result<Vec<(u64, PathBuf)>> 
     Ok(folders)
 }
 
-/// Reads the state in a folder of weights.
+/// Reads the [`State`] in a folder of weights.
 pub(crate) fn read_state(folder: &Path) -> anyhow::Result<State> {
     let path = folder.join(STATE);
     let bytes = std::fs::read(&path).with_context(|| format!("reading {}", path.display()))?;

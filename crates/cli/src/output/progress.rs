@@ -59,7 +59,7 @@ impl Console {
         Self { terminal: false, quiet: true, ..Self::new() }
     }
 
-    /// Returns whether a run has opened this folder.
+    /// Returns whether the run that this console reports on has opened `folder`.
     pub fn opened_folder(&self, folder: &Path) -> bool {
         self.folder.as_deref() == Some(folder)
     }

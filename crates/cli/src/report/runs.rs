@@ -105,8 +105,7 @@ fn mean_curve(curves: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
     first.iter().filter_map(at).collect()
 }
 
-/// Returns a sentence for each run that names the same data and model as an earlier run, if the files behind these
-/// names have changed.
+/// Returns a sentence for each run that names the same data and model as an earlier run, if the files behind these names have changed.
 fn other_inputs(all: &[Run]) -> Vec<String> {
     let of = |(i, run): (usize, &Run)| {
         let (other, why) =
@@ -233,8 +232,7 @@ fn inputs(runs: &[Run]) -> Vec<usize> {
 }
 
 /// Renames sets of the same name but with different problems or graders, or of runs with other data or another start, so that the page
-/// compares only runs for which all of these are the same.
-/// Returns a sentence for each name that was changed.
+/// compares only runs for which all of these are the same. Returns a sentence for each name that was changed.
 fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
     let names: Vec<String> = sets(runs).into_iter().map(str::to_owned).collect();
     let inputs = inputs(runs);

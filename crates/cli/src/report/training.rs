@@ -209,7 +209,7 @@ fn reward(runs: &Runs) -> Option<Chart> {
     Lines { labels, curves, ..Lines::default() }.draw()
 }
 
-/// Plots two quantities of every group, one solid and one dashed.
+/// Plots two quantities for each group of runs, one solid and one dashed.
 fn pair(
     runs: &Runs,
     labels: Labels,

@@ -480,7 +480,7 @@ mod tests {
     ];
     const OF_REPORT: [&str; 3] = ["cover", "json", "format"];
 
-    /// A training configuration with a task of this kind.
+    /// Returns a training configuration with a task of this kind.
     fn training(kind: &str) -> Config {
         let task = match kind {
             "maze" | "arithmetic" => String::new(),
@@ -495,7 +495,7 @@ mod tests {
         Config::parse(&text, &[]).unwrap()
     }
 
-    /// The flags' changes of a training configuration of this kind.
+    /// Returns the flags' changes of a training configuration of this kind.
     fn changed(kind: &str, words: &[&str]) -> anyhow::Result<String> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let before = training(kind);

@@ -106,7 +106,7 @@ pub struct Overlong {
 }
 
 impl Overlong {
-    /// Term that is added to the reward of a completion of `tokens` tokens, from -1 to 0.
+    /// Returns the term that is added to the reward of a completion of `tokens` tokens, from -1 to 0.
     pub fn punishment(&self, tokens: usize) -> f64 {
         let above = tokens.saturating_sub(self.length - self.cache);
         -(above.min(self.cache) as f64) / self.cache as f64
@@ -234,7 +234,7 @@ impl Credit {
         }
     }
 
-    /// Whether the rewards are changed before the estimator reads them.
+    /// Returns whether the rewards are changed before the estimator reads them.
     fn shapes_rewards(&self) -> bool {
         self.overlong.is_some() || matches!(self.shaping, Shaping::Unlikely { .. })
     }

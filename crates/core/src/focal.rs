@@ -7,7 +7,7 @@ use crate::group::{Group, Rewards};
 /// The default exponent, which is the paper's most frequent choice.
 pub const DEFAULT_GAMMA: f64 = 0.5;
 
-/// Focal weight of one group, `g = (1 - success_rate)^gamma`.
+/// Returns the focal weight of one group, `g = (1 - success_rate)^gamma`.
 ///
 /// `success_rate` is the fraction of correct completions, in `[0, 1]`.
 /// `gamma = 0` gives 1 for every group, which is the plain estimator.

@@ -48,7 +48,7 @@ impl<'a> Group<'a> {
         n
     }
 
-    /// Whether the group is empty. Unscorable completions count.
+    /// Returns whether the group is empty. Unscorable completions count.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -59,7 +59,7 @@ impl<'a> Group<'a> {
         (0..self.len()).filter(move |&i| scored[i])
     }
 
-    /// Number of scored completions.
+    /// Returns the number of scored completions.
     pub fn scored_len(&self) -> usize {
         self.scored().count()
     }

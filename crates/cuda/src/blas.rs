@@ -318,7 +318,7 @@ impl Blas {
         .map_err(|e| failed("product", e))
     }
 
-    /// Bytes of workspace that a product may use. An exact product uses none, which rules out split-k.
+    /// Returns the bytes of workspace that a product may use. An exact product uses none, which rules out split-k.
     fn workspace_of(&self, exact: bool) -> usize {
         if exact { 0 } else { self.workspace_bytes }
     }

@@ -166,7 +166,7 @@ impl Emulated {
         self.allocations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether an address is null, or within or at the end of an allocation of this device.
+    /// Returns whether an address is null, or within or at the end of an allocation of this device.
     fn owns(&self, at: Address) -> bool {
         let allocations = self.allocations();
         let before = allocations.range(..=at.0).next_back();

@@ -50,7 +50,7 @@ pub fn is_here(test: &str, with_cublaslt: bool, variables: &[(&str, &str)]) -> b
     false
 }
 
-/// Whether this process runs on the fake driver.
+/// Returns whether this process runs on the fake driver.
 fn is_loaded() -> bool {
     std::env::var("LD_LIBRARY_PATH")
         .is_ok_and(|path| Path::new(path.split(':').next().unwrap_or("")) == folder())

@@ -86,7 +86,7 @@ impl<T: Copy> Memory<T> {
         self.len
     }
 
-    /// Whether the array is empty.
+    /// Returns whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -146,7 +146,7 @@ impl<T: Copy> Pinned<T> {
         self.len
     }
 
-    /// Whether the array is empty.
+    /// Returns whether the array is empty.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

@@ -71,7 +71,7 @@ impl Values {
         if matches!(self, Values::F32(_)) { 4 } else { 2 }
     }
 
-    /// Whether a kernel that takes f32 values can take the address, because it has f32 values or is null.
+    /// Returns whether a kernel that takes f32 values can take the address, because it has f32 values or is null.
     pub fn is_f32(self) -> bool {
         matches!(self, Values::F32(_)) || self.address() == Address(0)
     }

@@ -41,8 +41,8 @@ impl Averages {
         paper(self.trained_on).into_iter().chain(self.further.iter().cloned()).collect()
     }
 
-    /// The averages that can be formed over the benchmarks `names`, each with its name and the indices of its members
-    /// in `names`. One of the paper's averages that lacks members is left out, which is logged.
+    /// Returns the averages that can be formed over the benchmarks `names`, each with its name and the indices of its
+    /// members in `names`. One of the paper's averages that lacks members is left out, which is logged.
     ///
     /// Returns the errors of [`Averages::require`].
     pub fn over(&self, names: &[&str]) -> anyhow::Result<Vec<(String, Vec<usize>)>> {
@@ -131,7 +131,7 @@ pub fn paper(domain: Domain) -> Vec<Average> {
     }
 }
 
-/// Whether a name is one of the paper's benchmarks.
+/// Returns whether a name is one of the paper's benchmarks.
 pub fn is_known(name: &str) -> bool {
     let name = canonical(name);
     MATH.iter().chain(&OOD).any(|benchmark| *benchmark == name)
@@ -160,7 +160,7 @@ impl Average {
         self.members.iter().map(indices).collect()
     }
 
-    /// Indices of the members in `names`, or `None` unless `names` has every member exactly once.
+    /// Returns the indices of the members in `names`, or `None` unless `names` has every member exactly once.
     pub fn among(&self, names: &[&str]) -> Option<Vec<usize>> {
         self.places(names).iter().map(|places| (places.len() == 1).then(|| places[0])).collect()
     }

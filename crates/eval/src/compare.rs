@@ -161,7 +161,7 @@ impl Scope {
 }
 
 impl Comparison {
-    /// Whether the subsampling test finds a difference, without correction for the number of benchmarks.
+    /// Returns whether the subsampling test finds a difference, without correction for the number of benchmarks.
     pub fn significant(&self) -> bool {
         self.p_value.is_some_and(|p| p < LEVEL)
     }

@@ -95,7 +95,7 @@ pub fn id_of(messages: &[Message]) -> String {
     hash.finalize().iter().take(8).map(|b| format!("{b:02x}")).collect()
 }
 
-/// Whether a path is a data set: a file, a folder, a pattern with matches, or a split of a folder.
+/// Returns whether a path is a data set: a file, a folder, a pattern with matches, or a split of a folder.
 pub fn exists(path: &Path) -> bool {
     path.exists() || shards::files(path).is_ok()
 }

@@ -62,7 +62,7 @@ pub struct Settings {
 }
 
 impl Settings {
-    /// Settings for character n-grams of the usual length in these folders.
+    /// Returns the settings for character n-grams of the usual length in these folders.
     pub fn ngrams(folders: Vec<PathBuf>) -> Self {
         Self { folders, ngram: 4, concurrency: 16, ..Self::default() }
     }

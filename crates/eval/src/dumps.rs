@@ -180,7 +180,7 @@ fn gather(folder: &Path, depth: usize, candidates: &mut Vec<Found>) -> anyhow::R
     Ok(())
 }
 
-/// Whether a file is named by a training step. verl uses the bare step; some users put "step" before it.
+/// Returns whether a file is named by a training step. verl uses the bare step; some users put "step" before it.
 fn is_step(stem: &str) -> bool {
     let stem = stem.strip_prefix("global_").unwrap_or(stem);
     let number = stem.strip_prefix("step").map_or(stem, |rest| rest.trim_start_matches(['_', '-']));

@@ -339,7 +339,7 @@ impl Measured {
         Simulated::new(self.draws.clone()).interval(level)
     }
 
-    /// Whether there are fewer than two problems or clusters, so that an interval says nothing about other problems.
+    /// Returns whether there are fewer than two problems or clusters, so that an interval says nothing about other problems.
     pub fn is_one(&self) -> bool {
         self.units < 2
     }
@@ -547,7 +547,7 @@ impl Curve {
         Self { name: name.to_owned(), points: parts[0].points.keys().filter_map(point).collect() }
     }
 
-    /// Number of problems.
+    /// Returns the number of problems.
     pub fn problems(&self) -> usize {
         self.points.values().map(|m| m.problems).max().unwrap_or(0)
     }

@@ -80,7 +80,7 @@ impl Axis {
         }
     }
 
-    /// Position of a value between the ends of the axis, from 0 to 1.
+    /// Returns the position of a value between the ends of the axis, from 0 to 1.
     pub fn share(&self, value: f64) -> f64 {
         let (from, to) = (self.place(self.range.0), self.place(self.range.1));
         (self.place(value) - from) / (to - from)

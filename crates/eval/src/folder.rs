@@ -48,7 +48,7 @@ impl Folder {
         Ok(Self { path: path.to_owned(), _lock: lock(path)? })
     }
 
-    /// Path of a file in the folder.
+    /// Returns the path of a file in the folder.
     pub fn file(&self, name: &str) -> PathBuf {
         self.path.join(name)
     }

@@ -228,7 +228,7 @@ pub fn generate(
     Ok(received)
 }
 
-/// Path of requests relative to the server's base address.
+/// Returns the path of requests relative to the server's base address.
 fn path(api: Api) -> &'static str {
     match api {
         Api::Chat => "chat/completions",
@@ -236,7 +236,7 @@ fn path(api: Api) -> &'static str {
     }
 }
 
-/// Path and body of a request.
+/// Returns the path and body of a request.
 fn body(ask: &Ask, options: &RequestOptions, job: Job) -> (String, Value) {
     let mut body = options.sampling.clone();
     body.insert("model".into(), options.model.clone().into());

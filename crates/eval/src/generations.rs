@@ -81,7 +81,7 @@ impl Generations {
         Ok(Self { path: path.to_owned(), file, present, since_sync: 0 })
     }
 
-    /// Whether a sample is stored.
+    /// Returns whether a sample is stored.
     pub fn contains(&self, problem: &str, sample: u64) -> bool {
         self.present.get(problem).is_some_and(|p| p.contains(&sample))
     }

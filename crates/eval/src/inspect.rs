@@ -109,7 +109,7 @@ fn counted(samples: &[Sample], scorer: &str) -> anyhow::Result<Vec<ProblemCounts
     Ok(problems)
 }
 
-/// Whether a score's value means correct, or `None` if the value is unknown. `N` (no answer) is wrong.
+/// Returns whether a score's value means correct, or `None` if the value is unknown. `N` (no answer) is wrong.
 fn correct(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(correct) => Some(*correct),

@@ -46,12 +46,12 @@ impl Plan {
         self.parts.iter().flat_map(|part| part.problems.iter().map(move |p| (p, &part.prompt))).collect()
     }
 
-    /// Number of samples of all problems.
+    /// Returns the number of samples of all problems.
     pub fn samples(&self) -> u64 {
         self.n * self.parts.iter().map(|part| part.problems.len() as u64).sum::<u64>()
     }
 
-    /// Number of samples that are missing from the store.
+    /// Returns the number of samples that are missing from the store.
     pub fn missing(&self, store: &Generations) -> u64 {
         let missing = |p: &Problem| store.missing(&p.id, self.n).len() as u64;
         self.parts.iter().flat_map(|part| &part.problems).map(missing).sum()

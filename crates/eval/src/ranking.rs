@@ -25,7 +25,7 @@ pub struct TrainedRun {
 }
 
 impl TrainedRun {
-    /// Number of problems that the run solved before training but not after it.
+    /// Returns the number of problems that the run solved before training but not after it.
     fn lost(&self) -> usize {
         let pairs = self.start.all.per_problem.iter().zip(&self.end.all.per_problem);
         pairs.filter(|(start, end)| **start > 0 && **end == 0).count()

@@ -19,7 +19,7 @@ pub const USUAL: &str = "held-out";
 /// Name of the problem set in a run's full evaluations (`[eval.full]`).
 pub const FULL: &str = "held-out in full";
 
-/// Whether two evaluations have the same graders. An evaluation that doesn't name its graders agrees with any.
+/// Returns whether two evaluations have the same graders. An evaluation that doesn't name its graders agrees with any.
 pub fn same_graders(a: &[String], b: &[String]) -> bool {
     a.is_empty() || b.is_empty() || a == b
 }
@@ -36,7 +36,7 @@ pub enum Average {
 }
 
 impl Average {
-    /// Whether the mean is over problems, which is the default.
+    /// Returns whether the mean is over problems, which is the default.
     pub fn is_over_problems(&self) -> bool {
         *self == Self::Problems
     }
@@ -257,8 +257,8 @@ impl Evaluation {
             .then(|| format!("they were graded by different graders, {a} and {b}"))
     }
 
-    /// Whether pass@1 of both evaluations is the same measure, so that one policy can be called better than the other:
-    /// same problems, mean and number of samples, and same graders if both evaluations name them.
+    /// Returns whether pass@1 of both evaluations is the same measure, so that one policy can be called better than the
+    /// other: same problems, mean and number of samples, and same graders if both evaluations name them.
     pub fn is_comparable(&self, other: &Self) -> bool {
         self.unlike(other).is_none() && (self.samples, self.average) == (other.samples, other.average)
     }
@@ -294,7 +294,7 @@ impl Evaluation {
         counted.per_problem.iter().enumerate().map(problem).collect()
     }
 
-    /// Whether `pass_at_k` is a mean over parts, which can't be computed from a single list of problems.
+    /// Returns whether `pass_at_k` is a mean over parts, which can't be computed from a single list of problems.
     fn is_mean_over_parts(&self) -> bool {
         self.average == Average::Parts && !self.parts.is_empty()
     }

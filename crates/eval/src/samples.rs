@@ -203,7 +203,7 @@ impl Benchmark {
         );
     }
 
-    /// Smallest number of scored samples of any problem.
+    /// Returns the smallest number of scored samples of any problem.
     pub fn fewest(&self) -> u64 {
         self.problems.iter().map(|p| p.samples).min().unwrap_or(0)
     }
@@ -217,26 +217,26 @@ impl Benchmark {
             .then(|| self.problems.iter().map(mean).sum::<f64>() / self.problems.len() as f64)
     }
 
-    /// Number of clusters, if the problems have them.
+    /// Returns the number of clusters, if the problems have them.
     pub fn clusters(&self) -> Option<usize> {
         let clusters: BTreeSet<&str> = self.problems.iter().filter_map(|p| p.cluster.as_deref()).collect();
         (!clusters.is_empty()).then_some(clusters.len())
     }
 
-    /// Fraction of unscorable samples; see [`MOST_UNSCORABLE`].
+    /// Returns the fraction of unscorable samples; see [`MOST_UNSCORABLE`].
     pub fn unscorable_share(&self) -> f64 {
         let all: u64 = self.problems.iter().map(ProblemCounts::planned).sum();
         self.problems.iter().map(|p| p.unscorable).sum::<u64>() as f64 / (all as f64).max(1.0)
     }
 
-    /// Fraction of samples that ended at the length limit, if the samples have a finish reason.
+    /// Returns the fraction of samples that ended at the length limit, if the samples have a finish reason.
     pub fn truncated_share(&self) -> Option<f64> {
         let (cut, all) =
             self.problems.iter().fold((0, 0), |(cut, all), p| (cut + p.truncated.0, all + p.truncated.1));
         (all > 0).then(|| cut as f64 / all as f64)
     }
 
-    /// Mean over problems of the total tokens of a problem's samples, if every sample reports its tokens.
+    /// Returns the mean over problems of the total tokens of a problem's samples, if every sample reports its tokens.
     pub fn tokens_per_problem(&self) -> Option<f64> {
         let all = !self.problems.is_empty() && self.problems.iter().all(|p| p.tokens.1 == p.planned());
         let tokens: u64 = self.problems.iter().map(|p| p.tokens.0).sum();
@@ -356,7 +356,7 @@ enum Truth {
     Number(f64),
 }
 
-/// Whether the sample of a line is correct; `None` if it is unscorable.
+/// Returns whether the sample of a line is correct; `None` if it is unscorable.
 fn score(line: &Line<'_>) -> Result<Option<bool>, String> {
     if let Some(verdict) = &line.verdict {
         return match verdict.as_ref() {
@@ -546,7 +546,7 @@ impl Gathering {
     }
 }
 
-/// Whether the file has the extension of JSON lines (`.jsonl`), compressed or not.
+/// Returns whether the file has the extension of JSON lines (`.jsonl`), compressed or not.
 pub fn is_lines(path: &Path) -> bool {
     let plain = if files::is_compressed(path) { path.with_extension("") } else { path.to_owned() };
     plain.extension().is_some_and(|e| e == "jsonl")

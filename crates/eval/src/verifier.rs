@@ -95,7 +95,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Whether all limits have their defaults.
+    /// Returns whether all limits have their defaults.
     pub fn is_default(&self) -> bool {
         *self == Self::default()
     }

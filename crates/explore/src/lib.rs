@@ -13,8 +13,8 @@ pub extern "C" fn active(mu: f64, n: f64) -> f64 {
     active_probability(mu, n as u64).unwrap_or(f64::NAN)
 }
 
-/// The probability that a group of `n` is active but misses a rare subset of the correct completions, of probability
-/// `tau`.
+/// Returns the probability that a group of `n` is active but misses a rare subset of the correct completions, of
+/// probability `tau`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tail_miss(mu: f64, tau: f64, n: f64) -> f64 {
     tail_miss_probability(mu, tau, n as u64).unwrap_or(f64::NAN)
@@ -59,8 +59,8 @@ pub extern "C" fn correct_mass(slot: u32) -> f64 {
     measure(slot, |sim| sim.metrics().q_pos)
 }
 
-/// The retained positive mass: 1 minus the mass that correct actions have lost, relative to the correct mass at the
-/// start.
+/// Returns the retained positive mass: 1 minus the mass that correct actions have lost, relative to the correct mass at
+/// the start.
 #[unsafe(no_mangle)]
 pub extern "C" fn retained_mass(slot: u32) -> f64 {
     measure(slot, |sim| sim.metrics().retained)

@@ -58,7 +58,7 @@ fn header<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
     response.headers().get(name).and_then(|v| v.to_str().ok())
 }
 
-/// Whether the request may succeed if it is sent again.
+/// Returns whether the request may succeed if it is sent again.
 fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || status == 429 || status == 408
 }

@@ -49,7 +49,7 @@ pub trait Watch {
     fn progress(&mut self, done: u64);
     /// Ends the progress: the download is complete, or was stopped.
     fn end(&mut self);
-    /// Whether to stop the download.
+    /// Returns whether to stop the download.
     fn stop(&self) -> bool;
 }
 
@@ -279,7 +279,7 @@ fn gguf_files(all: &[String]) -> String {
     }
 }
 
-/// Whether a model needs this file: not weights in other formats, and not files in subfolders.
+/// Returns whether a model needs this file: not weights in other formats, and not files in subfolders.
 fn is_of_model(file: &str) -> bool {
     const BESIDE: [&str; 9] = [
         "config.json",

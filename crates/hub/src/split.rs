@@ -44,7 +44,7 @@ pub(crate) fn subsets(files: &[String], card: &str) -> (Subsets, Option<String>)
     (subsets, None)
 }
 
-/// Whether the file describes the data set and isn't data.
+/// Returns whether the file describes the data set and isn't data.
 fn describes_data(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
     name.starts_with('.')
@@ -87,7 +87,7 @@ fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
     (patterns, default)
 }
 
-/// Whether a file matches a pattern. `*` matches any text.
+/// Returns whether a file matches a pattern. `*` matches any text.
 pub(crate) fn matches(pattern: &str, file: &str) -> bool {
     match pattern.split_once('*') {
         None => pattern == file,

@@ -82,13 +82,13 @@ pub(crate) trait Backend: Send + Sync {
     /// Relative speed of each executor.
     fn executors(&self) -> Vec<usize>;
 
-    /// Number of executors for a generation whose prompts come from a queue. Prompts that arrive while it runs share prefixes only within their
-    /// executor's cache.
+    /// Returns the number of executors for a generation whose prompts come from a queue. Prompts that arrive while it runs share prefixes only
+    /// within their executor's cache.
     fn executors_with_queue(&self) -> usize {
         self.executors().len()
     }
 
-    /// Whether passes for scores and gradients may need the memory of the key/value cache.
+    /// Returns whether passes for scores and gradients may need the memory of the key/value cache.
     fn passes_need_cache(&self) -> bool {
         false
     }
@@ -96,13 +96,13 @@ pub(crate) trait Backend: Send + Sync {
     /// Returns the first error of the device so far. Other operations don't return errors, because a device reports them late.
     fn check(&self) -> Result<(), Error>;
 
-    /// Number of cache pages that take as much memory as a sequence's recurrent states.
+    /// Returns the number of cache pages that take as much memory as a sequence's recurrent states.
     fn state_pages(&self) -> usize;
 
-    /// Number of tokens that each of `executors` executors can cache if the request sets no limit.
+    /// Returns the number of tokens that each of `executors` executors can cache if the request sets no limit.
     fn cached_tokens(&self, executors: usize, rollout: &Rollout) -> usize;
 
-    /// Whether a rollout fits in memory beside the gradient and the buffers of passes.
+    /// Returns whether a rollout fits in memory beside the gradient and the buffers of passes.
     fn fits(&self, _rollout: &Rollout) -> bool {
         true
     }
@@ -110,7 +110,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Frees the buffers of passes, and the gradient if nothing has been accumulated, until they are needed again.
     fn free_update(&mut self) {}
 
-    /// Whether memory for the gradient is allocated.
+    /// Returns whether memory for the gradient is allocated.
     fn has_gradient(&self) -> bool {
         true
     }

@@ -11,7 +11,7 @@ pub(crate) const PAGE: usize = 16;
 /// Cache memory that an executor retains between requests. On the CPU this avoids page faults; on a GPU it keeps addresses, so that graphs stay valid.
 pub(crate) const KEPT_BYTES: usize = 64 << 20;
 
-/// Number of values in one token's keys and values over all layers; at least 1.
+/// Returns the number of values in one token's keys and values over all layers; at least 1.
 pub fn numbers_per_token(config: &Config) -> usize {
     let layers = (0..config.num_hidden_layers).map(|layer| config.layer(layer));
     let numbers = layers.filter(Layer::computes_keys).map(|layer| 2 * layer.key_heads * layer.head_dim);
@@ -19,16 +19,16 @@ pub fn numbers_per_token(config: &Config) -> usize {
     numbers.sum::<usize>().max(1)
 }
 
-/// Number of pages that take as much memory as a sequence's f32 states in all layers. 0 in models without states. `precision` is the number type of keys and
-/// values.
+/// Returns the number of pages that take as much memory as a sequence's f32 states in all layers. 0 in models without states.
+/// `precision` is the number type of keys and values.
 pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     let state = |layer: usize| config.layer(layer).mixer.map_or(0, |mixer| mixer.state());
     let bytes = 4 * (0..config.num_hidden_layers).map(state).sum::<usize>();
     bytes.div_ceil(PAGE * numbers_per_token(config) * precision.bytes())
 }
 
-/// Number of the cache's `pages` that are left for keys and values, if each sequence of up to `longest` tokens also needs `state`
-/// pages for its state.
+/// Returns the number of the cache's `pages` that are left for keys and values, if each sequence of up to `longest` tokens also
+/// needs `state` pages for its state.
 pub(crate) fn pages_of_keys(pages: usize, state: usize, longest: usize) -> usize {
     // A sequence's last page may be partly filled.
     let per_sequence = longest.div_ceil(PAGE) + 1;
@@ -57,7 +57,7 @@ impl Pages {
         self.free.extend(pages.drain(..).map(Reverse));
     }
 
-    /// Number of slots up to the highest page allocated so far.
+    /// Returns the number of slots up to the highest page allocated so far.
     pub(crate) fn slots(&self) -> usize {
         self.count as usize * PAGE
     }
@@ -71,7 +71,7 @@ pub(crate) struct Run {
 }
 
 impl Run {
-    /// Whether one more token needs another page.
+    /// Returns whether one more token needs another page.
     pub(crate) fn is_full(&self) -> bool {
         self.len == self.pages.len() * PAGE
     }

@@ -81,7 +81,7 @@ pub struct GatedDeltaNet {
 }
 
 impl GatedDeltaNet {
-    /// Number of values in a token's queries, over all heads. Its keys have the same number of values.
+    /// Returns the number of values in a token's queries, over all heads. Its keys have the same number of values.
     pub(crate) fn key_width(&self) -> usize {
         self.linear_num_key_heads * self.linear_key_head_dim
     }
@@ -90,7 +90,7 @@ impl GatedDeltaNet {
         self.linear_num_value_heads * self.linear_value_head_dim
     }
 
-    /// Number of channels of the convolution, which covers queries, keys and values.
+    /// Returns the number of channels of the convolution, which covers queries, keys and values.
     pub(crate) fn channels(&self) -> usize {
         2 * self.key_width() + self.value_width()
     }
@@ -100,12 +100,12 @@ impl GatedDeltaNet {
         self.channels() + 2 * self.linear_num_value_heads
     }
 
-    /// Number of values in a head's state.
+    /// Returns the number of values in a head's state.
     pub(crate) fn head_state(&self) -> usize {
         self.linear_key_head_dim * self.linear_value_head_dim
     }
 
-    /// Number of values in a sequence's state: the states of all heads, and the latest inputs of the convolution.
+    /// Returns the number of values in a sequence's state: the states of all heads, and the latest inputs of the convolution.
     pub(crate) fn state(&self) -> usize {
         let inputs = (self.linear_conv_kernel_dim - 1) * self.channels();
         self.linear_num_value_heads * self.head_state() + inputs
@@ -311,7 +311,7 @@ impl Architecture {
 }
 
 impl Config {
-    /// Number of values of each head that the rotary embedding rotates; they are the head's first values.
+    /// Returns the number of values of each head that the rotary embedding rotates; they are the head's first values.
     ///
     /// If head sizes differ between layers, this is the number for layers with a sliding window.
     pub(crate) fn rotary_dim(&self) -> usize {
@@ -337,8 +337,8 @@ impl Config {
         self.validate_at("configuration")
     }
 
-    /// Maximum sequence length for which the engine computes what the model defines, and the setting that limits it, or `None` without a
-    /// limit.
+    /// Returns the maximum sequence length for which the engine computes what the model defines, and the setting that limits it, or
+    /// `None` without a limit.
     pub(crate) fn longest_sequence(&self) -> Option<(usize, &'static str)> {
         match self.rope_scaling {
             RopeScaling::Yarn {
@@ -353,7 +353,7 @@ impl Config {
         }
     }
 
-    /// Maximum sequence length: limited by the model's positions, and by what the engine supports.
+    /// Returns the maximum sequence length: limited by the model's positions, and by what the engine supports.
     pub fn context(&self) -> usize {
         let longest = self.longest_sequence().map_or(usize::MAX, |(tokens, _)| tokens);
         self.max_position_embeddings.min(longest)

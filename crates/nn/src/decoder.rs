@@ -363,13 +363,13 @@ impl Decoder {
         pass.parameters.linear_backward_input(ops, projection, rows, d, Write::Add, dx);
     }
 
-    /// Indices of the slots for keys and values that other layers borrow.
+    /// Returns the indices of the slots for keys and values that other layers borrow.
     fn lent(&self) -> impl Iterator<Item = usize> {
         let lends = |slot: &usize| self.lent_width(*slot) > 0;
         (0..2).filter(lends)
     }
 
-    /// Width of a row of keys and values in a slot, or 0 if no layer lends it.
+    /// Returns the width of a row of keys and values in a slot, or 0 if no layer lends it.
     fn lent_width(&self, slot: usize) -> usize {
         let specs = self.layout.layers.iter().map(|layer| layer.spec);
         let mut lenders = specs.filter(|spec| spec.keys_values == KeysValues::Lent(slot));

@@ -119,7 +119,7 @@ impl Step {
         blocks
     }
 
-    /// Whether a row of the step attends to the new key of another row.
+    /// Returns whether a row of the step attends to the new key of another row.
     pub(crate) fn reads_its_own(&self) -> bool {
         let first = |&node: &usize| self.nodes[node].run.pages[0];
         self.owners.windows(2).any(|pair| first(&pair[0]) == first(&pair[1]))

@@ -90,12 +90,12 @@ impl DeviceName {
         }
     }
 
-    /// Whether the device is a GPU.
+    /// Returns whether the device is a GPU.
     pub fn is_gpu(self) -> bool {
         self != DeviceName::Cpu
     }
 
-    /// Device of this name: the CPU with `threads` and `products`, or a GPU with the other settings.
+    /// Returns the device of this name: the CPU with `threads` and `products`, or a GPU with the other settings.
     pub fn device(
         self,
         threads: usize,

@@ -14,7 +14,7 @@ pub enum Dtype {
 }
 
 impl Dtype {
-    /// Bytes per value.
+    /// Returns the number of bytes per value.
     pub fn size(self) -> usize {
         match self {
             Dtype::F32 => 4,
@@ -22,7 +22,7 @@ impl Dtype {
         }
     }
 
-    /// Name of this type in `config.json`.
+    /// Returns the name of this type in `config.json`.
     pub fn config_name(self) -> &'static str {
         match self {
             Dtype::F32 => "float32",

@@ -120,12 +120,12 @@ impl Engine {
         &self.decoder.config
     }
 
-    /// Number of parameters; a tied head counts once.
+    /// Returns the number of parameters; a tied head counts once.
     pub fn parameters(&self) -> usize {
         self.decoder.layout.tensors.iter().map(|tensor| tensor.span.len).sum()
     }
 
-    /// Number of trained parameters: all, or LoRA's factors.
+    /// Returns the number of trained parameters: all, or LoRA's factors.
     pub fn trained_parameters(&self) -> usize {
         self.trained().iter().map(|tensor| tensor.span.len).sum()
     }
@@ -258,7 +258,7 @@ impl Engine {
         Cow::Owned(values)
     }
 
-    /// Parts of a matrix whose updates aren't merged, with their scale.
+    /// Returns the parts of a matrix whose updates aren't merged, with their scale.
     fn unmerged<'a>(&'a self, matrix: Span) -> impl Iterator<Item = (&'a Adapted, f32)> {
         let parts = move |layout: &'a AdapterLayout| {
             let AdapterLayout { adapted, scale, .. } = layout;

@@ -34,12 +34,12 @@ pub(crate) struct Heads {
 }
 
 impl Heads {
-    /// Width of a row of queries, which equals the width of attention's output.
+    /// Returns the width of a row of queries, which equals the width of attention's output.
     pub(crate) fn query_width(&self) -> usize {
         self.queries * self.size
     }
 
-    /// Width of a row of keys and values together.
+    /// Returns the width of a row of keys and values together.
     pub(crate) fn key_width(&self) -> usize {
         2 * self.keys * self.size
     }
@@ -317,8 +317,8 @@ pub(crate) trait Memory: Send {
     /// Transfers the lists of a pass to the device. `slots` are the cache slots of its rows, or empty if they aren't cached.
     fn upload(&mut self, chunk: &Chunk, slots: &[u32], lists: &mut Self::Lists);
 
-    /// Index and value of the first of `len` values that is not finite, or `None` if all are finite or the device has failed. Waits for the
-    /// device. For debugging.
+    /// Returns the index and value of the first of `len` values that is not finite, or `None` if all are finite or the device has failed. Waits
+    /// for the device. For debugging.
     fn first_non_finite(&mut self, len: usize, x: &Self::Buffer) -> Option<(usize, f32)>;
 
     /// Sets the part of the pass that layer checks report.

@@ -69,7 +69,7 @@ pub(crate) const LEFT_OUT: [&str; 9] = [
     "model.embed_audio.",
 ];
 
-/// Whether a tensor or module belongs to a multimodal model, but not to its text part.
+/// Returns whether a tensor or module belongs to a multimodal model, but not to its text part.
 pub(crate) fn is_left_out(name: &str) -> bool {
     LEFT_OUT.iter().any(|part| name.starts_with(part))
 }
@@ -217,7 +217,7 @@ pub(crate) enum Recurrence {
 }
 
 impl Recurrence {
-    /// Number of values in a sequence's state.
+    /// Returns the number of values in a sequence's state.
     pub(crate) fn state(&self) -> usize {
         match self {
             Recurrence::DeltaRule(sizes) => sizes.state(),
@@ -236,7 +236,7 @@ pub(crate) struct ShortConvolution {
 }
 
 impl ShortConvolution {
-    /// Number of values in a sequence's state, which is the latest inputs of the convolution.
+    /// Returns the number of values in a sequence's state, which is the latest inputs of the convolution.
     pub(crate) fn state(&self) -> usize {
         (self.kernel - 1) * self.width
     }
@@ -290,18 +290,18 @@ pub(crate) struct Weight {
 }
 
 impl Weight {
-    /// Name in a checkpoint.
+    /// Returns the name in a checkpoint.
     pub(crate) fn name(&self, layer: usize) -> String {
         format!("model.layers.{layer}.{}{}", self.path, self.suffix)
     }
 
-    /// Name of the bias in a checkpoint.
+    /// Returns the name of the bias in a checkpoint.
     pub(crate) fn bias_name(&self, layer: usize) -> String {
         format!("model.layers.{layer}.{}.bias", self.path)
     }
 }
 
-/// Whether a checkpoint's tensor is a matrix of a layer.
+/// Returns whether a checkpoint's tensor is a matrix of a layer.
 pub(crate) fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
     name.starts_with("model.layers.") && shape.len() == 2
 }
@@ -426,7 +426,7 @@ impl Config {
         refuse(format!("cpu; the GPU kernels don't support {name} {size}, only up to {limit}{multiple}"))
     }
 
-    /// Whether the model has recurrent layers.
+    /// Returns whether the model has recurrent layers.
     pub fn is_recurrent(&self) -> bool {
         (0..self.num_hidden_layers).any(|layer| self.layer(layer).mixer.is_some())
     }
@@ -464,7 +464,7 @@ impl Config {
         tensors.into_iter().filter(move |_| size > 0)
     }
 
-    /// Number of parameters; a shared output layer counts once.
+    /// Returns the number of parameters; a shared output layer counts once.
     ///
     /// # Panics
     /// If there are 2^62 or more, which validation rules out.
@@ -487,7 +487,7 @@ impl Config {
 }
 
 impl Layer {
-    /// Whether the layer computes keys and values, which are cached.
+    /// Returns whether the layer computes keys and values, which are cached.
     pub(crate) fn computes_keys(&self) -> bool {
         self.mixer.is_none() && !matches!(self.keys_values, KeysValues::Borrowed(_))
     }

@@ -6,7 +6,7 @@ use crate::cpu::product::{View, team_product};
 use crate::layout::Write;
 use crate::numbers::ProductFormat;
 
-/// Name of the SIMD level in use: avx512, avx2, neon or plain.
+/// Returns the name of the SIMD level in use: avx512, avx2, neon or plain.
 pub fn simd() -> &'static str {
     crate::cpu::level::level().name()
 }

@@ -24,7 +24,7 @@ pub(crate) struct Span {
 const QUANTIZED: usize = 1 << (usize::BITS - 2);
 
 impl Span {
-    /// Whether this is the key of a matrix that isn't in the store.
+    /// Returns whether this is the key of a matrix that isn't in the store.
     pub(crate) fn is_quantized(self) -> bool {
         self.offset >= QUANTIZED
     }
@@ -439,7 +439,7 @@ impl Layout {
         self.layers.iter().flat_map(|layer| layer.linears()).chain(before)
     }
 
-    /// Number of values in a token's keys and values, for each layer that computes them.
+    /// Returns the number of values in a token's keys and values, for each layer that computes them.
     pub(crate) fn cached(&self) -> impl Iterator<Item = usize> + '_ {
         let spec = |layer: &LayerLayout| layer.spec;
         self.layers
@@ -449,7 +449,7 @@ impl Layout {
             .map(|spec| 2 * spec.key_heads * spec.head_dim)
     }
 
-    /// Number of values in a sequence's state, for each recurrent layer.
+    /// Returns the number of values in a sequence's state, for each recurrent layer.
     pub(crate) fn states(&self) -> impl Iterator<Item = usize> + '_ {
         self.layers.iter().filter_map(|layer| Some(layer.spec.mixer?.state()))
     }

@@ -141,19 +141,19 @@ impl LoraConfig {
         Ok(LoraConfig { targets, ..self.clone() })
     }
 
-    /// Factor that multiplies `B A`.
+    /// Returns the factor that multiplies `B A`.
     pub fn scale(&self) -> f64 {
         let rank = self.rank as f64;
         self.alpha / if self.use_rslora { rank.sqrt() } else { rank }
     }
 
-    /// Number of trained parameters for a model.
+    /// Returns the number of trained parameters for a model.
     pub fn parameters(&self, config: &Config) -> u64 {
         let adapted = config.tensors().into_iter().filter(|(name, _)| self.adapts(name));
         adapted.map(|(_, shape)| (shape.iter().sum::<usize>() * self.rank) as u64).sum()
     }
 
-    /// Whether the tensor named `tensor` is adapted.
+    /// Returns whether the tensor named `tensor` is adapted.
     pub(crate) fn adapts(&self, tensor: &str) -> bool {
         let module = tensor.strip_suffix(".weight").and_then(|name| name.rsplit('.').next());
         tensor.starts_with("model.layers.") && self.targets.iter().any(|target| Some(&**target) == module)
@@ -250,7 +250,7 @@ impl Adapter {
         from_fields(&fields, &path.display().to_string())
     }
 
-    /// Whether the adapter makes embedding and head differ in a model that ties them.
+    /// Returns whether the adapter makes embedding and head differ in a model that ties them.
     pub(crate) fn unties(&self) -> bool {
         [EMBEDDING, HEAD].iter().any(|module| self.saves(module, true) || self.has_factors(module, true))
     }
@@ -353,7 +353,7 @@ fn transposed(matrix: &[f32], columns: usize) -> Vec<f32> {
 /// Prefix of the names in an adapter's file.
 pub(crate) const PEFT: &str = "base_model.model.";
 
-/// Name of a factor in the adapter of a multimodal model, whose text part has the model with these layers.
+/// Returns the name of a factor in the adapter of a multimodal model, whose text part has the model with these layers.
 pub(crate) fn name_in_whole(factor: &str) -> String {
     factor.replacen("model.layers.", "model.language_model.layers.", 1)
 }

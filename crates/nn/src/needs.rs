@@ -238,14 +238,14 @@ impl Needs {
         needs
     }
 
-    /// Bytes that are in memory at all times.
+    /// Returns the bytes that are in memory at all times.
     fn permanent(&self) -> u64 {
         let Needs { weights, base_weights, decode_copies, optimizer, .. } = *self;
         weights + base_weights + decode_copies + optimizer
     }
 
-    /// Total bytes on the device. On a GPU, a rollout with its keys and values may replace gradient and activations; on the CPU, from the second step on,
-    /// everything is in memory while completions are generated.
+    /// Returns the total bytes on the device. On a GPU, a rollout with its keys and values may replace gradient and activations; on the CPU, from the
+    /// second step on, everything is in memory while completions are generated.
     pub fn total(&self) -> u64 {
         let update = self.gradient + self.activations;
         match self.rollout {
@@ -260,14 +260,14 @@ impl Needs {
 }
 
 impl DeviceName {
-    /// Number of batches that the device samples at the same time: two on a CPU with at least two threads.
+    /// Returns the number of batches that the device samples at the same time: two on a CPU with at least two threads.
     pub fn batches(self, threads: usize) -> usize {
         if self.is_gpu() { 1 } else { executors(threads) }
     }
 }
 
-/// Smallest number of cached tokens with which each of `executors` executors can complete a prompt of `prompt_tokens` tokens. `model` adds the memory
-/// of recurrent states; its precision is the number type of keys and values.
+/// Returns the smallest number of cached tokens with which each of `executors` executors can complete a prompt of `prompt_tokens` tokens. `model`
+/// adds the memory of recurrent states; its precision is the number type of keys and values.
 pub fn least_cached_tokens(
     model: Option<(&Config, Precision)>,
     prompt_tokens: usize,
@@ -278,7 +278,7 @@ pub fn least_cached_tokens(
     pages_needed(state, prompt_tokens, 1, new_tokens) * executors * PAGE
 }
 
-/// Maximum number of cached tokens over all executors. If the workload doesn't set it, it is limited by `cache_bytes`.
+/// Returns the maximum number of cached tokens over all executors. If the workload doesn't set it, it is limited by `cache_bytes`.
 fn cached_tokens(workload: &Workload, executors: usize, config: &Config, cache_bytes: usize) -> usize {
     let Workload { prompts, prompt_tokens, samples, new_tokens, .. } = *workload;
     let precision = workload.gpu.map_or(Precision::F32, |gpu| gpu.precision);

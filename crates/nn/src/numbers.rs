@@ -42,7 +42,7 @@ pub enum Precision {
 }
 
 impl Precision {
-    /// Bytes per value.
+    /// Returns the number of bytes per value.
     pub const fn bytes(self) -> usize {
         if matches!(self, Precision::F32) { 4 } else { 2 }
     }

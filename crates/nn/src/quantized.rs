@@ -33,7 +33,7 @@ impl BaseFormat {
     /// All formats.
     pub const ALL: [BaseFormat; 3] = [BaseFormat::Nf4, BaseFormat::Int8, BaseFormat::Bf16];
 
-    /// Name in configurations and files.
+    /// Returns the name in configurations and files.
     pub fn name(self) -> &'static str {
         match self {
             BaseFormat::Nf4 => "nf4",
@@ -47,14 +47,14 @@ impl BaseFormat {
         BaseFormat::ALL.into_iter().find(|format| format.name() == name)
     }
 
-    /// Number of a model's parameters that are stored in this format: those of its layers' matrices.
+    /// Returns the number of a model's parameters that are stored in this format: those of its layers' matrices.
     pub fn parameters(self, config: &Config) -> u64 {
         let tensors = config.tensors();
         let matrices = tensors.iter().filter(|(name, shape)| is_layer_matrix(name, shape));
         matrices.map(|(_, shape)| shape.iter().product::<usize>() as u64).sum()
     }
 
-    /// Number of bytes of a matrix with its scales.
+    /// Returns the number of bytes of a matrix with its scales.
     pub(crate) fn bytes(self, rows: usize, columns: usize) -> u64 {
         let numbers = rows * columns;
         let blocks = numbers.div_ceil(BLOCK);

@@ -80,7 +80,7 @@ pub(crate) struct Rollout {
 }
 
 impl Rollout {
-    /// Number of rows in the largest forward pass over prompts.
+    /// Returns the number of rows in the largest forward pass over prompts.
     pub(crate) fn prefilled(&self) -> usize {
         self.chunk_tokens.max(self.prompt_tokens).min(self.prompts * self.prompt_tokens)
     }

@@ -80,7 +80,7 @@ pub trait PromptQueue: Sync {
     /// Returns the uniform random number of a draw, in [0, 1).
     fn uniform(&self, prompt: usize, sample: usize, position: usize) -> f64;
 
-    /// Whether a completion ends with its last token.
+    /// Returns whether a completion ends with its last token.
     fn ended(&self, prompt: usize, tokens: &[u32]) -> bool;
 }
 
@@ -128,7 +128,7 @@ pub(crate) fn pages_needed(state: usize, prompt: usize, samples: usize, max_new_
     prompt.div_ceil(PAGE) + future_pages(state, samples, max_new_tokens) + 1 + 3 * state
 }
 
-/// Maximum number of tokens whose keys and values the jobs may need in the cache at the same time.
+/// Returns the maximum number of tokens whose keys and values the jobs may need in the cache at the same time.
 pub(crate) fn slots_needed(jobs: &[Job<'_>]) -> usize {
     let pages =
         |job: &Job<'_>| pages_needed(0, job.tokens.len(), job.samples.len().max(1), job.max_new_tokens);
@@ -383,7 +383,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         mean.max(drawn + drawn / 4 + 1).min(longest)
     }
 
-    /// Number of free pages beyond the expected need of the running samples.
+    /// Returns the number of free pages beyond the expected need of the running samples.
     fn room(&self) -> usize {
         let future = |leaf: &Leaf| {
             let drawn = leaf.tokens.len();
@@ -393,7 +393,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.limit.saturating_sub(self.tree.used + self.leaves.iter().map(future).sum::<usize>())
     }
 
-    /// Number of pages that the next step needs.
+    /// Returns the number of pages that the next step needs.
     fn new_pages(&self) -> usize {
         self.leaves.iter().map(|leaf| self.tree.new_pages(leaf.node)).sum()
     }
@@ -421,24 +421,24 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.full &= !self.leaves.is_empty();
     }
 
-    /// Expected number of pages of a sample that starts. `n` times this value is at least `future_pages(n, expected) + 1` plus the pages of a state, with
-    /// equality for one sample without states.
+    /// Returns the expected number of pages of a sample that starts. `n` times this value is at least `future_pages(n, expected) + 1` plus
+    /// the pages of a state, with equality for one sample without states.
     fn pages_each(&self, job: usize) -> usize {
         self.expected(job, 0).div_ceil(PAGE) + 2 * (1 + self.tree.state_pages)
     }
 
-    /// Number of pages of a job's prompt, including those that count for its state.
+    /// Returns the number of pages of a job's prompt, including those that count for its state.
     fn prompt_pages(&self, job: usize) -> usize {
         self.jobs[job].tokens.len().div_ceil(PAGE) + self.tree.state_pages
     }
 
-    /// Number of samples of a job that fit in `room` pages.
+    /// Returns the number of samples of a job that fit in `room` pages.
     fn fitting(&self, job: usize, room: usize) -> usize {
         let pages = self.pages_each(job);
         if room + 1 >= pages { (room + 1) / pages } else { 0 }
     }
 
-    /// Number of samples of the next prompt that can start now.
+    /// Returns the number of samples of the next prompt that can start now.
     fn startable(&self) -> usize {
         match (&self.open, self.waiting.front()) {
             _ if self.full => 0,
@@ -652,9 +652,9 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.changes.clear();
     }
 
-    /// Whether the next step can be planned before the running step's tokens are read. Each row must have one sample, which then continues or ends; if it
-    /// ends, its row of the next step is wasted. A sample must not reach its maximum length, slots must be available, and a waiting sample must not be able
-    /// to start.
+    /// Returns whether the next step can be planned before the running step's tokens are read. Each row must have one sample, which then
+    /// continues or ends; if it ends, its row of the next step is wasted. A sample must not reach its maximum length, slots must be
+    /// available, and a waiting sample must not be able to start.
     fn may_run_ahead(&mut self) -> bool {
         self.receive();
         let continues = |leaf: &Leaf| {

@@ -2,7 +2,7 @@
 
 use crate::error::Error;
 
-/// Whether the environment variable `variable` is `on`, or `default` if it is unset or empty.
+/// Returns whether the environment variable `variable` is `on`, or `default` if it is unset or empty.
 /// Returns an error for a value other than `on` and `off`.
 pub(crate) fn is_on(variable: &'static str, default: bool) -> Result<bool, Error> {
     parse(variable, std::env::var(variable).ok().as_deref(), default)

@@ -60,12 +60,12 @@ impl Tree {
         self.nodes.len() == self.vacant.len()
     }
 
-    /// Number of slots up to the highest page allocated so far.
+    /// Returns the number of slots up to the highest page allocated so far.
     pub(crate) fn slots(&self) -> usize {
         self.pages.slots()
     }
 
-    /// Number of pages of a node, including its state.
+    /// Returns the number of pages of a node, including its state.
     fn pages_of(&self, node: usize) -> usize {
         match self.nodes[node].run.pages.len() {
             0 => 0,
@@ -73,7 +73,7 @@ impl Tree {
         }
     }
 
-    /// Number of pages that one more token of a node needs.
+    /// Returns the number of pages that one more token of a node needs.
     pub(crate) fn new_pages(&self, node: usize) -> usize {
         let run = &self.nodes[node].run;
         match run.pages.len() {
@@ -110,7 +110,7 @@ impl Tree {
         parent.map_or(&self.roots, |parent| &self.nodes[parent].children)
     }
 
-    /// Position of a node among the children of its parent.
+    /// Returns the position of a node among the children of its parent.
     fn position(&self, index: usize) -> usize {
         let key = |index: usize| (&self.nodes[index].tokens, index);
         self.children(self.nodes[index].parent).partition_point(|&child| key(child) < key(index))
@@ -150,7 +150,7 @@ impl Tree {
         node.entropy.push(entropy);
     }
 
-    /// Whether a node belongs to a prompt. Samples extend only the other nodes.
+    /// Returns whether a node belongs to a prompt. Samples extend only the other nodes.
     pub(crate) fn is_prompt(&self, node: usize) -> bool {
         self.nodes[node].logp.is_empty()
     }

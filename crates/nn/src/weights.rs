@@ -27,7 +27,7 @@ use crate::quantized::{BaseFormat, Quantized};
 const SINGLE: &str = "model.safetensors";
 const INDEX: &str = "model.safetensors.index.json";
 
-/// Text model's name for a tensor of a multimodal model, or `None` if its name doesn't change: in transformers the text model is
+/// Returns the text model's name for a tensor of a multimodal model, or `None` if its name doesn't change: in transformers the text model is
 /// `model.language_model`, and in some files `language_model` with its head.
 pub(crate) fn text_name(name: &str) -> Option<String> {
     let inner = name.strip_prefix("model.language_model.").map(|rest| format!("model.{rest}"));
@@ -107,7 +107,7 @@ impl Checkpoint {
         &self.config
     }
 
-    /// Path of the folder or file.
+    /// Returns the path of the folder or file.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -117,7 +117,7 @@ impl Checkpoint {
         self.config.tensors().into_iter().map(|(name, _)| name).collect()
     }
 
-    /// Number type that most bytes of the weights have. Use it to write the weights back.
+    /// Returns the number type that most bytes of the weights have. Use it to write the weights back.
     pub fn dtype(&self) -> Dtype {
         let mut bytes = BTreeMap::new();
         for name in self.stored() {
@@ -134,7 +134,7 @@ impl Checkpoint {
         (quantized == matrices).then_some(BaseFormat::Nf4)
     }
 
-    /// Number of matrices of the layers, and number of quantized ones.
+    /// Returns the number of matrices of the layers, and the number of quantized matrices.
     pub(crate) fn layer_matrices(&self) -> (usize, usize) {
         let tensors = self.config.tensors();
         let is_matrix = |(name, shape): &&(String, Vec<usize>)| is_layer_matrix(name, shape);

@@ -67,7 +67,7 @@ pub(crate) struct ModelEntry {
 }
 
 impl ModelEntry {
-    /// Whether request `seq` was rejected and a later request was accepted, so that `seq` can't be used again.
+    /// Returns whether request `seq` was rejected and a later request was accepted, so that `seq` can't be used again.
     pub(crate) fn passed(&self, seq: u64) -> bool {
         self.refused.contains(&seq) && self.last_seq > seq
     }

@@ -37,7 +37,7 @@ pub(crate) fn check(
     if valid { Ok(()) } else { Err(format!("{name}: expected {expected}, found {value}")) }
 }
 
-/// Whether a value is null, false or empty.
+/// Returns whether a value is null, false or empty.
 pub(crate) fn empty(value: &Value) -> bool {
     [Value::Null, json!(false), json!([]), json!({}), json!("")].contains(value)
 }

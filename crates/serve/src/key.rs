@@ -62,7 +62,7 @@ impl Key {
         &self.0
     }
 
-    /// Whether `candidate` is the key. The time depends only on the lengths.
+    /// Returns whether `candidate` is the key. The time depends only on the lengths.
     pub(crate) fn is(&self, candidate: &[u8]) -> bool {
         let key = self.0.as_bytes();
         let mut different = u8::from(key.len() != candidate.len());

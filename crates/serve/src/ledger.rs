@@ -168,12 +168,12 @@ impl Ledger {
         &self.served
     }
 
-    /// Number of requests that wait or are being processed.
+    /// Returns the number of requests that wait or are being processed.
     pub(crate) fn waiting(&self) -> usize {
         self.table().waiting
     }
 
-    /// Number of bytes of stored results.
+    /// Returns the number of bytes of stored results.
     pub(crate) fn result_bytes(&self) -> usize {
         self.table().result_bytes
     }

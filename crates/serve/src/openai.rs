@@ -220,7 +220,7 @@ fn common(
     Ok(ask)
 }
 
-/// Whether the client requests token counts at the end of a stream.
+/// Returns whether the client requests token counts at the end of a stream.
 fn usage(fields: &mut Fields) -> Result<bool, String> {
     let mut options = fields.inner("stream_options.")?;
     let usage = options.or("include_usage", false)?;

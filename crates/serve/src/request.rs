@@ -90,7 +90,7 @@ pub(crate) enum Op {
 }
 
 impl Op {
-    /// Whether the operation changes the model, so that a restart must repeat it.
+    /// Returns whether the operation changes the model, so that a restart must repeat it.
     pub(crate) fn changes(&self) -> bool {
         match self {
             Self::Pass(pass) => !pass.forward_only,
@@ -205,7 +205,7 @@ impl Incoming {
         Some((model.to_owned(), u64::try_from(seq).ok().filter(|seq| *seq > 0)?))
     }
 
-    /// Number of samples that the request is for.
+    /// Returns the number of samples that the request is for.
     pub(crate) fn samples(&self) -> usize {
         let Ok(Content::Fields(fields)) = &self.content else { return 0 };
         fields.rest.get("num_samples").map_or(1, |count| count.as_u64().unwrap_or(0) as usize)

@@ -58,14 +58,14 @@ impl Group {
     }
 }
 
-/// Maximum length of a request's samples, within the model's positions.
+/// Returns the maximum length of a request's samples, within the model's positions.
 fn longest(sample: &Sample, bounds: Bounds) -> usize {
     let room = bounds.positions - sample.prompt.len();
     sample.max_tokens.map_or(room, |limit| limit.min(room))
 }
 
-/// Index of a request's first sample. With a seed, the index is the seed: sample `j` of seed `s` is the sample of seed `s + j`,
-/// so a client may ask for samples in one request or in several.
+/// Returns the index of a request's first sample. With a seed, the index is the seed: sample `j` of seed `s` is the sample of
+/// seed `s + j`, so a client may ask for samples in one request or in several.
 fn first(sample: &Sample) -> usize {
     sample.seed.map_or(0, |seed| (seed & (u64::MAX >> 1)) as usize)
 }

@@ -212,7 +212,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Whether a model exists. Opens a model that an earlier server wrote.
+    /// Returns whether a model exists. Opens a model that an earlier server wrote.
     fn known(&mut self, id: &str) -> anyhow::Result<bool> {
         if self.models.contains_key(id) {
             return Ok(true);

@@ -176,7 +176,7 @@ pub struct ComputeConfig {
 }
 
 impl ComputeConfig {
-    /// Number of threads to use.
+    /// Returns the number of threads to use.
     pub fn threads(&self) -> usize {
         match self.threads {
             0 => fgrpo_eval::io::machine::cores(),
@@ -184,7 +184,7 @@ impl ComputeConfig {
         }
     }
 
-    /// Whether activations are recomputed in the backward pass; `false` if neither configured nor decided yet.
+    /// Returns whether activations are recomputed in the backward pass; `false` if neither configured nor decided yet.
     pub fn checkpointing(&self) -> bool {
         self.checkpoint_activations.unwrap_or(false)
     }
@@ -298,36 +298,36 @@ impl Config {
         Ok(config)
     }
 
-    /// Whether anything is counted in epochs, so that the number of training problems must be known to convert it to
-    /// steps.
+    /// Returns whether anything is counted in epochs, so that the number of training problems must be known to convert
+    /// it to steps.
     pub fn counts_epochs(&self) -> bool {
         let full = self.eval.full.as_ref().map(|full| full.every);
         let every = [self.eval.every, self.save.every].into_iter();
         self.epochs.is_some() || every.chain(full).any(|every| every == Every::Epoch(Epoch::Epoch))
     }
 
-    /// Whether an evaluation follows the last step.
+    /// Returns whether an evaluation follows the last step.
     pub fn evaluates_at_the_end(&self) -> bool {
         let ends = |e: &EvalConfig| !e.every.is_never() || (e.at_checkpoints && !self.save.every.is_never());
         self.eval.deciding().is_some_and(|e| ends(&e))
     }
 
-    /// Whether the run has RL steps.
+    /// Returns whether the run has RL steps.
     pub fn has_steps(&self) -> bool {
         self.steps > 0 || self.epochs.is_some()
     }
 
-    /// The resolved configuration as TOML, including every default.
+    /// Returns the resolved configuration as TOML, including every default.
     pub fn to_toml(&self) -> String {
         toml::to_string_pretty(self).expect("a configuration is always TOML")
     }
 
-    /// The JSON schema of a configuration, for editors.
+    /// Returns the JSON schema of a configuration, for editors.
     pub fn schema() -> serde_json::Value {
         schemars::schema_for!(Self).to_value()
     }
 
-    /// Seed of the starting policy: new weights, adapters, and the order of the demonstrations.
+    /// Returns the seed of the starting policy: new weights, adapters, and the order of the demonstrations.
     pub fn start_seed(&self) -> u64 {
         self.sft.as_ref().and_then(|s| s.seed).unwrap_or(self.seed)
     }

@@ -266,7 +266,7 @@ impl Trainer<'_> {
         result
     }
 
-    /// Whether a group takes part in the update.
+    /// Returns whether a group takes part in the update.
     fn is_learned(&self, group: &Credited) -> bool {
         group.has_mixed_rewards() || !self.config.algorithm.drop_inactive_groups
     }

@@ -8,7 +8,7 @@ use regex::Regex;
 /// Maximum number of digits of an integer that Python parses.
 pub(crate) const MAX_DIGITS: usize = 4300;
 
-/// Whether Python's `str.isspace` holds: Rust's white space and the four separators U+001C to U+001F.
+/// Returns whether Python's `str.isspace` holds: Rust's white space and the four separators U+001C to U+001F.
 pub(crate) fn is_space(c: char) -> bool {
     c.is_whitespace() || ('\u{1c}'..='\u{1f}').contains(&c)
 }

@@ -35,8 +35,8 @@ const KNOWN: [(&str, &str); 10] = [
     ("<reasoning>", "</reasoning>"),
 ];
 
-/// Whether a token is a known model's tag, or the beginning of one up to its bracket. Such a token is decoded to text
-/// even if it is a special token.
+/// Returns whether a token is a known model's tag, or the beginning of one up to its bracket. Such a token is decoded to
+/// text even if it is a special token.
 pub fn is_tag(token: &str) -> bool {
     let opens =
         |open: &str| open.strip_prefix(token).is_some_and(|rest| token.ends_with('>') || rest.is_empty());

@@ -19,7 +19,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// Name of the verdict in files and tables.
+    /// Returns the name of the verdict in files and tables.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Correct => "correct",
@@ -45,7 +45,7 @@ impl Outcome {
         Self { verdict, reason: std::borrow::Cow::Borrowed(reason) }
     }
 
-    /// Whether the completion is correct.
+    /// Returns whether the completion is correct.
     pub fn is_correct(&self) -> bool {
         self.verdict == Verdict::Correct
     }

@@ -175,7 +175,7 @@ fn line(runs: &Runs, plot: &Plot) -> Option<Chart> {
     Lines { labels, curves, y, format: plot.format, show: plot.show.to_vec(), ..Lines::default() }.draw()
 }
 
-/// Window of the smoothed reward in steps, for a run of `steps` steps: a tenth of them, and at most 25.
+/// Returns the window of the smoothed reward in steps, for a run of `steps` steps: a tenth of them, and at most 25.
 fn window(steps: usize) -> usize {
     2 * (steps / 20).min(12) + 1
 }

@@ -32,7 +32,7 @@ pub fn log_ratio(a: f64, b: f64) -> f64 {
     (a - b).clamp(-20.0, 20.0)
 }
 
-/// Whether [`log_ratio`] is clamped at these arguments, so that its derivative is 0.
+/// Returns whether [`log_ratio`] is clamped at these arguments, so that its derivative is 0.
 pub fn beyond(a: f64, b: f64) -> bool {
     (a - b).abs() > 20.0
 }

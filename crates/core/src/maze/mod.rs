@@ -76,7 +76,7 @@ impl Maze {
         (closed && maze.is_open(maze.start()) && maze.is_open(maze.goal())).then_some(maze)
     }
 
-    /// Number of rows and of columns, including walls.
+    /// Returns the number of rows and of columns, including walls.
     pub fn size(&self) -> usize {
         self.size
     }
@@ -91,7 +91,7 @@ impl Maze {
         (self.size - 2, self.size - 2)
     }
 
-    /// Whether a cell can be entered. Cells outside the grid can't be entered.
+    /// Returns whether a cell can be entered. Cells outside the grid can't be entered.
     pub fn is_open(&self, (row, column): Position) -> bool {
         row < self.size && column < self.size && self.open[row * self.size + column]
     }
@@ -137,8 +137,8 @@ impl Maze {
     }
 }
 
-/// Whether a maze can have this size: it must be odd, so that walls lie between the cells, at least 5, so that start and
-/// goal are different cells, and at most 255.
+/// Returns whether a maze can have this size: it must be odd, so that walls lie between the cells, at least 5, so that start
+/// and goal are different cells, and at most 255.
 pub fn valid_size(size: usize) -> bool {
     (5..=255).contains(&size) && !size.is_multiple_of(2)
 }

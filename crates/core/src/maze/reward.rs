@@ -32,17 +32,17 @@ pub enum Grade {
 }
 
 impl Grade {
-    /// Whether the completion is correct.
+    /// Returns whether the completion is correct.
     pub const fn correct(self) -> bool {
         matches!(self, Self::Correct)
     }
 
-    /// Whether the completion has the form of an answer: moves and DONE.
+    /// Returns whether the completion has the form of an answer: moves and DONE.
     pub const fn parsed(self) -> bool {
         !matches!(self, Self::NotAMove | Self::NoDone)
     }
 
-    /// Name of the grade in metrics.
+    /// Returns the name of the grade in metrics.
     pub const fn reason(self) -> &'static str {
         match self {
             Self::Correct => "correct",

@@ -18,7 +18,7 @@ impl Maze {
         Some(moves)
     }
 
-    /// Length in moves of the shortest path from start to goal, or `None` if no path exists.
+    /// Returns the length in moves of the shortest path from start to goal, or `None` if no path exists.
     pub fn shortest(&self) -> Option<usize> {
         self.distances().distance(self.start())
     }

@@ -69,13 +69,13 @@ impl HeldOut {
         &self.mazes
     }
 
-    /// Whether a maze is held out.
+    /// Returns whether a maze is held out.
     pub fn contains(&self, maze: &Maze) -> bool {
         self.set.contains(maze)
     }
 
-    /// The `i`-th training maze and its index for [`Mazes::maze`]. The maze depends on the held-out mazes, but not on other
-    /// training mazes.
+    /// Returns the `i`-th training maze and its index for [`Mazes::maze`]. The maze depends on the held-out mazes, but not
+    /// on other training mazes.
     ///
     /// Returns `None` if 256 draws in a row are held out, because the grid is too small for so many held-out mazes.
     ///

@@ -71,7 +71,7 @@ pub fn as_move(token: u32) -> Option<Move> {
     Move::ALL.into_iter().find(|&m| Token::from(m) as u32 == token)
 }
 
-/// Number of tokens of a prompt for mazes of this size, for example 310 at size 17.
+/// Returns the number of tokens of a prompt for mazes of this size, for example 310 at size 17.
 pub const fn prompt_len(size: usize) -> usize {
     size * (size + 1) + 4
 }

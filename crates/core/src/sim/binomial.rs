@@ -80,7 +80,7 @@ fn ln_ratio(n: f64, odds: f64, k: f64, mode: f64) -> f64 {
         - stirling_rest(n - k)
 }
 
-/// Remainder of Stirling's approximation: `ln k! - (ln sqrt(2 pi) + (k + 1/2) ln(k + 1) - (k + 1))`.
+/// Returns the remainder of Stirling's approximation: `ln k! - (ln sqrt(2 pi) + (k + 1/2) ln(k + 1) - (k + 1))`.
 fn stirling_rest(k: f64) -> f64 {
     let y = k + 1.0;
     if y < 16.0 {
@@ -96,7 +96,7 @@ mod tests {
     use super::*;
     use crate::rng::Key;
 
-    /// Exact probabilities of 0..=n by recurrence from the mode, normalised.
+    /// Returns the exact probabilities of 0..=n by recurrence from the mode, normalised.
     fn chances(n: usize, p: f64) -> Vec<f64> {
         let mode = ((n + 1) as f64 * p).floor().min(n as f64) as usize;
         let mut chance = vec![0.0; n + 1];

@@ -231,7 +231,7 @@ impl Class {
         }
     }
 
-    /// Number of slots that a step processes.
+    /// Returns the number of slots that a step processes.
     pub(super) fn moving(&self) -> usize {
         self.moving.len()
     }

@@ -81,7 +81,7 @@ impl Simulation {
         })
     }
 
-    /// Number of steps taken.
+    /// Returns the number of steps taken.
     pub fn steps(&self) -> u64 {
         self.step
     }
@@ -254,7 +254,7 @@ impl Simulation {
         logits
     }
 
-    /// Number of actions that the next step updates one by one, which determines the cost of the step.
+    /// Returns the number of actions that the next step updates one by one, which determines the cost of the step.
     pub fn moving(&self) -> usize {
         self.classes.iter().map(Class::moving).sum()
     }

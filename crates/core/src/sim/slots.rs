@@ -35,7 +35,7 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// Number of slots in use, including gaps.
+    /// Returns the number of slots in use, including gaps.
     pub(super) fn len(&self) -> usize {
         self.len
     }

@@ -20,7 +20,7 @@ impl Simulated {
         Self(values)
     }
 
-    /// Average of the values.
+    /// Returns the average of the values.
     pub fn mean(&self) -> f64 {
         self.0.iter().sum::<f64>() / self.0.len() as f64
     }
@@ -38,7 +38,7 @@ impl Simulated {
         (self.quantile((1.0 - level) / 2.0), self.quantile(f64::midpoint(1.0, level)))
     }
 
-    /// Two-sided p-value `min(1, 2 min(P(x <= 0), P(x >= 0)))`.
+    /// Returns the two-sided p-value `min(1, 2 min(P(x <= 0), P(x >= 0)))`.
     pub fn two_sided_p(&self) -> f64 {
         let at_most = self.0.partition_point(|&x| x <= TIE);
         let at_least = self.0.len() - self.0.partition_point(|&x| x < -TIE);

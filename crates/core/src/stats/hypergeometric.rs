@@ -14,7 +14,7 @@ pub struct Counts {
 /// Probability, relative to the mode's, below which a value is dropped. It is far below the resolution of `f64` sums.
 const NEGLIGIBLE: f64 = 1e-40;
 
-/// Distribution of the number of correct samples among `m` drawn without replacement from `counts`.
+/// Returns the distribution of the number of correct samples among `m` drawn without replacement from `counts`.
 ///
 /// The distribution is computed outward from the mode by ratios of neighbours, without factorials. The relative error
 /// is about `1e-15` for each step from the mode.

@@ -23,7 +23,7 @@ impl Lattice {
         Self { first: at, mass: vec![1.0], dropped: 0.0 }
     }
 
-    /// Probability of the integer `x`.
+    /// Returns the probability of the integer `x`.
     pub fn at(&self, x: i64) -> f64 {
         usize::try_from(x - self.first).ok().and_then(|i| self.mass.get(i)).copied().unwrap_or(0.0)
     }
@@ -33,7 +33,7 @@ impl Lattice {
         self.mass.iter().enumerate().map(|(i, &p)| (self.first + i as i64, p))
     }
 
-    /// Expected value.
+    /// Returns the expected value.
     pub fn mean(&self) -> f64 {
         // Relative to the first point, so that a large offset doesn't reduce the accuracy.
         let total: f64 = self.mass.iter().sum();

@@ -17,7 +17,7 @@ pub struct Votes {
 }
 
 impl Votes {
-    /// Number of samples.
+    /// Returns the number of samples.
     pub fn samples(&self) -> usize {
         self.correct + self.wrong.iter().sum::<usize>() + self.silent
     }

@@ -53,22 +53,22 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Expected difference.
+    /// Returns the expected difference.
     pub fn mean(&self) -> f64 {
         self.law.mean() * self.step - self.drift
     }
 
-    /// Standard deviation of the difference.
+    /// Returns the standard deviation of the difference.
     pub fn deviation(&self) -> f64 {
         self.law.variance().max(0.0).sqrt() * self.step
     }
 
-    /// Whether the difference has more than one possible value.
+    /// Returns whether the difference has more than one possible value.
     pub fn varies(&self) -> bool {
         self.law.atoms().filter(|(_, p)| *p > 0.0).nth(1).is_some()
     }
 
-    /// Computed values of P(D <= x) and P(D >= x). A point of the lattice at `x` counts in both.
+    /// Returns the computed values of P(D <= x) and P(D >= x). A point of the lattice at `x` counts in both.
     fn tails(&self, x: f64) -> (f64, f64) {
         // The tolerance of 1e-6 steps exceeds the rounding of the quotient and is far below the distance of two points.
         let steps = x / self.step;
@@ -85,7 +85,7 @@ impl Difference {
         (low, high)
     }
 
-    /// Two-sided p-value, `min(1, 2 min(P(D <= 0), P(D >= 0)))`.
+    /// Returns the two-sided p-value, `min(1, 2 min(P(D <= 0), P(D >= 0)))`.
     pub fn two_sided_p(&self) -> f64 {
         let low = self.tails(self.drift + self.tie).0;
         let high = self.tails(self.drift - self.tie).1;
@@ -106,7 +106,7 @@ impl Difference {
         (lower.clamp(0.0, 1.0), upper.clamp(0.0, 1.0))
     }
 
-    /// Smallest value `x` with `P(D <= x) >= q`.
+    /// Returns the smallest value `x` with `P(D <= x) >= q`.
     pub fn quantile(&self, q: f64) -> f64 {
         let total: f64 = self.law.mass.iter().sum();
         let mut below = 0.0;

@@ -2,7 +2,7 @@
 //!
 //! Source: F-GRPO, appendix "Evaluation Protocol" (the estimator of arXiv 2107.03374).
 
-/// Unbiased pass@k of one problem.
+/// Returns the unbiased pass@k of one problem.
 ///
 /// Computed as `-expm1(sum of ln_1p(-max(c, k) / (n - i)) over i < min(c, k))`, without overflow or cancellation. It is
 /// exactly 1 if fewer than `k` samples are wrong, and exactly `c / n` for k = 1.

@@ -15,7 +15,7 @@ pub struct ScaledAdvantage {
     pub weight: f64,
 }
 
-/// Focal-weighted advantages in the population: `(1-mu)^gamma sqrt((1-mu)/mu)` for correct completions,
+/// Returns the focal-weighted advantages in the population: `(1-mu)^gamma sqrt((1-mu)/mu)` for correct completions,
 /// minus `(1-mu)^gamma sqrt(mu/(1-mu))` for wrong ones.
 ///
 /// A success rate of 0 or 1 gives advantages of 0, because all rewards are equal.
@@ -32,7 +32,7 @@ pub fn population_advantage(success_rate: f64, gamma: f64) -> Result<ScaledAdvan
     Ok(ScaledAdvantage { correct: weight * odds, wrong: -weight / odds, weight })
 }
 
-/// Focal-weighted advantages of a group of `n`, as the trainer computes them: rewards 1 and 0, sample
+/// Returns the focal-weighted advantages of a group of `n`, as the trainer computes them: rewards 1 and 0, sample
 /// standard deviation (`ddof = 1`) plus 1e-6.
 ///
 /// `success_rate` must be a multiple of `1/n`. Groups with equal rewards get 0, and so does a group of one.

@@ -56,7 +56,7 @@ impl Policy {
         &self.correct
     }
 
-    /// Total mass of the correct actions, `Q_pos`.
+    /// Returns the total mass of the correct actions, `Q_pos`.
     pub fn correct_mass(&self) -> f64 {
         self.sum(|i| self.correct[i], |p| p)
     }
@@ -209,7 +209,7 @@ impl Step {
         self.lr / self.group_size as f64
     }
 
-    /// First-order change of the total correct mass, `Delta Q_pos`, term by term.
+    /// Returns the first-order change of the total correct mass, `Delta Q_pos`, term by term.
     ///
     /// Source: F-GRPO, appendix "Categorical Policy Total-Mass Expression".
     pub fn mass_balance(&self) -> MassBalance {
@@ -221,7 +221,7 @@ impl Step {
         }
     }
 
-    /// First-order change of the mass of the correct actions not drawn, `Delta Q_u,pos`, term by term.
+    /// Returns the first-order change of the mass of the correct actions not drawn, `Delta Q_u,pos`, term by term.
     ///
     /// Source: F-GRPO, proposition of section "Unsampled-correct mass under finite sampling", and the appendix on its
     /// normalization coupling.
@@ -270,7 +270,7 @@ pub struct UnsampledChange {
 }
 
 impl UnsampledChange {
-    /// Sum of the three parts of the normalization coupling.
+    /// Returns the sum of the three parts of the normalization coupling.
     pub fn normalization_coupling(&self) -> f64 {
         self.from_promotion + self.from_demotion + self.from_baseline
     }
@@ -325,7 +325,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// The exact mass of a subset after the logits have moved by `dz`.
+    /// Returns the exact mass of a subset after the logits have moved by `dz`.
     fn moved_mass(policy: &Policy, dz: &[f64], in_subset: impl Fn(usize) -> bool) -> f64 {
         let w: Vec<f64> = policy.probabilities().iter().zip(dz).map(|(p, d)| p * d.exp()).collect();
         let total: f64 = w.iter().sum();

@@ -19,7 +19,7 @@ pub struct SampledMass {
     pub baseline: f64,
 }
 
-/// Expected distinct sampled masses for a group of `n` with `k` correct completions.
+/// Returns the expected distinct sampled masses for a group of `n` with `k` correct completions.
 ///
 /// Source: F-GRPO, appendix "Monotonicity of Sampled Distinct Mass Conditioned on X", lemma and
 /// corollary.

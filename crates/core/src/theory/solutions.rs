@@ -31,7 +31,7 @@ impl Solutions {
         Ok(Self { probabilities })
     }
 
-    /// Number of correct completions.
+    /// Returns the number of correct completions.
     pub fn count(&self) -> usize {
         self.probabilities.len()
     }
@@ -46,8 +46,8 @@ impl Solutions {
         self.probabilities.iter().map(|&p| p * (n as f64 * (-p.min(1.0)).ln_1p()).exp()).sum()
     }
 
-    /// Probability that a group of `n` is active and leaves out a given correct completion, averaged over the correct
-    /// completions.
+    /// Returns the probability that a group of `n` is active and leaves out a given correct completion, averaged over the
+    /// correct completions.
     ///
     /// # Panics
     /// If `n` is 0.
@@ -68,7 +68,7 @@ impl Solutions {
         if initial > 0.0 { 1.0 - lost / initial } else { 1.0 }
     }
 
-    /// Fraction of the correct completions with less than `fraction` of their probability at the start.
+    /// Returns the fraction of the correct completions with less than `fraction` of their probability at the start.
     ///
     /// # Panics
     /// If `start` has another number of completions.

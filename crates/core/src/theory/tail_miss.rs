@@ -13,7 +13,7 @@
 
 use super::{Error, group_size, probability, require};
 
-/// Probability that a group of `n` has both correct and wrong completions, `1 - mu^n - (1 - mu)^n`.
+/// Returns the probability that a group of `n` has both correct and wrong completions, `1 - mu^n - (1 - mu)^n`.
 ///
 /// `mu` is the probability of a correct completion. Exact to a few units in the last place relative to
 /// the result, for every `mu` and any `n`.
@@ -36,7 +36,7 @@ fn active(correct: f64, wrong: f64, n: u64) -> f64 {
     -(n * (-s).ln_1p()).exp_m1() - s.powf(n)
 }
 
-/// Probability that a group of `n` is active but samples nothing of a target subset of the correct completions,
+/// Returns the probability that a group of `n` is active but samples nothing of a target subset of the correct completions,
 /// `(1 - tau)^n - (mu - tau)^n - (1 - mu)^n`.
 ///
 /// `mu` is the probability of a correct completion, `tau` the probability of the target subset. `tau = 0` gives the active
@@ -61,7 +61,7 @@ fn check(mu: f64, tau: f64) -> Result<(), Error> {
     require(tau <= mu, "tau", tau, expected)
 }
 
-/// Probabilities of a correct and of a wrong completion, given that it is outside the target subset.
+/// Returns the probabilities of a correct and of a wrong completion, given that it is outside the target subset.
 fn without_target(mu: f64, tau: f64) -> (f64, f64) {
     let outside = 1.0 - tau;
     ((mu - tau) / outside, (1.0 - mu) / outside)

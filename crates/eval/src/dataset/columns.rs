@@ -225,7 +225,7 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
     messages.filter(|m| !m.is_empty())
 }
 
-/// Whether a string looks like a conversation in JSON, or as printed by Python or NumPy.
+/// Returns whether a string looks like a conversation in JSON, or as printed by Python or NumPy.
 fn is_conversation(text: &str) -> bool {
     let text = text.trim();
     let key = |name: &str| text.contains(&format!("'{name}'")) || text.contains(&format!("\"{name}\""));

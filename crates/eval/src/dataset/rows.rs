@@ -68,7 +68,7 @@ fn rows_of(path: &Path) -> anyhow::Result<Vec<Row>> {
     .or_bad_input()
 }
 
-/// Whether a path is read as a whole table and not as JSON lines: CSV, Parquet, or a folder of files.
+/// Returns whether a path is read as a whole table and not as JSON lines: CSV, Parquet, or a folder of files.
 pub fn is_table(path: &Path) -> bool {
     path.is_dir() || matches!(FileFormat::of(path), Some(FileFormat::Separated(_) | FileFormat::Parquet))
 }
@@ -100,7 +100,7 @@ pub fn each(path: &Path, mut visit: impl FnMut(usize, Row) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Text of a file, without a byte-order mark.
+/// Returns the text of a file, without a byte-order mark.
 fn text(path: &Path) -> anyhow::Result<String> {
     let mut bytes = Vec::new();
     files::open(path).and_then(|mut file| file.read_to_end(&mut bytes))?;

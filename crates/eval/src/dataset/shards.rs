@@ -167,7 +167,7 @@ fn folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(entries(folder)?.into_iter().filter(|p| p.is_dir()).collect())
 }
 
-/// Whether a folder contains data files, itself or in its subfolders, as in data set repositories.
+/// Returns whether a folder contains data files, itself or in its subfolders, as in data set repositories.
 fn holds_data(folder: &Path) -> anyhow::Result<bool> {
     if !data_files(folder)?.is_empty() {
         return Ok(true);
@@ -180,7 +180,7 @@ fn holds_data(folder: &Path) -> anyhow::Result<bool> {
     Ok(false)
 }
 
-/// Whether a name matches a pattern, in which `*` matches any characters.
+/// Returns whether a name matches a pattern, in which `*` matches any characters.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

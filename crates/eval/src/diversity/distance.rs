@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-/// Mean pairwise cosine distance of vectors, computed from the sum of the normalised vectors. A zero vector has
-/// distance 1 from every other vector. `None` for fewer than two vectors.
+/// Returns the mean pairwise cosine distance of vectors, computed from the sum of the normalised vectors. A zero vector
+/// has distance 1 from every other vector. `None` for fewer than two vectors.
 pub(super) fn mean_cosine_distance(vectors: &[HashMap<u64, f64>]) -> Option<f64> {
     let m = vectors.len() as f64;
     if vectors.len() < 2 {

@@ -33,7 +33,7 @@ fn compression(path: &Path) -> Option<Compression> {
     }
 }
 
-/// Whether [`open`] decompresses a file.
+/// Returns whether [`open`] decompresses a file.
 pub fn is_compressed(path: &Path) -> bool {
     compression(path).is_some()
 }
@@ -127,7 +127,7 @@ impl PartialFolder {
     }
 }
 
-/// Whether `path` still refers to this open file or folder.
+/// Returns whether `path` still refers to this open file or folder.
 fn same_file(open: &File, path: &Path) -> bool {
     let identity = |m: std::fs::Metadata| (m.dev(), m.ino());
     match (open.metadata(), std::fs::metadata(path)) {
@@ -277,7 +277,7 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Whether this open file is still the folder's lock file.
+/// Returns whether this open file is still the folder's lock file.
 pub fn is_lock_of(lock: &File, folder: &Path) -> bool {
     same_file(lock, &folder.join(LOCK))
 }

@@ -41,7 +41,7 @@ pub fn request(stop: bool) {
     REQUESTED.store(u64::from(stop), Ordering::SeqCst);
 }
 
-/// Whether a stop was requested.
+/// Returns whether a stop was requested.
 pub fn requested() -> bool {
     REQUESTED.load(Ordering::SeqCst) > 0
 }
@@ -72,7 +72,7 @@ extern "C" fn on_signal(signal: libc::c_int) {
     }
 }
 
-/// Address of this thread's errno, which a signal handler must preserve.
+/// Returns the address of this thread's errno, which a signal handler must preserve.
 unsafe fn errno() -> *mut libc::c_int {
     #[cfg(target_os = "linux")]
     // SAFETY: always a valid pointer to this thread's errno.

@@ -106,7 +106,7 @@ fn after_string(text: &[u8], at: usize) -> usize {
     text[at + 1..].iter().position(closes).map_or(text.len(), |n| at + n + 2)
 }
 
-/// Whether a number without an exponent has more digits than 64-bit integers and double precision can store.
+/// Returns whether a number without an exponent has more digits than 64-bit integers and double precision can store.
 fn loses_digits(number: &[u8]) -> bool {
     /// Maximum number of digits of a number that stays a number. A 64-bit integer can store as many digits, and a double
     /// is printed with at most as many.

@@ -149,7 +149,7 @@ impl Server {
         })
     }
 
-    /// Number of failed attempts that were retried so far.
+    /// Returns the number of failed attempts that were retried so far.
     pub fn faults(&self) -> u64 {
         self.faults.load(Ordering::Relaxed)
     }

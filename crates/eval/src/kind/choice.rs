@@ -197,8 +197,8 @@ fn lettered(answer: &str) -> Option<usize> {
     }
 }
 
-/// Whether a column of answers contains letters. It does if each answer is the letter of an option, options aren't
-/// labelled, and a column of indices, if there is one, agrees. A letter may also be the text of another option.
+/// Returns whether a column of answers contains letters. It does if each answer is the letter of an option, options
+/// aren't labelled, and a column of indices, if there is one, agrees. A letter may also be the text of another option.
 fn hold_letters(table: &Table<'_>, list: &str, answers: &str) -> bool {
     let index = table.first_of(&["answer_index", "answer_idx"]);
     let mut rows = table.rows.iter().filter_map(|row| {
@@ -212,8 +212,8 @@ fn hold_letters(table: &Table<'_>, list: &str, answers: &str) -> bool {
     })
 }
 
-/// Whether the numbers in a column of answers are indices. They are if a number can't be the text of an option. Even a
-/// number that is also the text of an option then counts as an index.
+/// Returns whether the numbers in a column of answers are indices. They are if a number can't be the text of an option.
+/// Even a number that is also the text of an option then counts as an index.
 fn hold_indices(table: &Table<'_>, list: &str, answers: &str) -> anyhow::Result<bool> {
     let (mut indices, mut from_0, mut end) = (false, false, None);
     for row in table.rows {

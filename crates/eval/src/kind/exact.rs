@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 /// Prefix of a string that represents a number, also defined in `code.py`. Valid text never contains its first character.
 pub(super) const MARK: &str = "\u{fdd0}number:";
 
-/// Whether a JSON text contains the first character of [`MARK`], escaped or not.
+/// Returns whether a JSON text contains the first character of [`MARK`], escaped or not.
 pub(super) fn has_mark(text: &str) -> bool {
     text.contains('\u{fdd0}') || text.contains("\\u") && text.to_ascii_lowercase().contains("\\ufdd0")
 }
@@ -28,7 +28,7 @@ pub(super) fn structured(value: &Value) -> Value {
     parsed.unwrap_or_else(|| crate::row::structured(value))
 }
 
-/// Whether a number is an integer that doesn't fit in 64 bits, or a decimal that differs from the nearest double.
+/// Returns whether a number is an integer that doesn't fit in 64 bits, or a decimal that differs from the nearest double.
 fn loses_digits(token: &str) -> bool {
     if !token.contains(['.', 'e', 'E']) {
         return token.parse::<u64>().is_err()
@@ -77,7 +77,7 @@ impl Decimal {
         Some(Self { negative: negative && !digits.is_empty(), digits, exponent })
     }
 
-    /// Whether the number is an integer.
+    /// Returns whether the number is an integer.
     pub(super) fn is_whole(&self) -> bool {
         self.digits.len() as i64 <= self.exponent || self.digits.is_empty()
     }

@@ -303,7 +303,7 @@ pub fn vote(answer: Option<&str>) -> Option<Option<String>> {
 /// Maximum length in bytes of a solution that is taken as the bare answer.
 const LONGEST_ANSWER: usize = 60;
 
-/// Whether a solution is only a mathematical answer, as the `output` of Alpaca's format may be.
+/// Returns whether a solution is only a mathematical answer, as the `output` of Alpaca's format may be.
 fn is_short_answer(text: &str) -> bool {
     let number = text.chars().any(|c| c.is_ascii_digit()) || text.contains('\\');
     number && text.len() <= LONGEST_ANSWER && !text.contains('\n') && is_mathematics(text)
@@ -344,8 +344,8 @@ fn plain(answer: &str) -> String {
     text.split_whitespace().collect()
 }
 
-/// Whether the math verifier parses a reference answer as a value. Prose doesn't count, even if its letters can be
-/// parsed as a product.
+/// Returns whether the math verifier parses a reference answer as a value. Prose doesn't count, even if its letters can
+/// be parsed as a product.
 pub fn is_mathematics(gold: &str) -> bool {
     !math::gold::is_prose(gold) && math::Verifier::new(gold, &math::Options::default()).is_parsed()
 }

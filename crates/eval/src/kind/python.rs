@@ -65,8 +65,8 @@ pub(super) fn received(who: &str, columns: &Map<String, Value>) -> String {
     format!("graded by your {who} receives the columns {}", columns.join(", "))
 }
 
-/// Settings of the worker process that runs `code` for a function or class in a file, such as `grade.py:reward`. `key` is the
-/// setting that names the function. A function of this process needs no worker.
+/// Returns the settings of the worker process that runs `code` for a function or class in a file, such as `grade.py:reward`.
+/// `key` is the setting that names the function. A function of this process needs no worker.
 ///
 /// # Errors
 /// Bad input if it isn't written like this, or the file is missing.

@@ -94,12 +94,12 @@ impl Settings {
         Ok(Self { command: words(line)?, ..Self::default() })
     }
 
-    /// Settings for a Python function such as `grade.py:reward`.
+    /// Returns the settings for a Python function such as `grade.py:reward`.
     pub fn of_function(function: &str) -> Self {
         Self { function: Some(function.to_owned()), ..Self::default() }
     }
 
-    /// Whether a function grades, either in a file or in this process.
+    /// Returns whether a function grades, either in a file or in this process.
     pub fn is_function(&self) -> bool {
         self.function.is_some() || self.in_process.is_some()
     }
@@ -126,12 +126,12 @@ pub mod schema {
     use super::Settings;
     use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 
-    /// Schema of a command: a string, a list or a table.
+    /// Returns the schema of a command: a string, a list or a table.
     pub fn command(generator: &mut SchemaGenerator) -> Schema {
         short_or_table(text_or_list(generator), "function", generator)
     }
 
-    /// Schema of a Python function: a string or a table.
+    /// Returns the schema of a Python function: a string or a table.
     pub fn function(generator: &mut SchemaGenerator) -> Schema {
         short_or_table(String::json_schema(generator), "command", generator)
     }

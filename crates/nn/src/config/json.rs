@@ -148,8 +148,8 @@ impl Config {
 /// Field with the fraction of a head that the rotary embedding rotates. Only families that have a default for it read it.
 pub(super) const PARTIAL: &str = "partial_rotary_factor";
 
-/// Settings that change the result but not the tensors, each with the value that leaves the result unchanged. Any other value is an error if the family
-/// doesn't read the setting: transformers would ignore it, but the file describes a different model.
+/// Returns the settings that change the result but not the tensors, each with the value that leaves the result unchanged. Any other value is an error
+/// if the family doesn't read the setting: transformers would ignore it, but the file describes a different model.
 fn neutral() -> Value {
     json!({
         "hidden_act": "silu", "mlp_bias": false, "is_causal": true, "use_bidirectional_attention": false,

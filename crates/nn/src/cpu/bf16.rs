@@ -46,7 +46,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Name of the instructions, `None` for loops in Rust.
+    /// Returns the name of the instructions, `None` for loops in Rust.
     fn name(self) -> Option<&'static str> {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -82,8 +82,8 @@ impl ProductFormat {
         if self == ProductFormat::Blas { blas::library().map(drop) } else { Ok(()) }
     }
 
-    /// Name of the instructions that multiply in this format on this processor, or for `Blas` the library. `None` if bfloat16 is emulated, which is
-    /// much slower than f32, or if no library can be loaded.
+    /// Returns the name of the instructions that multiply in this format on this processor, or for `Blas` the library. `None` if bfloat16 is
+    /// emulated, which is much slower than f32, or if no library can be loaded.
     pub fn unit(self) -> Option<&'static str> {
         match self {
             ProductFormat::Blas => blas::library().ok().map(|blas| blas.name.as_str()),
@@ -108,7 +108,7 @@ const fn part_products(parts: usize) -> &'static [(usize, usize)] {
     if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
 }
 
-/// Length of a line of `k` terms in memory, in f32 values.
+/// Returns the length of a line of `k` terms in memory, in f32 values.
 fn depth<const PARTS: usize>(k: usize) -> usize {
     k.next_multiple_of(BLOCK) / 2 * PARTS
 }

@@ -34,7 +34,7 @@ impl<'a> Convolution<'a> {
         &self.filter[at * self.channels..][range.clone()]
     }
 
-    /// Rows that a row's result depends on, from the row itself backwards, with the indices of their weights.
+    /// Returns the rows that a row's result depends on, from the row itself backwards, with the indices of their weights.
     pub(crate) fn seen<'b>(
         &self,
         lists: &'b Lists,
@@ -97,7 +97,7 @@ impl<'a> Convolution<'a> {
     }
 }
 
-/// Rows of the path that ends with `row`, from the end.
+/// Returns the rows of the path that ends with `row`, from the end.
 fn path(lists: &Lists, row: usize) -> impl Iterator<Item = usize> + '_ {
     let before =
         |&row: &usize| Some(lists.previous[row]).filter(|&row| row != u32::MAX).map(|row| row as usize);

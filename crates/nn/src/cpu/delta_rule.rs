@@ -55,7 +55,7 @@ pub(crate) struct DeltaRule {
     pub(crate) dkeep: Vec<f32>,
 }
 
-/// Number of values that a [`DeltaRule`] allocates, with or without a backward pass, including `dout`.
+/// Returns the number of values that a [`DeltaRule`] allocates, with or without a backward pass, including `dout`.
 pub(crate) fn scratch_len([keys, values]: [usize; 2], backward: bool) -> usize {
     let [by_key, by_value, pairs] = if backward { [5, 5, 5] } else { [2, 3, 3] };
     STRETCH * (by_key * keys + by_value * values + pairs * STRETCH)

@@ -129,7 +129,7 @@ fn part_mut(store: &mut [f32], span: Span) -> &mut [f32] {
     &mut store[span.offset..span.offset + span.len]
 }
 
-/// Number of rows of logits that sampling holds at a time.
+/// Returns the number of rows of logits that sampling holds at a time.
 pub(crate) fn rows_at_a_time(vocabulary: usize) -> usize {
     ((1 << 22) / vocabulary).clamp(1, 256)
 }

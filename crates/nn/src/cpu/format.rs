@@ -16,13 +16,13 @@ pub(crate) const LEFT_SCRATCH: usize = LEFT * DEEP;
 
 /// The packing of operands, and the kernel that multiplies packed operands.
 pub(crate) trait Format {
-    /// Number of columns that the kernel processes together: a divisor of [`CUT`].
+    /// Returns the number of columns that the kernel processes together: a divisor of [`CUT`].
     fn columns() -> usize;
 
-    /// Number of values in the panels of a right operand with `n` columns of `k` terms.
+    /// Returns the number of values in the panels of a right operand with `n` columns of `k` terms.
     fn len(n: usize, k: usize) -> usize;
 
-    /// Offset of the panel with column `column` of `total`, from term `term` of `k` on, and its stride.
+    /// Returns the offset of the panel with column `column` of `total`, from term `term` of `k` on, and its stride.
     fn panel(total: usize, k: usize, column: usize, term: usize) -> (usize, usize);
 
     /// Packs a right operand with `n` columns of `k` terms.

@@ -23,12 +23,12 @@ impl Level {
     const ALL: [(&'static str, Level); 4] =
         [("avx512", Level::Avx512), ("avx2", Level::Avx2), ("neon", Level::Neon), ("plain", Level::Plain)];
 
-    /// Whether a processor whose best level is `self` supports `other`.
+    /// Returns whether a processor whose best level is `self` supports `other`.
     fn has(self, other: Level) -> bool {
         self == other || other == Level::Plain || (self, other) == (Level::Avx512, Level::Avx2)
     }
 
-    /// Name of the level in `FGRPO_SIMD`.
+    /// Returns the name of the level in `FGRPO_SIMD`.
     pub(crate) fn name(self) -> &'static str {
         Level::ALL.iter().find(|level| level.1 == self).expect("every level has a name").0
     }

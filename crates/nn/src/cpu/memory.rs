@@ -3,7 +3,7 @@
 /// Minimum number of bytes for keys and values, also used if the machine's memory is unknown.
 const LEAST: u64 = 512 << 20;
 
-/// Bytes of the machine's memory. Compiled, but not tested on a Mac.
+/// Returns the bytes of the machine's memory. Compiled, but not tested on a Mac.
 #[cfg(target_os = "macos")]
 fn total() -> Option<u64> {
     let (mut bytes, mut len) = (0u64, size_of::<u64>());
@@ -13,7 +13,7 @@ fn total() -> Option<u64> {
     (status == 0 && len == size_of::<u64>()).then_some(bytes)
 }
 
-/// Bytes of the machine's memory, or of the control group's limit if that is lower.
+/// Returns the bytes of the machine's memory, or of the control group's limit if that is lower.
 #[cfg(not(target_os = "macos"))]
 fn total() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
@@ -24,8 +24,8 @@ fn total() -> Option<u64> {
     Some(group.map_or(machine, |group| group.min(machine)))
 }
 
-/// Default bytes for keys and values for a model of `parameters` parameters: a third of the memory that weights, packed weights, two gradients
-/// and both moments leave free, but at least 512 MiB.
+/// Returns the default bytes for keys and values for a model of `parameters` parameters: a third of the memory that weights, packed weights,
+/// two gradients and both moments leave free, but at least 512 MiB.
 pub(crate) fn cache_bytes(parameters: usize) -> usize {
     let model = 6 * 4 * parameters as u64;
     let bytes = total().map_or(LEAST, |total| (total.saturating_sub(model) / 3).max(LEAST));

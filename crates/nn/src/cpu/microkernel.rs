@@ -10,7 +10,7 @@ use super::level::{Level, level};
 /// Maximum number of rows that [`tiles`] processes together.
 pub(crate) const TALL: usize = 6;
 
-/// Number of values in a register.
+/// Returns the number of values in a register.
 pub(crate) fn lanes() -> usize {
     match level() {
         Level::Avx512 => 16,
@@ -19,7 +19,7 @@ pub(crate) fn lanes() -> usize {
     }
 }
 
-/// Maximum number of columns that [`tiles`] processes together: four registers of AVX-512 or NEON, two of others.
+/// Returns the maximum number of columns that [`tiles`] processes together: four registers of AVX-512 or NEON, two of others.
 pub(crate) fn wide() -> usize {
     match level() {
         Level::Avx512 => 64,

@@ -43,7 +43,7 @@ macro_rules! in_format {
     };
 }
 
-/// Number of values in the panels of a right operand `[k, n]`.
+/// Returns the number of values in the panels of a right operand `[k, n]`.
 pub(crate) fn len(products: ProductFormat, n: usize, k: usize) -> usize {
     fn len<F: Format>(n: usize, k: usize) -> usize {
         F::len(n, k)
@@ -145,7 +145,7 @@ unsafe fn blocks<F: Format>([m, k]: [usize; 2], columns: ColumnRange, a: Operand
 struct F32;
 
 impl F32 {
-    /// Width of the panel that starts at `column` of `n`, in whole registers.
+    /// Returns the width of the panel that starts at `column` of `n`, in whole registers.
     fn width(n: usize, column: usize) -> usize {
         (n - column).next_multiple_of(microkernel::lanes()).min(microkernel::wide())
     }

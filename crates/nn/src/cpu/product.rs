@@ -28,7 +28,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Rows of `stride` values, starting at `offset`.
+    /// Returns the rows of `stride` values, starting at `offset`.
     pub(crate) fn rows(offset: usize, stride: usize) -> View {
         View { offset, row: stride, column: 1 }
     }
@@ -82,7 +82,7 @@ thread_local! {
     static COUNTED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
 }
 
-/// Number of floating-point operations of this thread's products so far.
+/// Returns the number of floating-point operations of this thread's products so far.
 #[cfg(test)]
 pub(crate) fn counted() -> u64 {
     COUNTED.get()

@@ -168,7 +168,7 @@ vectorised! {
         fold(sums, |a, b| a + b) + rest
     }
 
-    /// Largest element, ignoring NaN. `-inf` if `x` is empty.
+    /// Returns the largest element, ignoring NaN. `-inf` if `x` is empty.
     fn max(x: &[f32]) -> f32 {
         let larger = |a: f32, b: f32| if b > a { b } else { a };
         let mut lanes = [f32::NEG_INFINITY; LANES];

@@ -145,8 +145,8 @@ impl CudaBackend {
         self.accumulated = false;
     }
 
-    /// Bytes available to a rollout if the gradient and the buffers of passes are freed. It doesn't depend on temporary allocations, so a resumed run has
-    /// the same limit on its cache.
+    /// Returns the bytes available to a rollout if the gradient and the buffers of passes are freed. It doesn't depend
+    /// on temporary allocations, so a resumed run has the same limit on its cache.
     fn room(&self) -> u64 {
         let Some(memory) = self.stream.memory() else { return 0 };
         let factors = self

@@ -10,7 +10,7 @@ use super::stream::{Purpose, Stream};
 use crate::dtype::{decode_each, encode_each};
 use crate::numbers::Precision;
 
-/// Bytes of values, which are rounded to nearest in bfloat16.
+/// Returns the bytes of values, which are rounded to nearest in bfloat16.
 pub(super) fn encode(precision: Precision, values: &[f32]) -> Cow<'_, [u8]> {
     match precision {
         Precision::F32 => Cow::Borrowed(bytemuck::cast_slice(values)),
@@ -88,7 +88,7 @@ impl Buffer {
         }
     }
 
-    /// Device address of value `index` of an f32 buffer.
+    /// Returns the device address of value `index` of an f32 buffer.
     ///
     /// # Panics
     /// If the values are bfloat16.

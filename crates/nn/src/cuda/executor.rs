@@ -66,7 +66,7 @@ pub(crate) struct CudaExecutor {
     pub(super) graphs: Graphs,
 }
 
-/// Number type of a product whose operands and result have this precision.
+/// Returns the number type of a product whose operands and result have this precision.
 pub(super) fn numbers(precision: Precision) -> Numbers {
     if precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16 }
 }
@@ -111,7 +111,7 @@ impl CudaExecutor {
         executor
     }
 
-    /// Number of values in the tables of rotary angles.
+    /// Returns the number of values in the tables of rotary angles.
     pub(super) fn tables_len(&self) -> usize {
         self.angles.iter().map(Buffer::len).sum()
     }
@@ -138,7 +138,7 @@ impl CudaExecutor {
         self.mixer = MixerScratch::default();
     }
 
-    /// Number of 16-byte lines in a row of activations; a thread loads one at a time.
+    /// Returns the number of 16-byte lines in a row of activations; a thread loads one at a time.
     fn lines(&self, width: usize) -> usize {
         width.div_ceil(16 / self.precision.bytes())
     }
@@ -148,12 +148,12 @@ impl CudaExecutor {
         Shape::covering(rows * self.lines(width), THREADS)
     }
 
-    /// Number type of products of activations and weights.
+    /// Returns the number type of products of activations and weights.
     fn numbers(&self) -> Numbers {
         numbers(self.precision)
     }
 
-    /// Number type of products with a result in f32: logits and gradients.
+    /// Returns the number type of products with a result in f32: logits and gradients.
     fn full_numbers(&self) -> Numbers {
         if self.precision == Precision::F32 { Numbers::F32 } else { Numbers::Bf16ToF32 }
     }

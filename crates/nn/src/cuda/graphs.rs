@@ -23,7 +23,7 @@ const VARIABLE: &str = "FGRPO_CUDA_GRAPHS";
 /// Environment variable that makes the host wait for every launch, so that a failing one can be named. Launches in a graph can't be distinguished.
 const SYNC: &str = "FGRPO_CUDA_SYNC";
 
-/// Whether the environment variables allow graphs.
+/// Returns whether the environment variables allow graphs.
 /// Returns an error if one is neither `on` nor `off`.
 pub(super) fn enabled() -> Result<bool, Error> {
     Ok(switch::is_on(VARIABLE, true)? && !switch::is_on(SYNC, false)?)

@@ -13,7 +13,7 @@ pub(super) const WARPS: u32 = 4;
 /// Threads per block for kernels with independent threads.
 pub(super) const THREADS: u32 = 256;
 
-/// Number of threads of a block that processes a row of `width` values.
+/// Returns the number of threads of a block that processes a row of `width` values.
 pub(super) fn row_threads(width: usize) -> u32 {
     (width.next_multiple_of(32) as u32).min(THREADS)
 }
@@ -29,8 +29,8 @@ pub(super) fn warp_shape(count: usize) -> Shape {
     Shape::of(count.div_ceil(WARPS as usize), 32 * WARPS, 0)
 }
 
-/// Whether decoding attention in bf16 uses tensor cores: for head sizes that their kernels support, if the plain kernels would be limited by
-/// instructions rather than by an H200's memory bandwidth.
+/// Returns whether decoding attention in bf16 uses tensor cores: for head sizes that their kernels support, if the plain kernels would be
+/// limited by instructions rather than by an H200's memory bandwidth.
 pub(super) fn decodes_on_tensor_cores(heads: Heads) -> bool {
     matches!(heads.size, 64 | 128) && heads.queries / heads.keys >= 3
 }

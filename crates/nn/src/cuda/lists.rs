@@ -279,8 +279,8 @@ pub(super) struct Bucket {
     pub(super) draws: usize,
 }
 
-/// Length of the bucket for `len`. Up to 64 it is a power of two, because products read the same weights and compute the same tile for any number of
-/// rows up to 64. Beyond, it is the next eighth between two powers of two, so at most an eighth is added.
+/// Returns the length of the bucket for `len`. Up to 64 it is a power of two, because products read the same weights and compute the same tile for
+/// any number of rows up to 64. Beyond, it is the next eighth between two powers of two, so at most an eighth is added.
 pub(crate) fn bucket(len: usize) -> usize {
     if len <= 64 {
         len.next_power_of_two()

@@ -16,13 +16,13 @@ const UPDATED: [usize; 2] = [2, 3];
 /// For each device buffer, the event that its part has been downloaded.
 const DOWNLOADED: [usize; 2] = [4, 5];
 
-/// Number of values of a moment in a device buffer if the moments of `trained` parameters are in host memory: a sixteenth of `trained`, at most
-/// 2^24.
+/// Returns the number of values of a moment in a device buffer if the moments of `trained` parameters are in host memory: a sixteenth of
+/// `trained`, at most 2^24.
 pub(crate) fn part_len(trained: usize) -> usize {
     trained.div_ceil(16).min(1 << 24)
 }
 
-/// Number of values in all device buffers: two of each moment.
+/// Returns the number of values in all device buffers: two of each moment.
 pub(crate) fn staged_len(trained: usize) -> usize {
     4 * part_len(trained)
 }
@@ -57,7 +57,7 @@ impl Host {
         values
     }
 
-    /// Offset and length of a part in bytes.
+    /// Returns the offset and length of a part in bytes.
     fn bytes(&self, part: &Range<usize>) -> [usize; 2] {
         [part.start, part.len()].map(|values| values * self.precision.bytes())
     }
@@ -126,7 +126,7 @@ impl Moments {
         }
     }
 
-    /// Bytes that existing moments take on the device during a step.
+    /// Returns the bytes that existing moments take on the device during a step.
     pub(super) fn bytes_on_device(&self, trained: usize) -> usize {
         let numbers = match (self.len(0), self.offload) {
             (0, _) => 0,

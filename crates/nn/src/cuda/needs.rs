@@ -18,12 +18,12 @@ pub(super) const LOGITS: usize = 1 << 27;
 /// Maximum number of values that are moved at a time when rows are removed from a buffer.
 pub(super) const MOVED: usize = 1 << 24;
 
-/// Bytes of `numbers` activations, keys or values.
+/// Returns the bytes of `numbers` activations, keys or values.
 pub(crate) fn bytes_of(precision: Precision, numbers: usize) -> u64 {
     (precision.bytes() * numbers) as u64
 }
 
-/// Bytes of a quantized base: its matrices and maps, and scratch memory for the largest dequantized matrix, if one is needed.
+/// Returns the bytes of a quantized base: its matrices and maps, and scratch memory for the largest dequantized matrix, if one is needed.
 pub(crate) fn quantized_bytes(layout: &Layout, precision: Precision) -> u64 {
     let Some(format) = layout.base else { return 0 };
     let stored: u64 = layout.quantized().map(|tensor| format.bytes(tensor.shape[0], tensor.shape[1])).sum();
@@ -33,8 +33,8 @@ pub(crate) fn quantized_bytes(layout: &Layout, precision: Precision) -> u64 {
     stored + maps + if in_place { 0 } else { bytes_of(precision, largest) }
 }
 
-/// Maximum number of logits that a pass stores, or computes at a time, on a GPU with `memory` bytes: a sixteenth of its memory, but at least 512 MiB.
-/// Large tiles keep the number of passes over the head's gradient small.
+/// Returns the maximum number of logits that a pass stores, or computes at a time, on a GPU with `memory` bytes: a sixteenth of its memory, but at
+/// least 512 MiB. Large tiles keep the number of passes over the head's gradient small.
 pub(crate) fn pass_logits(memory: Option<u64>) -> usize {
     LOGITS.max((memory.unwrap_or(0) / 64) as usize)
 }
@@ -42,13 +42,13 @@ pub(crate) fn pass_logits(memory: Option<u64>) -> usize {
 /// Maximum number of f32 values of states that a mixer's pass stores at the same time: 256 MiB. If the states of all heads exceed it, heads take turns.
 const MIXER_NUMBERS: usize = 1 << 26;
 
-/// Number of `heads` heads that are computed at the same time if each takes `per_head` values.
+/// Returns the number of `heads` heads that are computed at the same time if each takes `per_head` values.
 pub(crate) fn mixer_heads(heads: usize, per_head: usize) -> usize {
     (MIXER_NUMBERS / per_head.max(1)).clamp(1, heads)
 }
 
-/// Number of values that recurrent mixers need besides activations in a pass over `rows` rows: for each stretch a state and, in the backward pass, its
-/// derivative. (Runs are rarely much shorter than a stretch.)
+/// Returns the number of values that recurrent mixers need besides activations in a pass over `rows` rows: for each stretch a state and, in the
+/// backward pass, its derivative. (Runs are rarely much shorter than a stretch.)
 pub(crate) fn mixer_numbers(config: &Config, rows: usize, trains: bool) -> usize {
     let Some(sizes) = config.linear_attention.filter(|_| config.is_recurrent() && rows > 0) else { return 0 };
     let stretches = rows.div_ceil(STRETCH);
@@ -78,8 +78,8 @@ pub(crate) fn pages_with_states(
     keys + sequences * state
 }
 
-/// Bytes of the index lists of a pass over `rows` rows: about 20 words per row, and six more with recurrent mixers. Exact attention adds about 4 words
-/// per part, for all layers but the last and again for the last.
+/// Returns the bytes of the index lists of a pass over `rows` rows: about 20 words per row, and six more with recurrent mixers. Exact attention adds
+/// about 4 words per part, for all layers but the last and again for the last.
 pub(crate) fn listed(config: &Config, rows: usize, exact_parts: usize) -> u64 {
     let words = if config.is_recurrent() { 26 } else { 20 };
     4 * (words * rows + 2 * 4 * exact_parts).next_power_of_two() as u64
@@ -88,27 +88,27 @@ pub(crate) fn listed(config: &Config, rows: usize, exact_parts: usize) -> u64 {
 /// Rotary embeddings that layers can have. Layers without one rotate by the angle 0.
 pub(super) const ROPES: [Option<Theta>; 3] = [Some(Theta::Global), Some(Theta::Local), None];
 
-/// Whether a table of angles is needed for each of [`ROPES`].
+/// Returns whether a table of angles is needed for each of [`ROPES`].
 pub(crate) fn rope_tables(config: &Config) -> [bool; 3] {
     ROPES.map(|rope| (0..config.num_hidden_layers).any(|layer| config.layer(layer).rope == rope))
 }
 
-/// Number of attention parts in a pass over `rows` rows of paths of up to `longest` tokens. 0 unless the pass is `exact`.
+/// Returns the number of attention parts in a pass over `rows` rows of paths of up to `longest` tokens. 0 unless the pass is `exact`.
 pub(crate) fn exact_parts(exact: bool, rows: usize, longest: usize) -> usize {
     if exact { rows * longest.div_ceil(ITEM_KEYS) } else { 0 }
 }
 
-/// Bytes of `parts` attention parts.
+/// Returns the bytes of `parts` attention parts.
 fn part_bytes(config: &Config, parts: usize) -> u64 {
     4 * (parts * config.num_attention_heads * (config.head_dim + 2)) as u64
 }
 
-/// Bytes of the parts of exact attention that are in memory at the same time.
+/// Returns the bytes of the parts of exact attention that are in memory at the same time.
 pub(crate) fn exact_bytes(config: &Config, exact_parts: usize) -> u64 {
     part_bytes(config, exact_parts.min(PASS_PARTS))
 }
 
-/// Number of parts of exact attention in a rollout's passes over its prompts.
+/// Returns the number of parts of exact attention in a rollout's passes over its prompts.
 pub(crate) fn prefilled_parts(exact: bool, rollout: &Rollout) -> usize {
     exact_parts(exact, rollout.prefilled(), rollout.prompt_tokens)
 }
@@ -119,7 +119,7 @@ pub(crate) fn add_rollout(memory: &mut PassMemory<'_>, rollout: &Rollout) {
     memory.step(bucket(rollout.samples));
 }
 
-/// Bytes that a rollout needs besides keys and values.
+/// Returns the bytes that a rollout needs besides keys and values.
 pub(crate) fn rollout_bytes(decoder: &Decoder, precision: Precision, exact: bool, rollout: &Rollout) -> u64 {
     let (config, prefilled) = (&decoder.config, prefilled_parts(exact, rollout));
     let mut memory = PassMemory::new(decoder, precision);
@@ -131,19 +131,19 @@ pub(crate) fn rollout_bytes(decoder: &Decoder, precision: Precision, exact: bool
         + decoding(config, rollout, prefilled)
 }
 
-/// Number of logits from which a rollout samples at a time.
+/// Returns the number of logits from which a rollout samples at a time.
 pub(crate) fn sampled_logits(config: &Config, rollout: &Rollout) -> usize {
     (LOGITS / config.vocab_size).max(1).min(bucket(rollout.samples)) * config.vocab_size
 }
 
-/// Bytes of a GPU's memory that are reserved for others (the driver, libraries, displays, other programs), which currently use `used`. Rounded up to
-/// sixteenths of the total, so that the result seldom depends on when it is computed.
+/// Returns the bytes of a GPU's memory that are reserved for others (the driver, libraries, displays, other programs), which currently use `used`.
+/// Rounded up to sixteenths of the total, so that the result seldom depends on when it is computed.
 pub(crate) fn reserved(total: u64, used: u64) -> u64 {
     let part = (total / 16).max(1);
     (used + total / 64).div_ceil(part) * part
 }
 
-/// Maximum number of pages of keys and values that fit in `room` bytes together with the rest of the rollout.
+/// Returns the maximum number of pages of keys and values that fit in `room` bytes together with the rest of the rollout.
 pub(crate) fn cached_pages(
     decoder: &Decoder,
     precision: Precision,
@@ -167,7 +167,7 @@ pub(crate) fn cached_pages(
     fitting
 }
 
-/// Bytes that only a GPU needs for a backward pass over `n` rows of which `m` predict.
+/// Returns the bytes that only a GPU needs for a backward pass over `n` rows of which `m` predict.
 pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize) -> u64 {
     let (d, f, v) = (config.hidden_size, config.intermediate_size, config.vocab_size);
     let q = config.num_attention_heads * config.head_dim;
@@ -185,8 +185,8 @@ pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize
     4 * (full + shares + partials) as u64 + 2 * half as u64
 }
 
-/// Bytes that only a GPU needs for decoding: attention parts, which share memory with the `exact_parts` of passes, and the lists of a step and its
-/// draws.
+/// Returns the bytes that only a GPU needs for decoding: attention parts, which share memory with the `exact_parts` of passes, and the lists of a
+/// step and its draws.
 pub(crate) fn decoding(config: &Config, rollout: &Rollout, exact_parts: usize) -> u64 {
     let Rollout { prompts, prompt_tokens, samples, new_tokens, cached_tokens, .. } = *rollout;
     // One more part per sample, because the first tokens of a completion are often shared. The number of cached tokens bounds the other parts.

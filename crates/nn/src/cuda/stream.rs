@@ -262,7 +262,7 @@ impl Sequence {
         &self.commands[..self.recorded]
     }
 
-    /// Whether all commands equal the commands of the earlier step.
+    /// Returns whether all commands equal the commands of the earlier step.
     pub(super) fn came_before(&mut self) -> bool {
         if self.recorded < self.commands.len() {
             self.change();
@@ -282,7 +282,7 @@ mod tests {
         Command::Launch(Launch { kernel, shape: Shape::of(blocks, 32, 0), arguments })
     }
 
-    /// Whether a step with these commands repeats the previous one.
+    /// Returns whether a step with these commands repeats the previous one.
     fn record(sequence: &mut Sequence, commands: &[Command]) -> bool {
         sequence.begin();
         commands.iter().for_each(|command| sequence.record(command.clone()));

@@ -43,12 +43,12 @@ impl Weights {
         self.values.len()
     }
 
-    /// Device address of value `index`, as used by the network.
+    /// Returns the device address of value `index`, as used by the network.
     pub(super) fn at(&self, index: usize) -> Values {
         self.values.at(index)
     }
 
-    /// Device addresses of the high and the low bits of value `index`, or `None` in f32.
+    /// Returns the device addresses of the high and the low bits of value `index`, or `None` in f32.
     pub(super) fn halves(&self, index: usize) -> Option<(Pointer<Bf16>, Pointer<u16>)> {
         match (self.values.at(index), self.rest.at(index)) {
             (Values::Bf16(high), Values::Bf16(low)) => Some((high, low.cast())),

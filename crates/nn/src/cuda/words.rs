@@ -55,7 +55,7 @@ impl Words {
         }
     }
 
-    /// Device address of word `index` of a list.
+    /// Returns the device address of word `index` of a list.
     pub(super) fn at(&self, list: List, index: usize) -> Pointer<u32> {
         self.device.as_ref().map_or(Pointer::NULL, |device| device.pointer(list.first + index))
     }

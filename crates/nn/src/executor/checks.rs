@@ -182,7 +182,7 @@ pub(crate) fn check_scores(
     Ok(())
 }
 
-/// Error for a row whose softmax is not finite.
+/// Returns the error for a row whose softmax is not finite.
 pub(crate) fn non_finite(found: f32, row: usize) -> Error {
     Error::NonFinite {
         what: format!("lm_head: log-probabilities of predicting row {row}"),

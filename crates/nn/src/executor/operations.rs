@@ -183,7 +183,7 @@ operations! {
     }
 }
 
-/// Name of a gate in errors.
+/// Returns the name of a gate in errors.
 fn gate_name(kind: Gate) -> &'static str {
     if kind == Gate::Sigmoid { "self_attn (output gate)" } else { "linear_attn (gate)" }
 }
@@ -267,7 +267,7 @@ operations! {
         fn logits(self, weights: &Self::Weights, head: Head, rows: usize, x: &Self::Buffer, logits: &mut Vec<f32>);
     }
     declared {
-        /// Whether `rows` rows of logits are few enough to be stored between the forward and the backward pass.
+        /// Returns whether `rows` rows of logits are few enough to be stored between the forward and the backward pass.
         fn keeps_logits(&self, head: Head, rows: usize) -> bool;
 
         /// Waits for the pass, and reads the results of [`HeadOps::head`].
@@ -320,7 +320,7 @@ operations! {
         /// Whether the host may submit a step before it has read the previous step's tokens.
         const RUNS_AHEAD: bool;
 
-        /// Number of rows that the step computes, including padding that a device adds.
+        /// Returns the number of rows that the step computes, including padding that a device adds.
         fn step_rows(decoding: &Self::Decoding) -> usize;
 
         fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;

@@ -30,13 +30,13 @@ struct State {
     nested_offset: Option<f32>,
 }
 
-/// Name of the quantized matrix that the tensor `name` belongs to, or `None` if it isn't part of one.
+/// Returns the name of the quantized matrix that the tensor `name` belongs to, or `None` if it isn't part of one.
 pub(super) fn matrix_of(name: &str) -> Option<&str> {
     let beside = BESIDE.iter().find_map(|suffix| name.strip_suffix(suffix));
     beside.or_else(|| name.split_once(STATE).map(|(matrix, _)| matrix))
 }
 
-/// Name of a matrix's quantization state in NF4.
+/// Returns the name of a matrix's quantization state in NF4.
 pub(super) fn state_name(matrix: &str) -> String {
     format!("{matrix}{STATE}nf4")
 }

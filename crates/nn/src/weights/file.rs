@@ -45,7 +45,7 @@ impl TensorFile {
         Ok(TensorFile { path: path.into(), map, start: 8 + header, metadata, names, stored: HashMap::new() })
     }
 
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }

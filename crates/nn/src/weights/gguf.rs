@@ -169,7 +169,7 @@ const TEXT: u32 = 8;
 /// Metadata type of arrays.
 const ARRAY: u32 = 9;
 
-/// Number of bytes of a number or Boolean, or `None` if the type's size varies.
+/// Returns the number of bytes of a number or Boolean, or `None` if the type's size varies.
 fn size(kind: u32) -> Option<u64> {
     match kind {
         0 | 1 | 7 => Some(1),
@@ -266,7 +266,7 @@ fn header(bytes: &[u8]) -> Result<Header, Fault> {
 }
 
 impl Gguf {
-    /// Whether a path is a GGUF file, judging by its extension.
+    /// Returns whether a path is a GGUF file, judging by its extension.
     pub fn is(path: &Path) -> bool {
         path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case(EXTENSION)) && !path.is_dir()
     }
@@ -282,12 +282,12 @@ impl Gguf {
         Ok(Gguf { path: path.into(), map, metadata, tensors })
     }
 
-    /// Path of the file.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Value of a metadata key, or `None` if the file doesn't have it.
+    /// Returns the value of a metadata key, or `None` if the file doesn't have it.
     /// Returns an error if a string is not UTF-8.
     pub fn value(&self, key: &str) -> Result<Option<Value>, Error> {
         let Some(&(kind, at)) = self.metadata.get(key) else { return Ok(None) };
@@ -304,7 +304,7 @@ impl Gguf {
         }
     }
 
-    /// Error about the value of a metadata key.
+    /// Returns the error about the value of a metadata key.
     pub fn refuse_key(&self, key: &str, found: impl Into<String>, expected: impl Into<String>) -> Error {
         let (found, expected) = (found.into(), expected.into());
         Error::Config { place: self.path.display().to_string(), field: key.into(), found, expected }

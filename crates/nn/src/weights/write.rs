@@ -30,7 +30,7 @@ pub(crate) enum Content {
 }
 
 impl Content {
-    /// Number of bytes of `values` values.
+    /// Returns the number of bytes of `values` values.
     pub(super) fn bytes(self, values: u64) -> u64 {
         match self {
             Content::Numbers(dtype) => values * dtype.size() as u64,
@@ -39,7 +39,7 @@ impl Content {
         }
     }
 
-    /// Name of the type in error messages.
+    /// Returns the name of the type in error messages.
     fn kind(self) -> &'static str {
         match self {
             Content::Numbers(dtype) => dtype.config_name(),
@@ -47,7 +47,7 @@ impl Content {
         }
     }
 
-    /// Name in a safetensors header.
+    /// Returns the name in a safetensors header.
     fn name(self) -> &'static str {
         match self {
             Content::Numbers(Dtype::F32) => "F32",

@@ -141,13 +141,13 @@ impl Default for AlgorithmConfig {
 }
 
 impl AlgorithmConfig {
-    /// The focal weight's exponent, or the estimator's default if it isn't configured.
+    /// Returns the focal weight's exponent, or the estimator's default if it isn't configured.
     pub fn focal_gamma(&self) -> f64 {
         let default = if matches!(self.advantage, Advantage::Grpo { .. }) { DEFAULT_GAMMA } else { 0.0 };
         self.focal_gamma.unwrap_or(default)
     }
 
-    /// Settings that turn rewards into advantages, including the focal weight.
+    /// Returns the settings that turn rewards into advantages, including the focal weight.
     pub fn credit(&self, task: &TaskConfig) -> Credit {
         Credit {
             advantage: self.advantage.clone(),
@@ -166,7 +166,7 @@ impl AlgorithmConfig {
         }
     }
 
-    /// Settings that turn log-probabilities into the loss and its derivative.
+    /// Returns the settings that turn log-probabilities into the loss and its derivative.
     pub fn objective(&self, max_new_tokens: usize) -> Objective {
         Objective {
             policy: self.loss,
@@ -179,17 +179,17 @@ impl AlgorithmConfig {
         }
     }
 
-    /// The settings at a step, and the scheduled values, by key.
+    /// Returns the settings at a step, and the scheduled values, by key.
     pub fn at(&self, step: u64) -> (Self, BTreeMap<String, f64>) {
         scheduled::at(self, step)
     }
 
-    /// Whether the loss has a KL penalty at any step.
+    /// Returns whether the loss has a KL penalty at any step.
     pub fn penalises_kl(&self) -> bool {
         self.kl_coef != 0.0 || self.schedule.iter().any(|s| s.leaves_zero("kl_coef"))
     }
 
-    /// Whether advantages have a teacher's term at any step.
+    /// Returns whether advantages have a teacher's term at any step.
     pub fn follows_teacher(&self) -> bool {
         self.teacher_coef != 0.0 || self.schedule.iter().any(|s| s.leaves_zero("teacher_coef"))
     }

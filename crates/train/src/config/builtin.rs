@@ -18,12 +18,12 @@ configs! {
     "qwen3-1.7b-synlogic" "qwen3-4b-base-math" "simulation" "simulation-long" "smollm2-words"
 }
 
-/// The text of a built-in configuration.
+/// Returns the text of a built-in configuration.
 pub fn builtin(name: &str) -> Option<&'static str> {
     CONFIGS.iter().find(|(known, _)| *known == name).map(|(_, text)| *text)
 }
 
-/// The subject of a configuration: the beginning of its first comment.
+/// Returns the subject of a configuration: the beginning of its first comment.
 pub fn about(text: &str) -> &str {
     let line = text.lines().next().unwrap_or_default().trim_start_matches('#').trim();
     let end = line.find(": ").or_else(|| line.find(". ")).unwrap_or(line.len());

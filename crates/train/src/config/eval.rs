@@ -73,37 +73,37 @@ impl Default for FullEvalConfig {
 }
 
 impl EvalConfig {
-    /// The sampling settings, with this limit on a completion's length.
+    /// Returns the sampling settings, with this limit on a completion's length.
     pub fn sampling(&self, max_tokens: usize) -> RequestSampling {
         let &Self { temperature, top_p, top_k, min_p, .. } = self;
         RequestSampling { temperature, top_p, top_k, min_p, max_tokens }
     }
 
-    /// Whether there is any evaluation during training.
+    /// Returns whether there is any evaluation during training.
     pub fn is_enabled(&self) -> bool {
         self.deciding().is_some()
     }
 
-    /// The evaluation of `[eval]` without `[eval.full]`, if it ever runs.
+    /// Returns the evaluation of `[eval]` without `[eval.full]`, if it ever runs.
     pub fn usual(&self) -> Option<Self> {
         let at_checkpoints = self.at_checkpoints && self.full.is_none();
         let usual = Self { at_checkpoints, full: None, ..self.clone() };
         (at_checkpoints || !usual.every.is_never()).then_some(usual)
     }
 
-    /// The evaluation of `[eval.full]` with the other settings of `[eval]`, if it ever runs.
+    /// Returns the evaluation of `[eval.full]` with the other settings of `[eval]`, if it ever runs.
     pub fn full(&self) -> Option<Self> {
         let FullEvalConfig { every, samples, k, problems } = self.full.clone()?;
         let full = Self { every, samples, k, problems, full: None, ..self.clone() };
         (full.at_checkpoints || !every.is_never()).then_some(full)
     }
 
-    /// The evaluation that decides which checkpoint is best.
+    /// Returns the evaluation that decides which checkpoint is best.
     pub fn deciding(&self) -> Option<Self> {
         self.full().or_else(|| self.usual())
     }
 
-    /// Name of the deciding evaluation's problems in `eval.jsonl`.
+    /// Returns the name of the deciding evaluation's problems in `eval.jsonl`.
     pub fn deciding_set(&self) -> &'static str {
         if self.full().is_some() { FULL } else { USUAL }
     }

@@ -61,7 +61,7 @@ fn known() -> Vec<String> {
     all
 }
 
-/// Whether one word may be a misspelling of the other.
+/// Returns whether one word may be a misspelling of the other.
 fn near(a: &str, b: &str) -> bool {
     let (m, n) = (a.chars().count(), b.chars().count());
     let limit = (m.max(n) / 4).max(1);
@@ -250,12 +250,12 @@ impl Refusal {
         }
     }
 
-    /// Whether the path leads to an unknown key.
+    /// Returns whether the path leads to an unknown key.
     fn is_unknown_key(&self) -> bool {
         names_key(&self.path, &self.message)
     }
 
-    /// Whether the key of an override takes a list, and the override gives a number or a string.
+    /// Returns whether the key of an override takes a list, and the override gives a number or a string.
     fn wants_list(&self, change: &Override) -> bool {
         let is_one = !change.value.is_array() && !change.value.is_table();
         is_one && self.message.contains(", expected a sequence") && self.path.join(".") == change.key
@@ -315,7 +315,7 @@ impl Refusal {
         start.map_or_else(String::new, |at| format!("line {}: ", text[..at].matches('\n').count() + 1))
     }
 
-    /// The error message with a suggestion, and the path of the key if no override names it.
+    /// Returns the error message with a suggestion, and the path of the key if no override names it.
     fn explained(&self, with_path: bool, elsewhere: fn(&str) -> Vec<String>) -> String {
         let name = json::quoted(&self.message).next().unwrap_or_default();
         if self.message.starts_with("unknown field") {
@@ -398,12 +398,12 @@ fn read<T: DeserializeOwned>(value: Value) -> Result<T, (String, Track)> {
         .map_err(|error| (error.message().trim_end().to_owned(), track))
 }
 
-/// Whether the path ends with the unknown key that serde's message names.
+/// Returns whether the path ends with the unknown key that serde's message names.
 fn names_key(path: &[String], message: &str) -> bool {
     message.starts_with("unknown field") && path.last().map(String::as_str) == json::quoted(message).next()
 }
 
-/// The value at the path.
+/// Returns the value at the path.
 fn inside<'a>(whole: &'a mut Value, path: &[String]) -> Option<&'a mut Value> {
     path.iter().try_fold(whole, |value, step| match value {
         Value::Array(list) => list.get_mut(step.parse::<usize>().ok()?),
@@ -417,7 +417,7 @@ fn remove(whole: &mut Value, path: &[String]) -> bool {
     inside(whole, outer).and_then(|value| value.as_table_mut()?.remove(last)).is_some()
 }
 
-/// A copy of the value in which the table or list at `path` has only the item `step`, and the table's kind.
+/// Returns a copy of the value in which the table or list at `path` has only the item `step`, and the table's kind.
 fn alone(whole: &Value, path: &[String], step: &str) -> Value {
     let mut only = whole.clone();
     match inside(&mut only, path) {
@@ -430,7 +430,7 @@ fn alone(whole: &Value, path: &[String], step: &str) -> Value {
     only
 }
 
-/// The kinds of a table that have this key.
+/// Returns the kinds of a table that have this key.
 fn kinds_with(table: &str, key: &str) -> Vec<String> {
     let schema = Config::schema();
     let table = if table.starts_with("task.parts.") { "task" } else { table };
@@ -441,7 +441,7 @@ fn kinds_with(table: &str, key: &str) -> Vec<String> {
     having.flat_map(kinds).map(str::to_owned).collect()
 }
 
-/// The known name that was probably meant by an unknown one.
+/// Returns the known name that was probably meant by an unknown one.
 fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known.filter(|name| near(name, unknown)).min_by_key(|name| damerau_levenshtein(name, unknown))
 }

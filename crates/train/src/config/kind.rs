@@ -44,7 +44,7 @@ pub(super) fn table_of(value: &mut toml::Value) {
     }
 }
 
-/// The table of a kind, given its name. A function, such as `steep.py:steep`, has the kind `python`.
+/// Returns the table of a kind, given its name. A function, such as `steep.py:steep`, has the kind `python`.
 fn named(name: String) -> toml::Table {
     let keys = if name.contains(".py:") {
         vec![("kind", "python".to_owned()), ("function", name)]

@@ -61,7 +61,7 @@ impl Default for LoraTable {
 }
 
 impl LoraTable {
-    /// The engine's LoRA settings.
+    /// Returns the engine's LoRA settings.
     pub fn engine(&self) -> LoraConfig {
         LoraConfig {
             rank: self.rank,

@@ -66,7 +66,7 @@ const CELLS: u64 = 1 << 28;
 const SOLUTIONS: u64 = 1 << 12;
 
 impl MazeConfig {
-    /// The distribution of the mazes.
+    /// Returns the distribution of the mazes.
     pub fn mazes(&self) -> Mazes {
         let [min, max] = self.solution_count.unwrap_or([6, 40]);
         let solutions = match self.solutions {

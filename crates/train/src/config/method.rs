@@ -4,8 +4,8 @@ use super::AlgorithmConfig;
 use fgrpo_core::credit::Shaping;
 
 impl AlgorithmConfig {
-    /// The method, its focal exponent and other settings that change advantages or the loss, such as `F-GRPO, gamma
-    /// 0.5` or `Dr. GRPO`.
+    /// Returns the method, its focal exponent and other settings that change advantages or the loss, such as `F-GRPO,
+    /// gamma 0.5` or `Dr. GRPO`.
     pub fn method(&self) -> String {
         let gamma = self.focal_gamma();
         let loss = kind(serde_json::json!(self.loss));
@@ -31,7 +31,7 @@ impl AlgorithmConfig {
         parts.join(", ")
     }
 
-    /// The name of the policy loss, such as `GRPO` or `CISPO`.
+    /// Returns the name of the policy loss, such as `GRPO` or `CISPO`.
     pub fn loss_name(&self) -> String {
         title(&kind(serde_json::json!(self.loss)))
     }
@@ -41,7 +41,7 @@ fn kind(table: serde_json::Value) -> String {
     table["kind"].as_str().unwrap_or_default().to_owned()
 }
 
-/// The name of an estimator with a loss, given their kinds. `F-` stands for the focal weight.
+/// Returns the name of the method with these kinds of estimator and loss, after `F-` if it has a focal weight.
 fn method_name(advantage: &str, loss: &str, focal_gamma: f64) -> String {
     let name = match (advantage, loss) {
         ("grpo", loss) => title(loss),

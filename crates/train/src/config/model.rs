@@ -67,7 +67,7 @@ pub struct SizeConfig {
 }
 
 impl SizeConfig {
-    /// The engine's configuration of a decoder with these sizes, without a limit on positions.
+    /// Returns the engine's configuration of a decoder with these sizes, without a limit on positions.
     pub fn config(&self) -> fgrpo_nn::config::Config {
         let config = fgrpo_nn::config::Config {
             architecture: self.architecture,
@@ -220,7 +220,7 @@ pub struct InitConfig {
 }
 
 impl InitConfig {
-    /// The sizes with this vocabulary.
+    /// Returns the sizes with this vocabulary.
     pub fn size(&self, vocab_size: usize) -> SizeConfig {
         SizeConfig {
             architecture: self.architecture,

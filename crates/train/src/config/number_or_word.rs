@@ -40,7 +40,7 @@ pub enum All {
 }
 
 impl Every {
-    /// Whether the interval is 0, which means never.
+    /// Returns whether the interval is 0, which means never.
     pub fn is_never(self) -> bool {
         self == Self::Steps(0)
     }

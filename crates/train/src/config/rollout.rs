@@ -58,7 +58,7 @@ impl Default for RolloutConfig {
 }
 
 impl RolloutConfig {
-    /// The sampling settings, with this limit on a completion's length.
+    /// Returns the sampling settings, with this limit on a completion's length.
     pub fn sampling(&self, max_tokens: usize) -> RequestSampling {
         RequestSampling {
             temperature: f64::from(self.temperature),

@@ -80,7 +80,7 @@ macro_rules! fields {
     ($($field:ident),*) => { vec![$((stringify!($field), Number::from($field))),*] };
 }
 
-/// The numbers of a configuration, by key. Numbers without a value are left out.
+/// Returns the numbers of a configuration, by key. Numbers without a value are left out.
 fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
     // Without `..`, so that a new field doesn't compile until it is listed here.
     let AlgorithmConfig {
@@ -180,7 +180,7 @@ fn numbers(algorithm: &mut AlgorithmConfig) -> BTreeMap<String, Number<'_>> {
 }
 
 impl ScheduledKey {
-    /// Fraction of the change that is complete at a step.
+    /// Returns the fraction of the change that is complete at a step.
     fn progress(&self, step: u64) -> f64 {
         ((step.max(1) - 1) as f64 / (self.over - 1) as f64).min(1.0)
     }
@@ -191,7 +191,7 @@ impl ScheduledKey {
         [1, 2, self.over - 1, self.over]
     }
 
-    /// Whether `key` is scheduled to a value other than 0.
+    /// Returns whether `key` is scheduled to a value other than 0.
     pub(super) fn leaves_zero(&self, key: &str) -> bool {
         self.key == key && self.to != Goal::Number(0.0)
     }
@@ -232,7 +232,7 @@ pub(super) fn check(algorithm: &AlgorithmConfig) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The settings at a step, and the scheduled values, by key; a list has a key for each index.
+/// Returns the settings at a step, and the scheduled values, by key; a list has a key for each index.
 pub(super) fn at(algorithm: &AlgorithmConfig, step: u64) -> (AlgorithmConfig, BTreeMap<String, f64>) {
     let mut now = algorithm.clone();
     let mut known = numbers(&mut now);

@@ -8,14 +8,14 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
-/// Schema of a string that is one of the words that serde accepts for `T`.
+/// Returns the schema of a string that is one of the words that serde accepts for `T`.
 pub(super) fn word<T: DeserializeOwned>(_: &mut SchemaGenerator) -> Schema {
     let error =
         serde_json::from_value::<T>(json!("?")).err().map(|error| error.to_string()).unwrap_or_default();
     json_schema!({ "enum": quoted(&error).skip(1).collect::<Vec<_>>() })
 }
 
-/// Schema of a value that is either the name of a kind or a table with the kind and its settings.
+/// Returns the schema of a value that is either the name of a kind or a table with the kind and its settings.
 pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGenerator) -> Schema {
     let default = json!(T::default())["kind"].take();
     let mut tables = T::json_schema(generator);
@@ -38,7 +38,7 @@ pub(super) fn kind<T: JsonSchema + Default + Serialize>(generator: &mut SchemaGe
     json_schema!({ "anyOf": short })
 }
 
-/// Schema of the kinds of tasks whose problems come from files.
+/// Returns the schema of the kinds of tasks whose problems come from files.
 pub(super) fn text_kind(_: &mut SchemaGenerator) -> Schema {
     json_schema!({ "enum": TaskConfig::TEXT })
 }
@@ -65,7 +65,7 @@ pub(super) fn open(schema: &mut Schema) {
     open_forms(schema.ensure_object());
 }
 
-/// The alternatives of a schema, with references into `whole` resolved.
+/// Returns the alternatives of a schema, with references into `whole` resolved.
 pub(super) fn forms<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     if let Some(path) = schema["$ref"].as_str() {
         return whole.pointer(&path[1..]).map_or_else(Vec::new, |named| forms(whole, named));

@@ -63,7 +63,7 @@ impl Default for SftConfig {
 }
 
 impl SftConfig {
-    /// Number of optimizer steps for this number of demonstrations.
+    /// Returns the number of optimizer steps for this number of demonstrations.
     pub fn optimizer_steps(&self, demonstrations: u64) -> u64 {
         let epochs = self.epochs.map(|e| (e * demonstrations as f64 / self.batch_size as f64).ceil() as u64);
         match (self.steps, epochs) {
@@ -110,7 +110,7 @@ pub enum Schedule {
 }
 
 impl Schedule {
-    /// Factor of the learning rate at `step` (starting at 1) of `steps`.
+    /// Returns the factor of the learning rate at `step` (starting at 1) of `steps`.
     pub fn factor(self, step: u64, warmup_steps: u64, steps: u64) -> f64 {
         if step <= warmup_steps {
             return step as f64 / warmup_steps as f64;

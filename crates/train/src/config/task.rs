@@ -81,7 +81,7 @@ impl TaskConfig {
     /// The kinds of tasks with problems from files.
     pub(super) const TEXT: &[&str] = KINDS.split_at(4).1;
 
-    /// The settings of a task with problems from files.
+    /// Returns the settings of a task with problems from files.
     pub fn text(&self) -> Option<&TextConfig> {
         match self {
             Self::Text(text) => Some(text),
@@ -98,7 +98,7 @@ impl TaskConfig {
         }
     }
 
-    /// Settings of all tasks with problems from files: of this task, or of the parts of a mix.
+    /// Returns the settings of all tasks with problems from files: of this task, or of the parts of a mix.
     pub fn texts(&self) -> Vec<&TextConfig> {
         match self {
             Self::Text(text) => vec![text],
@@ -107,7 +107,7 @@ impl TaskConfig {
         }
     }
 
-    /// Settings of all tasks with problems from files, to change them.
+    /// Returns the settings of all tasks with problems from files, to change them.
     pub fn texts_mut(&mut self) -> Vec<&mut TextConfig> {
         match self {
             Self::Text(text) => vec![text],
@@ -116,12 +116,12 @@ impl TaskConfig {
         }
     }
 
-    /// Whether the policy talks to an environment, in a mix for any of its parts.
+    /// Returns whether the policy talks to an environment, in a mix for any of its parts.
     pub fn has_environment(&self) -> bool {
         self.texts().iter().any(|text| text.environment.is_some())
     }
 
-    /// Name of the kind.
+    /// Returns the name of the kind.
     pub fn kind(&self) -> &'static str {
         match self {
             Self::Maze(_) => "maze",
@@ -132,7 +132,7 @@ impl TaskConfig {
         }
     }
 
-    /// The folder of the tokenizer and the chat template, if the task names one.
+    /// Returns the folder of the tokenizer and the chat template, if the task names one.
     pub fn tokenizer(&self) -> Option<&PathBuf> {
         match self {
             Self::Mix(mix) => mix.tokenizer.as_ref(),
@@ -159,7 +159,7 @@ impl TaskConfig {
         }
     }
 
-    /// Files and folders that the task names.
+    /// Returns the files and folders that the task names.
     pub fn paths(&self) -> Vec<&PathBuf> {
         let mut paths: Vec<&PathBuf> = self.tokenizer().into_iter().collect();
         for text in self.texts() {
@@ -168,7 +168,7 @@ impl TaskConfig {
         paths
     }
 
-    /// The maximum prompt length, if the task has such a limit.
+    /// Returns the maximum prompt length, if the task has such a limit.
     pub fn max_prompt_tokens(&self) -> Option<usize> {
         self.texts().iter().map(|text| text.max_prompt_tokens).max()
     }
@@ -183,7 +183,7 @@ impl TaskConfig {
         }
     }
 
-    /// Whether any training problem is graded with a verdict, so that its reward is `reward_correct` or
+    /// Returns whether any training problem is graded with a verdict, so that its reward is `reward_correct` or
     /// `reward_wrong`. Only custom graders give scores.
     pub(super) fn has_binary_rewards(&self) -> bool {
         match self {
@@ -193,7 +193,7 @@ impl TaskConfig {
         }
     }
 
-    /// The lowest correct score of each program that grades training problems.
+    /// Returns the lowest correct score of each program that grades training problems.
     pub(super) fn correct_from(&self) -> Box<dyn Iterator<Item = f64> + '_> {
         match self {
             Self::Text(text) if text.gives_scores() => {
@@ -207,7 +207,7 @@ impl TaskConfig {
         }
     }
 
-    /// Whether all correct completions of each problem are known.
+    /// Returns whether all correct completions of each problem are known.
     pub fn lists_solutions(&self) -> bool {
         matches!(self, Self::Maze(maze) if maze.reward == Scoring::Exact)
     }
@@ -255,7 +255,7 @@ pub struct MixPart {
 }
 
 impl MixPart {
-    /// Name of the part in evaluations.
+    /// Returns the name of the part in evaluations.
     pub fn name(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.task.kind().to_owned())
     }

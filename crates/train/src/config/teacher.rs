@@ -34,20 +34,20 @@ pub struct TeacherConfig {
 const HINTS: [&str; 3] = ["{answer}", "{solution}", "{feedback}"];
 
 impl TeacherConfig {
-    /// Whether the teacher is an adapter.
+    /// Returns whether the teacher is an adapter.
     pub fn is_adapter(&self) -> bool {
         let is_adapter =
             |path: &Path| path.join("adapter_config.json").is_file() && !path.join("config.json").exists();
         self.path.as_deref().is_some_and(is_adapter)
     }
 
-    /// Whether the hint has the environment's feedback on an episode.
+    /// Returns whether the hint has the environment's feedback on an episode.
     pub fn needs_feedback(&self) -> bool {
         self.hint.as_ref().is_some_and(|hint| hint.contains(HINTS[2]))
     }
 
-    /// The hint of a problem, or `None` if no hint is configured. `feedback` is the environment's feedback on an
-    /// episode. Placeholders within the inserted strings stay as they are.
+    /// Returns the hint of a problem, or `None` if no hint is configured. `feedback` is the environment's feedback on
+    /// an episode. Placeholders within the inserted strings stay as they are.
     ///
     /// # Errors
     /// Bad input that names the problem if it has no reference answer or solution, but the hint needs one.
@@ -66,7 +66,7 @@ impl TeacherConfig {
         Ok(Some(hint + rest))
     }
 
-    /// Whether the teacher and the policy are adapters of the same base.
+    /// Returns whether the teacher and the policy are adapters of the same base.
     pub fn shares_base(&self, config: &Config) -> bool {
         config.lora.is_some() && self.is_adapter()
     }

@@ -93,7 +93,7 @@ pub struct TextConfig {
 }
 
 impl TextConfig {
-    /// Default settings for the data set `data`, whose verdicts are compared with published ones.
+    /// Returns the default settings for the data set `data`, whose verdicts are compared with published ones.
     pub fn of(kind: TaskKind, data: &Path) -> Self {
         Self {
             // A table with an environment has the kind `python`.
@@ -116,17 +116,17 @@ impl TextConfig {
         }
     }
 
-    /// Kind of the problems: `environment` if the settings name one, otherwise the configured kind.
+    /// Returns the kind of the problems: `environment` if the settings name one, otherwise the configured kind.
     pub fn kind(&self) -> TaskKind {
         if self.environment.is_some() { TaskKind::Environment } else { self.kind }
     }
 
-    /// Whether a custom grader gives scores instead of verdicts.
+    /// Returns whether a custom grader gives scores instead of verdicts.
     pub(super) fn gives_scores(&self) -> bool {
         matches!(self.kind, TaskKind::Command | TaskKind::Python)
     }
 
-    /// Settings of grading, including the program of a custom grader or environment.
+    /// Returns the settings of grading, including the program of a custom grader or environment.
     pub fn grading(&self) -> Settings {
         let program = self.environment.as_ref().or(self.grader.as_ref());
         let command = program.or(self.verifier.command.as_ref()).cloned();
@@ -138,17 +138,17 @@ impl TextConfig {
         }
     }
 
-    /// Whether the environment generates its problems.
+    /// Returns whether the environment generates its problems.
     pub fn owns_data(&self) -> bool {
         no_path(&self.data)
     }
 
-    /// Maximum number of the policy's turns in an episode with an environment.
+    /// Returns the maximum number of the policy's turns in an episode with an environment.
     pub fn max_turns(&self) -> usize {
         self.max_turns.unwrap_or(8)
     }
 
-    /// The prompt settings.
+    /// Returns the prompt settings.
     pub fn prompting(&self) -> Prompting {
         Prompting { preset: self.preset, system: self.system.clone(), thinking: self.enable_thinking }
     }
@@ -204,7 +204,7 @@ impl TextConfig {
         Ok(())
     }
 
-    /// Whether nothing is held out.
+    /// Returns whether nothing is held out.
     pub(super) fn holds_out_nothing(&self) -> bool {
         self.held_out.is_none() && self.held_out_share == 0.0
     }
@@ -214,7 +214,7 @@ fn no_path(path: &Path) -> bool {
     path.as_os_str().is_empty()
 }
 
-/// Range checks that all generated problems share.
+/// Returns the range checks that all generated problems share.
 fn amounts(train: u64, held_out: u64, vocab_size: usize) -> [(&'static str, u64, RangeInclusive<u64>); 3] {
     [
         ("train", train, 1..=1 << 24),

@@ -65,12 +65,12 @@ impl UpdateConfig {
     /// Maximum number of tokens in one pass, if memory doesn't limit it.
     pub const MICRO_BATCH_TOKENS: usize = 1 << 16;
 
-    /// Maximum number of tokens in one pass, as configured or decided at the start of the run.
+    /// Returns the maximum number of tokens in one pass, as configured or decided at the start of the run.
     pub fn micro_batch_tokens(&self) -> usize {
         self.micro_batch_tokens.unwrap_or(Self::MICRO_BATCH_TOKENS)
     }
 
-    /// The peak learning rate, including the low-LR control's factor.
+    /// Returns the peak learning rate, including the low-LR control's factor.
     pub fn peak_lr(&self) -> f64 {
         match self.low_lr_gamma {
             0.0 => self.lr,
@@ -78,7 +78,7 @@ impl UpdateConfig {
         }
     }
 
-    /// The learning rate at `step` of `steps`.
+    /// Returns the learning rate at `step` of `steps`.
     pub fn lr_at(&self, step: u64, steps: u64) -> f64 {
         self.peak_lr() * self.schedule.factor(step, self.warmup_steps, steps)
     }

@@ -64,7 +64,7 @@ impl Training {
         }
     }
 
-    /// Length of the longest prompt in tokens.
+    /// Returns the length of the longest prompt in tokens.
     fn longest(&self) -> usize {
         match self {
             Self::Listed(listed) => listed.longest(),

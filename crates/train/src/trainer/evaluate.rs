@@ -36,7 +36,7 @@ impl Trainer<'_> {
         Ok(Some(()))
     }
 
-    /// Whether an evaluation with these settings is due at a step.
+    /// Returns whether an evaluation with these settings is due at a step.
     pub(super) fn evaluation_due(&self, step: u64, eval: &EvalConfig) -> bool {
         step == 0
             || self.due_at(step, eval.every)

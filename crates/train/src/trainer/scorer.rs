@@ -238,7 +238,7 @@ impl Scorer {
         Self::Policy(Box::new(Policy::new(engine, Arc::clone(&task.language))))
     }
 
-    /// Maximum number of tokens of a sequence that this policy scores.
+    /// Returns the maximum number of tokens of a sequence that this policy scores.
     pub(super) fn positions(&self, trained: &Policy) -> usize {
         match self {
             Self::Policy(policy) => policy.positions(),

@@ -45,7 +45,7 @@ impl Bound {
         }
     }
 
-    /// Smallest count from which [`Bound::holds`] is constant.
+    /// Returns the smallest count from which [`Bound::holds`] is constant.
     pub(super) fn most(self) -> usize {
         let (Self::LessThan(n) | Self::AtLeast(n)) = self;
         n.ceil() as usize

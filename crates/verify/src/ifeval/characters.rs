@@ -10,7 +10,7 @@ fn is_in(class: &regex::Regex, c: char) -> bool {
     class.is_match(c.encode_utf8(&mut [0; 4]))
 }
 
-/// Whether `\w` of Python's `re` matches: letters, numbers and the underscore, but not combining marks.
+/// Returns whether `\w` of Python's `re` matches: letters, numbers and the underscore, but not combining marks.
 pub(crate) fn is_word(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_alphanumeric() || c == '_' } else { is_in(regex!(r"[\p{L}\p{N}]"), c) }
 }
@@ -20,12 +20,12 @@ pub(crate) fn is_unicode_word(c: char) -> bool {
     if c.is_ascii() { is_word(c) } else { is_in(regex!(r"\w"), c) }
 }
 
-/// Whether `\d` of both engines matches: a decimal digit of any script.
+/// Returns whether `\d` of both engines matches: a decimal digit of any script.
 pub(crate) fn is_digit(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_digit() } else { is_in(regex!(r"\d"), c) }
 }
 
-/// Whether a string has a letter of the wanted case, and no letter of the other case or of title case.
+/// Returns whether a string has a letter of the wanted case, and no letter of the other case or of title case.
 fn is_cased(text: &str, of_case: fn(char) -> bool, of_other: fn(char) -> bool) -> bool {
     let other = |c: char| of_other(c) || !c.is_ascii() && is_in(regex!(r"\p{Lt}"), c);
     text.contains(of_case) && !text.contains(other)

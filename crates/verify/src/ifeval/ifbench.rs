@@ -513,13 +513,13 @@ fn distinct<T: Hash + Eq>(items: impl Iterator<Item = T>) -> usize {
     items.collect::<HashSet<T>>().len()
 }
 
-/// Whether each number is larger than the one before.
+/// Returns whether each number is larger than the one before.
 fn is_rising(numbers: impl Iterator<Item = usize>) -> bool {
     let numbers: Vec<usize> = numbers.collect();
     numbers.windows(2).all(|two| two[0] < two[1])
 }
 
-/// Whether an ASCII word occurs in the text without a word character before or after it.
+/// Returns whether an ASCII word occurs in the text without a word character before or after it.
 fn has_word(text: &str, word: &str) -> bool {
     text.match_indices(word).any(|(at, _)| {
         let (before, after) = (text[..at].chars().next_back(), text[at + word.len()..].chars().next());
@@ -534,14 +534,14 @@ fn alliteration(sentence: &str) -> usize {
     initials.chunk_by(|a, b| a == b).map(<[char]>::len).filter(|run| *run > 1).sum()
 }
 
-/// Whether the character alone is an emoji. Digits and flag letters are emoji only in combination with others.
+/// Returns whether the character alone is an emoji. Digits and flag letters are emoji only in combination with others.
 fn is_emoji(c: char) -> bool {
     let mut buffer = [0; 4];
     !matches!(c, '#' | '*' | '0'..='9' | '\u{1f1e6}'..='\u{1f1ff}')
         && regex!(r"^\p{Emoji}$").is_match(c.encode_utf8(&mut buffer))
 }
 
-/// Whether a lower-case word is a form of a frequent verb.
+/// Returns whether a lower-case word is a form of a frequent verb.
 fn is_verb(word: &str) -> bool {
     static VERBS: LazyLock<BTreeSet<&str>> = LazyLock::new(|| {
         let lines =
@@ -561,8 +561,8 @@ fn is_verb(word: &str) -> bool {
     })
 }
 
-/// Number of syllables of a lower-case word, by its spelling: groups of vowels, plus vowels that are spoken separately, minus
-/// silent final vowels. A word with a digit has 0.
+/// Returns the number of syllables of a lower-case word, by its spelling: groups of vowels, plus vowels that are spoken
+/// separately, minus silent final vowels. A word with a digit has 0.
 fn syllables(word: &str) -> usize {
     if word.chars().any(|c| decimal(c).is_some()) {
         return 0;
@@ -574,7 +574,7 @@ fn syllables(word: &str) -> usize {
     (groups + regex!(APART).find_iter(word).count()).saturating_sub(usize::from(silent)).max(1)
 }
 
-/// Whether the first line has these columns, with or without quotes, and the separator between them.
+/// Returns whether the first line has these columns, with or without quotes, and the separator between them.
 fn is_header(text: &str, columns: [&str; 5], separator: &regex::Regex) -> bool {
     let line = strip(text.split('\n').next().unwrap_or_default());
     let quoted = |(found, wanted): (&str, &str)| {

@@ -126,7 +126,7 @@ pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error
     })
 }
 
-/// Whether every pattern is found if `found` is true, or no pattern is found otherwise.
+/// Returns whether every pattern is found if `found` is true, or no pattern is found otherwise.
 fn each(patterns: &[Pattern], text: &str, found: bool) -> Result<bool, PatternError> {
     for pattern in patterns {
         if pattern.is_found(text)? != found {
@@ -154,8 +154,8 @@ fn parts<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
     parts.iter().all(|part| !part.is_empty()).then_some(parts)
 }
 
-/// Whether the text has this number of parts between blank lines and the nth begins with the word. Blank parts are not
-/// counted but still have a number, as in the reference.
+/// Returns whether the text has this number of parts between blank lines and the nth begins with the word. Blank parts
+/// are not counted but still have a number, as in the reference.
 fn first_word_of_paragraph(text: &str, wanted: f64, nth: usize, word: &str) -> bool {
     let parts: Vec<&str> = text.split("\n\n").collect();
     let count = parts.iter().filter(|part| !is_blank(part)).count();
@@ -186,7 +186,7 @@ fn highlights(text: &str) -> usize {
     marked.filter(|found| !is_blank(found.as_str().trim_matches('*'))).count()
 }
 
-/// Whether the response, without the fences of a Markdown block, is JSON.
+/// Returns whether the response, without the fences of a Markdown block, is JSON.
 fn is_json_block(text: &str) -> bool {
     let mut text = strip(text);
     for fence in ["```json", "```Json", "```JSON", "```"] {
@@ -195,7 +195,7 @@ fn is_json_block(text: &str) -> bool {
     json::parse(strip(text.strip_suffix("```").unwrap_or(text))).is_some()
 }
 
-/// Whether a line contains `<<...>>` around more than white space and angle brackets.
+/// Returns whether a line contains `<<...>>` around more than white space and angle brackets.
 fn has_title(text: &str) -> bool {
     let mut titles = regex!(r"<<[^\n]+>>").find_iter(text);
     titles.any(|title| !is_blank(title.as_str().trim_start_matches('<').trim_end_matches('>')))

@@ -3,7 +3,7 @@
 use langdetect::{DetectorFactory, Seed};
 use std::sync::OnceLock;
 
-/// Whether the language with this code can be detected.
+/// Returns whether the language with this code can be detected.
 pub(crate) fn is_known(code: &str) -> bool {
     DetectorFactory::builtin().langlist().iter().any(|known| known == code)
 }

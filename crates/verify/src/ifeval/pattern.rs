@@ -90,12 +90,12 @@ impl Pattern {
         Ok(Self { regex, at_marks, backtracks })
     }
 
-    /// Number of capturing groups.
+    /// Returns the number of capturing groups.
     pub(crate) fn groups(&self) -> usize {
         self.regex.captures_len() - 1
     }
 
-    /// Whether the pattern matches somewhere, like `re.search(...) is not None`.
+    /// Returns whether the pattern matches somewhere, like `re.search(...) is not None`.
     /// Fails if the search takes more steps than its budget.
     pub fn is_found(&self, text: &str) -> Result<bool, PatternError> {
         Ok(self.count(text, 1)? == 1)

@@ -53,7 +53,7 @@ fn english() -> &'static Parameters {
     })
 }
 
-/// Whether `\s` of the `regex` module, which NLTK 3.10 uses, matches.
+/// Returns whether `\s` of the `regex` module, which NLTK 3.10 uses, matches.
 fn is_white(c: char) -> bool {
     c.is_whitespace()
 }
@@ -78,7 +78,7 @@ fn starts_word(c: char) -> bool {
     )
 }
 
-/// Length of a dash run, an ellipsis, or a spaced ellipsis at `at`.
+/// Returns the length of a dash run, an ellipsis, or a spaced ellipsis at `at`.
 fn multi_character(text: &[char], at: usize) -> Option<usize> {
     let run = |c: char| text[at..].iter().take_while(|&&x| x == c).count();
     let dashes = run('-');
@@ -107,7 +107,7 @@ fn multi_character(text: &[char], at: usize) -> Option<usize> {
     Some(i + 1 - at)
 }
 
-/// Whether a dash run or an ellipsis begins at `at`; takes constant time, unlike its length.
+/// Returns whether a dash run or an ellipsis begins at `at`; takes constant time, unlike its length.
 fn multi_character_begins(text: &[char], at: usize) -> bool {
     let get = |i: usize| text.get(at + i).copied();
     match get(0) {
@@ -120,7 +120,7 @@ fn multi_character_begins(text: &[char], at: usize) -> bool {
     }
 }
 
-/// Whether a word may end before position `at`.
+/// Returns whether a word may end before position `at`.
 fn word_ends(text: &[char], at: usize) -> bool {
     let plain = |at: usize| match text.get(at) {
         None => true,
@@ -173,7 +173,7 @@ impl Token {
         self.text[0].is_lowercase()
     }
 
-    /// Whether the token is a letter and a period, as in `J. Bach`.
+    /// Returns whether the token is a letter and a period, as in `J. Bach`.
     fn is_initial(&self) -> bool {
         matches!(self.text[..], [c, '.'] if is_unicode_word(c) && !is_digit(c))
     }
@@ -197,7 +197,7 @@ impl Token {
     }
 }
 
-/// Whether `token` begins a sentence, according to the spelling of its word in training; `None` if unknown.
+/// Returns whether `token` begins a sentence, according to the spelling of its word in training; `None` if unknown.
 fn begins_sentence(token: &Token) -> Option<bool> {
     if let [c] = token.text[..]
         && matches!(c, ';' | ':' | ',' | '.' | '!' | '?')
@@ -280,7 +280,7 @@ fn tokens(context: &[char]) -> Vec<Token> {
     found
 }
 
-/// Whether a sentence ends before the last token of the context.
+/// Returns whether a sentence ends before the last token of the context.
 fn holds_break(context: &[char]) -> bool {
     let mut tokens = tokens(context);
     for i in 1..tokens.len() {

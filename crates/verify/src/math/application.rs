@@ -13,7 +13,7 @@ pub(super) fn stated(tokens: &[Token]) -> Option<(&[Token], &[Token])> {
     Some((&tokens[..end], &tokens[end + 1..]))
 }
 
-/// Whether the tokens are an operator or a name, each with its scripts, and one argument, or a norm.
+/// Returns whether the tokens are an operator or a name, each with its scripts, and one argument, or a norm.
 fn is_application(tokens: &[Token]) -> bool {
     let unknown =
         |token: &Token, names: &[&str]| matches!(token, Token::Unknown(name) if names.contains(&&**name));
@@ -58,7 +58,7 @@ fn without_scripts(tokens: &[Token]) -> &[Token] {
     }
 }
 
-/// Whether one pair of parentheses or brackets is around all of the tokens.
+/// Returns whether one pair of parentheses or brackets is around all of the tokens.
 fn is_argument(tokens: &[Token]) -> bool {
     [(Token::OpenParen, Token::CloseParen), (Token::OpenBracket, Token::CloseBracket)]
         .iter()

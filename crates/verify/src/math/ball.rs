@@ -33,7 +33,7 @@ impl Precision {
     /// Number of levels of precision.
     pub(super) const LEVELS: usize = 3;
 
-    /// Precision of a result in bits.
+    /// Returns the precision of a result in bits.
     pub(super) fn bits(&self) -> usize {
         self.bits
     }
@@ -108,7 +108,7 @@ impl Ball {
         self.radius == 0.0 && self.mantissa.is_zero()
     }
 
-    /// Whether the ball contains zero.
+    /// Returns whether the ball contains zero.
     pub(super) fn holds_zero(&self) -> bool {
         !self.radius.is_finite() || magnitude(&self.mantissa) * (1.0 - 1e-14) <= self.radius
     }

@@ -74,7 +74,7 @@ impl Fuel {
         self.left == 0
     }
 
-    /// Whether fewer than half of [`MAX_STEPS`] are left.
+    /// Returns whether fewer than half of [`MAX_STEPS`] are left.
     pub(super) fn is_low(&self) -> bool {
         self.left < MAX_STEPS / 2
     }

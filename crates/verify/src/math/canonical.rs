@@ -25,8 +25,8 @@ struct Fraction {
     denominator: Polynomial,
 }
 
-/// Whether two expressions are the same rational function; undefined if they are not rational functions within the
-/// limits.
+/// Returns whether two expressions are the same rational function; undefined if they are not rational functions within
+/// the limits.
 pub(super) fn equal(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<bool, NoValue> {
     let (a, b) = both(first, second, fuel)?;
     let left = known(multiply(&a.numerator, &b.denominator, fuel))?;
@@ -60,8 +60,8 @@ fn fraction_in(expr: &Expr, variable: &str, fuel: &mut Fuel) -> Result<Fraction,
 /// The zeros, then the poles.
 type ZerosAndPoles = (Vec<f64>, Vec<f64>);
 
-/// Real zeros and poles of a rational function of one variable, in double precision; undefined if it is not such a
-/// function, is zero everywhere, or has a high degree.
+/// Returns the real zeros and poles of a rational function of one variable, in double precision; undefined if it is not
+/// such a function, is zero everywhere, or has a high degree.
 pub(super) fn zeros_and_poles(
     expr: &Expr,
     variable: &str,
@@ -84,8 +84,8 @@ pub(super) fn zeros_and_poles(
     Ok((real_zeros(&numerator), real_zeros(&denominator)))
 }
 
-/// Real zeros of a polynomial given by its coefficients, the constant first: between two extrema (zeros of the
-/// derivative) its sign changes at most once. An extremum that is nearly zero is a zero.
+/// Returns the real zeros of a polynomial given by its coefficients, the constant first: between two extrema (zeros of
+/// the derivative) its sign changes at most once. An extremum that is nearly zero is a zero.
 fn real_zeros(coefficients: &[f64]) -> Vec<f64> {
     let degree = coefficients.len() - 1;
     if degree == 0 {
@@ -125,7 +125,7 @@ fn real_zeros(coefficients: &[f64]) -> Vec<f64> {
     zeros
 }
 
-/// Whether two rational functions have the same zeros because their numerators are proportional.
+/// Returns whether two rational functions have the same zeros because their numerators are proportional.
 pub(super) fn same_zeros(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<bool, NoValue> {
     let (a, b) = both(first, second, fuel)?;
     Ok(proportional(&a.numerator, &b.numerator))
@@ -277,7 +277,7 @@ fn multiply(a: &Polynomial, b: &Polynomial, fuel: &mut Fuel) -> Result<Polynomia
     if total.len() > MAX_TERMS { Err(NoValue::Undefined) } else { Ok(total) }
 }
 
-/// Whether two trees are the same up to the order of sums and products.
+/// Returns whether two trees are the same up to the order of sums and products.
 pub(super) fn alike(first: &Expr, second: &Expr) -> bool {
     match (first, second) {
         (Expr::Add(a), Expr::Add(b)) => same_parts(&flat(a, true), &flat(b, true)),

@@ -227,7 +227,7 @@ impl Expr {
         Self::Add(vec![self, other.negated()])
     }
 
-    /// Whether this is a number literal, exact or decimal.
+    /// Returns whether this is a number literal, exact or decimal.
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Self::Number(_) | Self::Decimal(..))
     }
@@ -239,7 +239,7 @@ impl Expr {
         }
     }
 
-    /// Whether this is a set in a wide sense: a finite set, an interval or a combination of sets.
+    /// Returns whether this is a set in a wide sense: a finite set, an interval or a combination of sets.
     pub(super) fn is_set(&self) -> bool {
         matches!(
             self,
@@ -256,7 +256,7 @@ impl Expr {
         matches!(self, Self::Relation(..) | Self::Chain(_) | Self::Not(_))
     }
 
-    /// Whether only names occur: symbols, functions of symbols, and their reciprocals.
+    /// Returns whether only names occur: symbols, functions of symbols, and their reciprocals.
     pub(super) fn names_only(&self) -> bool {
         match self {
             Self::Symbol(_) => true,
@@ -293,12 +293,12 @@ impl Expr {
         }
     }
 
-    /// Whether some node satisfies the predicate.
+    /// Returns whether some node satisfies the predicate.
     pub(super) fn any(&self, predicate: &dyn Fn(&Expr) -> bool) -> bool {
         predicate(self) || self.children().into_iter().any(|child| child.any(predicate))
     }
 
-    /// Whether a free symbol or an unknown function occurs.
+    /// Returns whether a free symbol or an unknown function occurs.
     pub(super) fn has_unknowns(&self) -> bool {
         !self.symbols().is_empty() || self.any(&|node| matches!(node, Self::Apply(..)))
     }

@@ -252,12 +252,12 @@ fn last_matches(text: &str, regex: &Regex, never_inside: fn(u8) -> bool) -> Vec<
     matches
 }
 
-/// Whether a bare expression can't contain this byte.
+/// Returns whether a bare expression can't contain this byte.
 fn never_in_expression(byte: u8) -> bool {
     byte.is_ascii_alphabetic() || is_stranger(byte)
 }
 
-/// Whether neither a bare number nor a word for percent can contain this byte.
+/// Returns whether neither a bare number nor a word for percent can contain this byte.
 fn never_in_number(byte: u8) -> bool {
     byte.is_ascii_alphabetic() && !b"pPercntag".contains(&byte) || is_stranger(byte)
 }

@@ -38,7 +38,7 @@ impl Open {
         Self(self.0 | other.0)
     }
 
-    /// Whether `other` has all of these operations.
+    /// Returns whether `other` has all of these operations.
     pub(super) fn within(self, other: Self) -> bool {
         self.0 & !other.0 == 0
     }
@@ -98,7 +98,7 @@ impl Open {
     }
 }
 
-/// Whether the answer leaves only operations open with which the gold is written.
+/// Returns whether the answer leaves only operations open with which the gold is written.
 pub(super) fn is_finished(answer: Open, gold: Open) -> bool {
     // A value of one transcendental function may be written with another.
     let functions = Open::TRIGONOMETRY.with(Open::LOGARITHM);
@@ -137,7 +137,7 @@ impl<'a> Factors<'a> {
         }
     }
 
-    /// Whether a product is left to the reader.
+    /// Returns whether a product is left to the reader.
     fn are_open(&self, rational: bool) -> bool {
         let count = |found: &dyn Fn(&&Factor<'_>) -> bool| self.0.iter().filter(found).count();
         let sums = count(&|(factor, exponent)| {
@@ -180,8 +180,8 @@ impl<'a> Factors<'a> {
     }
 }
 
-/// Whether a factor and its exponent are a disguised numeral: `123^1`, `\sqrt{123^2}`, `1/\frac{1}{123}`. For a rational
-/// value, a root that is exact counts too.
+/// Returns whether a factor and its exponent are a disguised numeral: `123^1`, `\sqrt{123^2}`, `1/\frac{1}{123}`. For a
+/// rational value, a root that is exact counts too.
 fn is_numeral_power((factor, exponent): &Factor<'_>, rational: bool) -> bool {
     if !is_numeral(factor) {
         return false;
@@ -214,8 +214,8 @@ fn is_matrix(expr: &Expr) -> bool {
     }
 }
 
-/// Whether a relation in one unknown is solved for it, except for a factor of an inequality. Relations in several unknowns
-/// don't have a solved form.
+/// Returns whether a relation in one unknown is solved for it, except for a factor of an inequality. Relations in several
+/// unknowns don't have a solved form.
 fn is_solved(kind: Relation, pair: &[Expr; 2]) -> bool {
     let names = |side: &Expr| {
         side.symbols().into_iter().filter(|name| *name != "i").map(str::to_owned).collect::<Vec<_>>()
@@ -235,8 +235,8 @@ fn is_solved(kind: Relation, pair: &[Expr; 2]) -> bool {
     }
 }
 
-/// Whether a side of an equation is a function of the unknown, such as `f(x)` or `\sin x`, which counts as solved for
-/// like a variable.
+/// Returns whether a side of an equation is a function of the unknown, such as `f(x)` or `\sin x`, which counts as solved
+/// for like a variable.
 fn is_applied(side: &Expr) -> bool {
     matches!(side, Expr::Apply(..) | Expr::Constant(_))
         || matches!(side, Expr::Call(function, _) if !matches!(function, Function::Abs))
@@ -247,7 +247,7 @@ pub(super) fn has_variables(expr: &Expr) -> bool {
     expr.symbols().iter().any(|name| *name != "i") || expr.any(&|node| matches!(node, Expr::Apply(..)))
 }
 
-/// Whether a value contains an unevaluated computation with variables other than the letters of the gold's units.
+/// Returns whether a value contains an unevaluated computation with variables other than the letters of the gold's units.
 pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
     let of_unit = |name: &str| {
         gold.any(&|node| match node {
@@ -296,7 +296,7 @@ fn is_short_rational(term: &Expr) -> bool {
     }
 }
 
-/// Whether a term is a multiple of the imaginary unit.
+/// Returns whether a term is a multiple of the imaginary unit.
 fn is_imaginary(term: &Expr) -> bool {
     let unit = |expr: &Expr| {
         matches!(expr, Expr::Constant(Constant::ImaginaryUnit))
@@ -310,12 +310,12 @@ fn is_imaginary(term: &Expr) -> bool {
     }
 }
 
-/// Whether a term is zero, as the imaginary part of `5+0i` is.
+/// Returns whether a term is zero, as the imaginary part of `5+0i` is.
 fn is_zero(term: &Expr) -> bool {
     matches!(term, Expr::Mul(factors) if factors.contains(&Expr::integer(0)))
 }
 
-/// Whether a factor is a sum without unknowns.
+/// Returns whether a factor is a sum without unknowns.
 fn is_constant_sum(factor: &Expr) -> bool {
     match factor {
         Expr::Add(_) => !has_variables(factor),

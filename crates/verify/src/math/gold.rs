@@ -31,9 +31,8 @@ pub fn gold(text: &str) -> Cow<'_, str> {
     }
 }
 
-/// The reference answer in a JSON value: a string, a number, a truth value, a list of them, or an object with one of them
-/// as its only field that isn't null.
-/// Returns an error with the value if it isn't an answer.
+/// Returns the reference answer in a JSON value: a string, a number, a truth value, a list of them, or an object with one
+/// of them as its only field that isn't null. Returns an error with the value if it isn't an answer.
 pub fn gold_in(value: &Value) -> Result<String, String> {
     match value {
         Value::String(text) => Ok(gold(text).into_owned()),
@@ -63,7 +62,7 @@ pub fn of_solution(text: &str) -> Option<Cow<'_, str>> {
     boxed.or_else(|| marked(text).map(|last| plain_number(last).map_or_else(|| plain(last), Cow::Owned)))
 }
 
-/// Whether a string has so many words that it isn't mathematics.
+/// Returns whether a string has so many words that it isn't mathematics.
 pub fn is_prose(text: &str) -> bool {
     words(text) >= PROSE
 }
@@ -97,7 +96,7 @@ fn last_box(text: &str) -> Option<&str> {
     boxed::last_closed(text).filter(|inside| !inside.is_empty())
 }
 
-/// Whether there is prose around the boxes of a string.
+/// Returns whether there is prose around the boxes of a string.
 fn is_worked(text: &str) -> bool {
     let inside: usize = boxes::contents(text, Which::All).into_iter().map(words).sum();
     words(text).saturating_sub(inside) >= PROSE

@@ -111,7 +111,7 @@ pub(super) enum Token {
 }
 
 impl Token {
-    /// Whether the token is a number or a name.
+    /// Returns whether the token is a number or a name.
     pub(super) fn is_atom(&self) -> bool {
         matches!(
             self,

@@ -171,12 +171,12 @@ impl Memo {
         Self::default()
     }
 
-    /// Number of distinct stored answers.
+    /// Returns the number of distinct stored answers.
     pub fn len(&self) -> usize {
         self.outcomes.len()
     }
 
-    /// Whether no answer is stored yet.
+    /// Returns whether no answer is stored yet.
     pub fn is_empty(&self) -> bool {
         self.outcomes.is_empty()
     }
@@ -200,12 +200,12 @@ impl Verifier {
         Self { gold, options: options.clone() }
     }
 
-    /// Whether the gold could be parsed into a value.
+    /// Returns whether the gold could be parsed into a value.
     pub fn is_parsed(&self) -> bool {
         self.gold.subject().is_some()
     }
 
-    /// Whether the gold itself is beyond the budget, so that other answers can't be compared with it.
+    /// Returns whether the gold itself is beyond the budget, so that other answers can't be compared with it.
     pub fn is_too_expensive(&self) -> bool {
         let subject = self.gold.subject();
         self.gold.is_over_budget()
@@ -286,8 +286,8 @@ impl Reading {
     }
 }
 
-/// Outcome of an answer that can't be compared. `gold` is whether the gold has a value, `text` whether the answer contains
-/// anything, and `over_budget` whether it exceeds the limits.
+/// Returns the outcome of an answer that can't be compared. `gold` is whether the gold has a value, `text` whether the
+/// answer contains anything, and `over_budget` whether it exceeds the limits.
 fn unread(gold: bool, text: bool, over_budget: bool) -> Outcome {
     match text {
         _ if over_budget => Outcome::new(Verdict::Wrong, "budget"),
@@ -316,7 +316,7 @@ fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome 
     Outcome::new(verdict, reason)
 }
 
-/// Whether two strings are the same value.
+/// Returns whether two strings are the same value.
 fn same_value(first: &str, second: &str) -> bool {
     same_to(first, second, Options::default().precision)
 }
@@ -473,7 +473,7 @@ fn unboxed(raw: &str) -> Cow<'_, str> {
     }
 }
 
-/// Whether the letter `i` occurs alone as a word.
+/// Returns whether the letter `i` occurs alone as a word.
 fn has_lone_i(text: &str) -> bool {
     let part = |c: char| c.is_alphanumeric() || c == '_';
     text.match_indices('i').any(|(at, _)| !text[..at].ends_with(part) && !text[at + 1..].starts_with(part))

@@ -210,7 +210,7 @@ fn last_of_chain(text: &str) -> Option<&str> {
     Some(text[last + 1..].trim())
 }
 
-/// Whether an answer equals the gold; `None` if that is too expensive to find out.
+/// Returns whether an answer equals the gold; `None` if that is too expensive to find out.
 ///
 /// Of the options, `precision`, `strict` and `allow_set_relation_comp` count.
 pub fn equal(gold: &Value, answer: &Value, options: &Options) -> Option<bool> {

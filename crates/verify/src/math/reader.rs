@@ -210,7 +210,7 @@ fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
     tokens
 }
 
-/// Whether every brace of the tokens closes inside of them.
+/// Returns whether every brace of the tokens closes inside of them.
 fn is_balanced(tokens: &[Token]) -> bool {
     let mut depth = 0usize;
     for token in tokens {
@@ -264,7 +264,7 @@ fn without_domain(text: &str) -> &str {
     }
 }
 
-/// Whether each comma of a string is between thousands, and the string isn't a tuple, interval or set.
+/// Returns whether each comma of a string is between thousands, and the string isn't a tuple, interval or set.
 fn separates_thousands(text: &str) -> bool {
     if !text.contains(',') || text.contains(['(', '[', ';']) || text.contains("\\{") {
         return false;
@@ -351,7 +351,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Whether a value has just been read.
+    /// Returns whether a value has just been read.
     fn after_value(&self) -> bool {
         self.tokens.last().is_some_and(|token| {
             token.is_atom()
@@ -904,7 +904,7 @@ impl Reader {
         rest
     }
 
-    /// Whether a letter is the article of the word after it, as in `a Wednesday`.
+    /// Returns whether a letter is the article of the word after it, as in `a Wednesday`.
     fn is_article(&self, letter: &str, after: &str) -> bool {
         const JOINS: &[&str] = &["times", "plus", "minus", "over", "with", "where", "equals", "divided"];
         let next = after.strip_prefix(' ').unwrap_or_default();
@@ -1163,7 +1163,7 @@ impl Reader {
     }
 }
 
-/// Words of a statement without its articles and without the words that lead to it.
+/// Returns the words of a statement without its articles and without the words that lead to it.
 fn without_articles(words: &str) -> String {
     const LEAD: &[&str] = &["it", "s", "is", "are", "they", "on"];
     let all: Vec<&str> = words.split_whitespace().collect();
@@ -1194,7 +1194,7 @@ fn period(text: &str) -> Option<(&str, &str)> {
     Some((digits.as_str(), &text[found.get(0)?.end()..]))
 }
 
-/// Whether a string begins with a set in braces.
+/// Returns whether a string begins with a set in braces.
 fn is_set(text: &str) -> bool {
     let text = text.trim_start();
     text.strip_prefix("\\left").map_or(text, str::trim_start).starts_with("\\{")

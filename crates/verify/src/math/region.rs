@@ -27,7 +27,7 @@ impl End {
         }
     }
 
-    /// Order of two ends; equal if the balls overlap, or agree to six decimals.
+    /// Returns the order of two ends; equal if the balls overlap, or agree to six decimals.
     fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::At(a, x), Self::At(b, y)) => {
@@ -175,7 +175,7 @@ fn finite(ends: &[End]) -> Vec<f64> {
     ends.iter().map(End::value).filter(|value| value.is_finite()).collect()
 }
 
-/// Whether an approximate value is this end.
+/// Returns whether an approximate value is this end.
 fn near(at: f64, value: f64) -> bool {
     (value - at).abs() <= 1e-7 * (1.0 + at.abs())
 }
@@ -213,7 +213,7 @@ fn probe_end(value: &RBig) -> End {
     End::At(Ball::from_rational(value, Precision::level(1)), value.to_f64().value())
 }
 
-/// Whether two sets of reals are the same; `None` if one is not a union of real intervals and points.
+/// Returns whether two sets of reals are the same; `None` if one is not a union of real intervals and points.
 pub(super) fn same_set(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<Option<bool>, Exhausted> {
     let (Some(a), Some(b)) = (region(first, fuel)?, region(second, fuel)?) else { return Ok(None) };
     let mut ends = Vec::new();
@@ -380,7 +380,7 @@ fn collect_links<'a>(
     }
 }
 
-/// Whether a condition holds at a value that is near a zero or a pole of some of its relations.
+/// Returns whether a condition holds at a value that is near a zero or a pole of some of its relations.
 fn holds_at(
     condition: &Expr,
     at: f64,

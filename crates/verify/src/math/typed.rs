@@ -80,7 +80,7 @@ impl Kind {
         }
     }
 
-    /// Whether answers of these two types can be equal.
+    /// Returns whether answers of these two types can be equal.
     fn can_equal(self, other: Self) -> bool {
         use Kind::{
             Condition, Equation, Expression, List, Matrix, Name, Number, Pair, Percentage, Quantity, Ratio,
@@ -213,12 +213,12 @@ impl Answer {
         answer
     }
 
-    /// Whether the outcome follows without a comparison of values, or depends on more than the values.
+    /// Returns whether the outcome follows without a comparison of values, or depends on more than the values.
     pub(super) fn decides_alone(&self, answer: &Self) -> bool {
         answer.braced || self.same_words(answer) || answer.is_empty_equation()
     }
 
-    /// Whether the tokens are the same. Case and braces don't count if neither answer has a value.
+    /// Returns whether the tokens are the same. Case and braces don't count if neither answer has a value.
     fn same_words(&self, answer: &Self) -> bool {
         !self.tokens.is_empty()
             && (self.tokens == answer.tokens
@@ -242,7 +242,7 @@ impl Answer {
         words
     }
 
-    /// Whether the answer is an equation of two identical sides, such as `5=5`.
+    /// Returns whether the answer is an equation of two identical sides, such as `5=5`.
     fn is_empty_equation(&self) -> bool {
         let equal = self.tokens.iter().position(|token| *token == Token::Relation(Relation::Equal));
         equal.is_some_and(|at| self.tokens[..at] == self.tokens[at + 1..])
@@ -287,7 +287,7 @@ impl Answer {
     }
 }
 
-/// Whether a value with a modulus is below it.
+/// Returns whether a value with a modulus is below it.
 fn is_remainder(value: &Expr) -> bool {
     let Expr::Quantity(value, unit) = value else { return true };
     let modulus = unit.modulus().and_then(|modulus| modulus.parse::<i64>().ok());

@@ -84,7 +84,7 @@ pub(crate) fn currency(word: &str) -> Option<&'static str> {
     short.then(|| canonical(&word.to_ascii_lowercase())).flatten()
 }
 
-/// Whether a word changes the meaning of the value next to it.
+/// Returns whether a word changes the meaning of the value next to it.
 pub(crate) fn changes(word: &str) -> bool {
     CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
 }
@@ -99,7 +99,7 @@ pub(crate) fn denominator(word: &str) -> Option<u32> {
     }
 }
 
-/// Whether letters in a row are a unit when they follow a number. Single letters are variables.
+/// Returns whether letters in a row are a unit when they follow a number. Single letters are variables.
 pub(crate) fn is_unit(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
     word.len() > 1 && (canonical(&lower).is_some() || SPEEDS.iter().any(|(name, _)| *name == lower))
@@ -189,7 +189,7 @@ impl Unit {
         unit
     }
 
-    /// Whether the unit is a currency with cents.
+    /// Returns whether the unit is a currency with cents.
     pub(crate) fn is_money(&self) -> bool {
         self.known.iter().any(|(name, _)| matches!(&**name, "dollar" | "euro" | "sterling"))
     }
@@ -205,17 +205,17 @@ impl Unit {
         if letters { &self.known } else { &[] }
     }
 
-    /// Whether the unit is degrees of an angle or of any temperature.
+    /// Returns whether the unit is degrees of an angle or of any temperature.
     fn is_degree(&self) -> bool {
         matches!(&self.known[..], [(name, 1)] if &**name == "degree")
     }
 
-    /// Whether words change the value's meaning, so that it is not the value alone.
+    /// Returns whether words change the value's meaning, so that it is not the value alone.
     pub(crate) fn changes(&self) -> bool {
         !self.changing.is_empty()
     }
 
-    /// Whether a value in this unit may equal a value in the other.
+    /// Returns whether a value in this unit may equal a value in the other.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         if self.changing != other.changing {
             return false;

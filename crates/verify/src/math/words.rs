@@ -36,7 +36,7 @@ pub(crate) fn number_in_words(text: &str) -> Option<u64> {
     spoken(&text.trim().to_ascii_lowercase()).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number)
 }
 
-/// Whether a word changes the number before it: a power of ten, a dozen, `squared`, `cubed` or `factorial`.
+/// Returns whether a word changes the number before it: a power of ten, a dozen, `squared`, `cubed` or `factorial`.
 pub(crate) fn is_scale(word: &str) -> bool {
     SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))
         || matches!(word, "squared" | "cubed" | "factorial")

@@ -101,7 +101,7 @@ fn is_object(value: &Value) -> bool {
     matches!(value, Value::Dict(_))
 }
 
-/// Whether two values are equal, and the types of their parts too.
+/// Returns whether two values are equal, and the types of their parts too.
 fn same_types(a: &Value, b: &Value) -> bool {
     std::mem::discriminant(a) == std::mem::discriminant(b)
         && match (a, b) {

@@ -8,7 +8,7 @@ use super::value::{Value, rows, sequences};
 use super::{Error, Mode, Rules, correct, unparsed, wrong};
 use crate::python_text::{is_digit, is_space, regex, strip, words};
 
-/// Whether every row and column contains 1 to n once.
+/// Returns whether every row and column contains 1 to n once.
 fn is_latin(grid: &[Vec<i64>]) -> bool {
     let n = grid.len();
     let complete = |line: &mut dyn Iterator<Item = i64>| {

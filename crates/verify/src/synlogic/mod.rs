@@ -99,7 +99,7 @@ macro_rules! tasks {
                 }
             }
 
-            /// Generator of the task, or `None` for tasks whose problems are external.
+            /// Returns the generator of the task, or `None` for tasks whose problems are external.
             fn maker(self) -> Option<generate::Maker> {
                 match self {
                     $(Task::$variant => None$(.or(Some(generate::$maker::$name as generate::Maker)))?,)*
@@ -232,7 +232,7 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
 /// The outcome of a check. `Err` is an outcome too: it ends the check early.
 type Checked = Result<Outcome, Outcome>;
 
-/// Whether the outcome of the text after the answer tags means that the text states another, wrong answer.
+/// Returns whether the outcome of the text after the answer tags means that the text states another, wrong answer.
 fn is_another(outcome: &Outcome) -> bool {
     outcome.verdict == Verdict::Wrong && *outcome != Reason::Denied.into()
 }

@@ -61,8 +61,8 @@ pub(crate) fn campsite(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Whether each tent can be paired with a separate tree beside it. No two tents touch, so a tree has at most two
-/// tents beside it. Therefore a connected group of tents and trees can be paired if it has as many tents as trees.
+/// Returns whether each tent can be paired with a separate tree beside it. No two tents touch, so a tree has at most
+/// two tents beside it. Therefore a connected group of tents and trees can be paired if it has as many tents as trees.
 fn match_trees(tents: &[Vec<bool>], trees: &[Vec<bool>]) -> bool {
     let (n, m) = (tents.len(), tents.first().map_or(0, Vec::len));
     let mut seen = vec![vec![false; m]; n];
@@ -97,12 +97,12 @@ pub(super) fn cells(n: usize, m: usize) -> impl Iterator<Item = (usize, usize)> 
     (0..n).flat_map(move |r| (0..m).map(move |c| (r, c)))
 }
 
-/// Index that belongs to a row or column number from 1 to `n`, or `None` outside of this range.
+/// Returns the index that belongs to a row or column number from 1 to `n`, or `None` outside of this range.
 pub(super) fn place(number: i64, n: usize) -> Option<usize> {
     usize::try_from(number).ok()?.checked_sub(1).filter(|place| *place < n)
 }
 
-/// Whether any two marked cells touch at a side or a corner.
+/// Returns whether any two marked cells touch at a side or a corner.
 fn touch(grid: &[Vec<bool>]) -> bool {
     let (n, m) = (grid.len(), grid.first().map_or(0, Vec::len));
     cells(n, m).any(|(r, c)| grid[r][c] && neighbours8(r, c, n, m).any(|(y, x)| grid[y][x]))

@@ -427,12 +427,12 @@ impl Flags {
         if self.json { Format::Json } else { self.format.unwrap_or_default() }
     }
 
-    /// Maximum fraction of unscorable samples.
+    /// Returns the maximum fraction of unscorable samples.
     pub(crate) fn max_unscorable(&self) -> f64 {
         self.max_unscorable.unwrap_or(MOST_UNSCORABLE)
     }
 
-    /// Whether a flag changes the prompt.
+    /// Returns whether a flag changes the prompt.
     pub(crate) fn asks_for_a_prompt(&self) -> bool {
         self.preset.is_some() || self.system.is_some() || self.thinking.is_some()
     }

@@ -1,8 +1,8 @@
 //! Reads the machine's properties from Linux's files. On systems without these files, everything but the number of cores
 //! is unknown.
 
-/// Number of bytes that this program may still allocate: the machine's available memory, or less if a control group or
-/// an address-space limit applies.
+/// Returns the number of bytes that this program may still allocate: the machine's available memory, or less if a
+/// control group or an address-space limit applies.
 pub fn available() -> Option<u64> {
     let machine = field("/proc/meminfo", "MemAvailable:")?;
     let number = |path: &str| std::fs::read_to_string(path).ok()?.trim().parse::<u64>().ok();
@@ -33,8 +33,8 @@ pub fn peak() -> Option<u64> {
     field("/proc/self/status", "VmHWM:")
 }
 
-/// Name of this machine's processor. On Arm, Linux doesn't report a name, so it consists of the ids of the implementer
-/// and the part.
+/// Returns the name of this machine's processor. On Arm, Linux doesn't report a name, so it consists of the ids of the
+/// implementer and the part.
 pub fn processor() -> Option<String> {
     processor_in(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }
@@ -50,7 +50,7 @@ fn processor_in(text: &str) -> Option<String> {
     })
 }
 
-/// Number of cores that compute equally fast.
+/// Returns the number of cores that compute equally fast.
 pub fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }

@@ -8,8 +8,8 @@ pub fn available() -> Option<u64> {
     Some(number(c"hw.memsize")? / 100 * percent)
 }
 
-/// Number of cores that compute equally fast: the performance cores. Work is divided into equal parts, so slower cores
-/// would delay it.
+/// Returns the number of cores that compute equally fast: the performance cores. Work is divided into equal parts, so
+/// slower cores would delay it.
 pub fn cores() -> usize {
     let all = std::thread::available_parallelism().map_or(1, usize::from);
     let fast = number(c"hw.perflevel0.physicalcpu").and_then(|cores| usize::try_from(cores).ok());
@@ -26,7 +26,7 @@ pub fn peak() -> Option<u64> {
     Some(usage()?.ri_lifetime_max_phys_footprint)
 }
 
-/// Name of this machine's processor.
+/// Returns the name of this machine's processor.
 pub fn processor() -> Option<String> {
     let mut text = [0; 256];
     let len = setting(c"machdep.cpu.brand_string", &mut text)?;

@@ -117,8 +117,8 @@ fn retry_after(after: &str, answered: Option<&str>) -> Option<Duration> {
     seconds.filter(|s| s.is_finite() && *s >= 0.0).map(|s| Duration::from_secs_f64(s.min(3600.0)))
 }
 
-/// Maximum size of an answer to `body` in bytes: a bound per token, with or without log-probabilities, or per
-/// embedding, plus the prompt, which some servers repeat.
+/// Returns the maximum size of an answer to `body` in bytes: a bound per token, with or without log-probabilities, or
+/// per embedding, plus the prompt, which some servers repeat.
 fn longest_answer(body: &Value) -> u64 {
     let count = |name: &str| body[name].as_u64();
     let samples = count("n").unwrap_or(1).max(1);

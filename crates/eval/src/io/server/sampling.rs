@@ -81,8 +81,8 @@ impl RequestSampling {
         }
     }
 
-    /// The fields of a request. If `api` is `None`, the fields of vLLM, SGLang and llama.cpp are included together,
-    /// since each ignores unknown fields.
+    /// Returns the fields of a request. If `api` is `None`, the fields of vLLM, SGLang and llama.cpp are included
+    /// together, since each ignores unknown fields.
     pub fn fields(&self, api: Option<ServerApi>) -> Map<String, Value> {
         let mut fields = Map::new();
         let mut set = |name: &str, value: Value| fields.insert(name.to_owned(), value);

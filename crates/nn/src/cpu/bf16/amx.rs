@@ -8,7 +8,7 @@ use std::arch::asm;
 use super::super::microkernel::{Output, RowMajor};
 use super::TILE;
 
-/// Whether the processor has AMX for bfloat16 and the system lets this process use it.
+/// Returns whether the processor has AMX for bfloat16 and the system lets this process use it.
 pub(super) fn permitted() -> bool {
     const BF16_AND_TILES: u32 = 1 << 22 | 1 << 24;
     let has = std::arch::x86_64::__cpuid(0).eax >= 7

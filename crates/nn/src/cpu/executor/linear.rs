@@ -10,7 +10,7 @@ use crate::lora::Adapted;
 /// Maximum number of dequantized values in memory at a time.
 const TILE: usize = 1 << 20;
 
-/// Number of rows of a quantized matrix that are dequantized at a time.
+/// Returns the number of rows of a quantized matrix that are dequantized at a time.
 pub(crate) fn tile_rows(inputs: usize) -> usize {
     (TILE / inputs / CUT * CUT).max(CUT)
 }

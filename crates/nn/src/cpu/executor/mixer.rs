@@ -38,7 +38,7 @@ struct Inputs<'a> {
 }
 
 impl<'a> Inputs<'a> {
-    /// Columns of the query, key and value of a value head.
+    /// Returns the columns of the query, key and value of a value head.
     fn columns(&self, head: usize) -> [Range<usize>; 3] {
         let GatedDeltaNet { linear_key_head_dim: k, linear_value_head_dim: v, .. } = self.sizes;
         let key = head / (self.sizes.linear_num_value_heads / self.sizes.linear_num_key_heads);
@@ -102,18 +102,18 @@ fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + (-x).exp())
 }
 
-/// Range of the state before a stretch in a list of saved states of `numbers` values each. `None` for a root, whose state is zero.
+/// Returns the range of the state before a stretch in a list of saved states of `numbers` values each. `None` for a root, whose state is zero.
 fn state_before(stretches: &[Stretch], stretch: &Stretch, numbers: usize) -> Option<Range<usize>> {
     let slot = stretches[stretch.parent?].state_slot.expect("it is continued");
     Some(slot * numbers..(slot + 1) * numbers)
 }
 
-/// Number of states that a tree has to save.
+/// Returns the number of states that a tree has to save.
 fn slots(stretches: &[Stretch]) -> usize {
     stretches.iter().filter_map(|stretch| stretch.state_slot).max().map_or(0, |last| last + 1)
 }
 
-/// Number of values in a thread's scratch memory for trees with `slots` saved states.
+/// Returns the number of values in a thread's scratch memory for trees with `slots` saved states.
 pub(crate) fn scratch_len(sizes: &GatedDeltaNet, slots: usize, backward: bool) -> usize {
     let states = if backward { 2 * slots + 2 } else { slots + 1 };
     let head_sizes = [sizes.linear_key_head_dim, sizes.linear_value_head_dim];

@@ -19,7 +19,7 @@ use crate::sampling::{Draw, Drawn, Sampling};
 /// Bytes of shared memory of a sampling block: 768 8-byte values, three histograms of 2,048 words, a list of 2,048 words, and two words.
 const SHARED: usize = 768 * 8 + (4 * 2048 + 2) * 4;
 
-/// Number of latest tokens that a query sees, as the kernels' argument.
+/// Returns the number of latest tokens that a query sees, as the kernels' argument.
 pub(super) fn window(tokens: Option<usize>) -> usize {
     tokens.unwrap_or(usize::MAX).min(u32::MAX as usize)
 }

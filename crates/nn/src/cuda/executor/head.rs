@@ -11,7 +11,7 @@ use crate::executor::checks::check_scores;
 use crate::executor::{Head, HeadInputs, HeadOps, HeadPass};
 
 impl CudaExecutor {
-    /// Number of rows whose logits are sampled from at a time.
+    /// Returns the number of rows whose logits are sampled from at a time.
     pub(super) fn logit_rows(&self, head: Head, rows: usize) -> usize {
         (LOGITS / head.vocabulary).clamp(1, rows.max(1))
     }
@@ -33,7 +33,7 @@ impl CudaExecutor {
         self.add_product(Product { exact: self.exact, ..product }, Write::Replace);
     }
 
-    /// Number of rows of a pass whose logits are computed at a time.
+    /// Returns the number of rows of a pass whose logits are computed at a time.
     fn pass_rows(&self, head: Head, rows: usize) -> usize {
         (self.pass_logits / head.vocabulary).clamp(1, rows.max(1))
     }

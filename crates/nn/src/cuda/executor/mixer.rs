@@ -85,7 +85,7 @@ fn delta_rule(
     }
 }
 
-/// Indices of the predicting rows, or null if all rows predict.
+/// Returns the indices of the predicting rows, or null if all rows predict.
 fn predicting(lists: &Lists, rows: Subset) -> Pointer<u32> {
     if rows == Subset::All { Pointer::NULL } else { lists.words.at(lists.paths.predicting, 0) }
 }

@@ -81,7 +81,7 @@ impl Kind {
         format!("one of {}", names.join(", "))
     }
 
-    /// Number of values and of bytes in a block.
+    /// Returns the number of values and of bytes in a block.
     pub(super) fn block(self) -> (usize, usize) {
         match self {
             Kind::F32 => (1, 4),

@@ -80,7 +80,7 @@ enum Order {
 }
 
 impl Order {
-    /// Position in the file of the row or column with this index in a checkpoint.
+    /// Returns the position in the file of the row or column with this index in a checkpoint.
     fn position(self, index: usize) -> usize {
         match self {
             Order::Same => index,

@@ -80,7 +80,7 @@ pub const END_TOKENS: [&str; 9] = [
     "<|tool_response>",
 ];
 
-/// Factor by which YaRN multiplies cosines and sines if nothing else is given.
+/// Returns the factor by which YaRN multiplies cosines and sines if nothing else is given.
 pub(super) fn yarn_factor(factor: f64) -> f64 {
     if factor <= 1.0 { 1.0 } else { 0.1 * factor.ln() + 1.0 }
 }

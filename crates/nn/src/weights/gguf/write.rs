@@ -93,7 +93,7 @@ impl Head {
 }
 
 impl GgufType {
-    /// Type of a tensor with this shape: in the header, and for the writer.
+    /// Returns the type of a tensor with this shape: in the header, and for the writer.
     fn of(self, shape: &[usize]) -> (Kind, Content) {
         let numbers = |kind, dtype| (kind, Content::Numbers(dtype));
         match self {

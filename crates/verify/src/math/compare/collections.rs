@@ -9,7 +9,7 @@ use crate::math::expr::Expr;
 use crate::math::region;
 
 impl Comparer<'_> {
-    /// Whether the solutions of a relation in one unknown are the elements of a set.
+    /// Returns whether the solutions of a relation in one unknown are the elements of a set.
     pub(super) fn solutions(&mut self, relation: &Expr, set: &Expr) -> Compared {
         match region::same_solutions(relation, set, &mut self.fuel)? {
             Some(equal) => Ok(Answer { equal, evidence: Evidence::Probabilistic }),
@@ -145,7 +145,7 @@ impl Comparer<'_> {
         self.matched(gold, answer)
     }
 
-    /// Whether the elements can be paired so that the two of each pair are equal.
+    /// Returns whether the elements can be paired so that the two of each pair are equal.
     pub(super) fn matched(&mut self, gold: &[Expr], answer: &[Expr]) -> Compared {
         if gold.len() != answer.len() {
             return Ok(EXACTLY_DIFFERENT);

@@ -81,7 +81,7 @@ fn known_size(value: &Complex) -> f64 {
     if value.holds_zero() { f64::NEG_INFINITY } else { value.log2_bound() }
 }
 
-/// Whether an expression has a sum, in which digits can cancel.
+/// Returns whether an expression has a sum, in which digits can cancel.
 fn adds(node: &Expr) -> bool {
     match node {
         Expr::Add(_) | Expr::Fold(Fold::Sum | Fold::Integral, ..) => true,
@@ -90,7 +90,7 @@ fn adds(node: &Expr) -> bool {
     }
 }
 
-/// Whether a function is piecewise, so that agreement on one piece says nothing about another.
+/// Returns whether a function is piecewise, so that agreement on one piece says nothing about another.
 pub(super) fn is_stepped(function: Function) -> bool {
     matches!(
         function,

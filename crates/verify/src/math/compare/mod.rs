@@ -119,7 +119,7 @@ fn capitals(expr: &Expr) -> Option<Vec<&str>> {
     factors.iter().all(letter).then(|| expr.symbols())
 }
 
-/// Whether an answer that equals the gold is worked out as far as the gold is.
+/// Returns whether an answer that equals the gold is worked out as far as the gold is.
 pub(super) fn is_finished(gold: &Subject, answer: &Subject, options: &Options) -> bool {
     let stated = match statements::value_side(&answer.expr) {
         Some(value) if is_equation(&answer.expr) && !gold.expr.is_relation() => value,
@@ -331,7 +331,7 @@ fn is_equation(expr: &Expr) -> bool {
     }
 }
 
-/// Whether an equation names a value: its left side is a symbol, a function or a measured quantity.
+/// Returns whether an equation names a value: its left side is a symbol, a function or a measured quantity.
 fn is_assignment(expr: &Expr) -> bool {
     match expr {
         Expr::Relation(Relation::Equal, pair) => names_a_value(&pair[0]),

@@ -139,7 +139,7 @@ impl Comparer<'_> {
         Ok(EXACTLY_DIFFERENT)
     }
 
-    /// Whether two equations have equal sides, in either order, with the same unknowns.
+    /// Returns whether two equations have equal sides, in either order, with the same unknowns.
     fn same_sides(&mut self, gold: &[Expr; 2], answer: &[Expr; 2]) -> Compared {
         let names = |side: &Expr| side.symbols().into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
         for [first, second] in [[0, 1], [1, 0]] {
@@ -178,7 +178,7 @@ impl Comparer<'_> {
         Ok(true)
     }
 
-    /// Whether an expression is zero everywhere.
+    /// Returns whether an expression is zero everywhere.
     fn vanishes(&mut self, expr: &Expr) -> Result<bool, Exhausted> {
         Ok(self.values(&Expr::integer(0), expr)?.equal)
     }
@@ -285,7 +285,7 @@ fn first_to_last(links: &[Expr]) -> Option<Expr> {
     }
 }
 
-/// Whether two values are written identically, except for the order in sets.
+/// Returns whether two values are written identically, except for the order in sets.
 fn same_writing(first: &Expr, second: &Expr) -> bool {
     match (first, second) {
         (Expr::Set(a), Expr::Set(b)) | (Expr::Union(a), Expr::Union(b)) => {
@@ -303,7 +303,7 @@ fn is_scalar(expr: &Expr) -> bool {
     !is_collection(expr) && !expr.is_relation()
 }
 
-/// Whether the expression is a polynomial of degree one in the symbol, judging by its form.
+/// Returns whether the expression is a polynomial of degree one in the symbol, judging by its form.
 fn linear_in(expr: &Expr, name: &str) -> bool {
     let occurs = |expr: &Expr| expr.any(&|node| matches!(node, Expr::Symbol(symbol) if &**symbol == name));
     match expr {

@@ -318,7 +318,7 @@ fn is_infinite(end: &Expr) -> bool {
     matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity))
 }
 
-/// Whether two numbers with a colon between them may be hours and minutes.
+/// Returns whether two numbers with a colon between them may be hours and minutes.
 fn is_time(terms: &[Expr]) -> bool {
     let within = |term: &Expr, least: u8, most: u8| {
         term.as_integer().is_some_and(|value| *value >= IBig::from(least) && *value <= IBig::from(most))
@@ -394,7 +394,7 @@ pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     }
 }
 
-/// Whether an expression is the coordinates of a point, as in `(x,y)`.
+/// Returns whether an expression is the coordinates of a point, as in `(x,y)`.
 fn is_point(side: &Expr) -> bool {
     ordered(side).is_some_and(|names| names.iter().all(|name| matches!(name, Expr::Symbol(_))))
 }
@@ -429,12 +429,12 @@ fn is_name(side: &Expr) -> bool {
         || names_a_value(&renamed) && !renamed.symbols().is_empty()
 }
 
-/// Whether an expression is a name of several letters, such as `yes`.
+/// Returns whether an expression is a name of several letters, such as `yes`.
 fn is_word(expr: &Expr) -> bool {
     matches!(expr, Expr::Symbol(name) if name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_lowercase()))
 }
 
-/// Whether an expression is a relation other than an equation, or several such relations joined.
+/// Returns whether an expression is a relation other than an equation, or several such relations joined.
 fn is_condition(expr: &Expr) -> bool {
     match expr {
         Expr::Relation(kind, _) => *kind != Relation::Equal,

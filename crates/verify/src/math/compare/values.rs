@@ -63,7 +63,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether names are compared without case. In strict mode, this is so only for a word and a product of its
+    /// Returns whether names are compared without case. In strict mode, this is so only for a word and a product of its
     /// letters: `\text{AB}` and `AB`.
     fn folds_case(&self, first: &Expr, second: &Expr) -> bool {
         self.parity()
@@ -99,8 +99,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A decimal equals
-    /// it if it has `precision` digits and is the exact value, rounded or, if that isn't a finite decimal, cut.
+    /// Returns whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A decimal
+    /// equals it if it has `precision` digits and is the exact value, rounded or, if that isn't a finite decimal, cut.
     fn rounds(&self, gold: &Written, first: &RBig, answer: &Written, second: &RBig) -> bool {
         let whole = |written: &Written, value: &RBig| matches!(written, Written::Exact) && value.is_int();
         if whole(gold, first) || whole(answer, second) || first.is_zero() || second.is_zero() {
@@ -291,7 +291,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether a term, exponent or argument is so small that many digits don't show it, as in `2^{2^{-1000}}`.
+    /// Returns whether a term, exponent or argument is so small that many digits don't show it, as in `2^{2^{-1000}}`.
     fn hides_small(&mut self, expr: &Expr) -> Result<bool, Exhausted> {
         const SMALL: f64 = -100.0;
         let parts = match expr {
@@ -318,7 +318,7 @@ impl Comparer<'_> {
         Ok(false)
     }
 
-    /// Whether a value can't be computed within the budget, or at all.
+    /// Returns whether a value can't be computed within the budget, or at all.
     pub(super) fn has_no_value(&mut self, value: &Expr) -> bool {
         let open = value.any(&is_open);
         if !value.has_unknowns() {
@@ -401,7 +401,7 @@ impl Comparer<'_> {
         (!strange).then_some((gold, answer))
     }
 
-    /// Whether two nodes are identical, except for the form of their bodies.
+    /// Returns whether two nodes are identical, except for the form of their bodies.
     fn same_open(&mut self, first: &Expr, second: &Expr) -> Result<bool, Exhausted> {
         Ok(match (first, second) {
             (Expr::Fold(kind, body, variable, ends), Expr::Fold(other, inner, name, limits)) => {
@@ -453,7 +453,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two expressions are equal at points where all unknowns have the same integer value (small integers, powers
+    /// Returns whether two expressions are equal at points where all unknowns have the same integer value (small integers, powers
     /// of two and of three). Returns `None` if the expressions have too few exact values at these points.
     fn at_integers(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<bool>, Exhausted> {
         const VALUES: [i64; 17] =
@@ -478,7 +478,7 @@ impl Comparer<'_> {
         Ok((agreed >= 14).then_some(true))
     }
 
-    /// Whether all roots and logarithms of unknowns in an expression are real at a point.
+    /// Returns whether all roots and logarithms of unknowns in an expression are real at a point.
     fn is_real_at(&mut self, expr: &Expr, field: Field, seed: u64) -> Result<bool, Exhausted> {
         if is_branched(expr) {
             let mut point = Point::new(field, seed, self.imaginary());
@@ -657,13 +657,13 @@ impl Written {
     }
 }
 
-/// Whether a number is a decimal with at least so many significant digits.
+/// Returns whether a number is a decimal with at least so many significant digits.
 pub(super) fn has_digits(number: &Expr, least: usize) -> bool {
     matches!(number, Expr::Decimal(..))
         && matches!(Written::of(number), Written::Digits { count, .. } if count >= least as i64)
 }
 
-/// Whether a finite decimal has this value.
+/// Returns whether a finite decimal has this value.
 fn is_finite_decimal(value: &RBig) -> bool {
     let denominator = value.denominator().clone();
     let odd = &denominator >> denominator.trailing_zeros().unwrap_or(0);
@@ -687,7 +687,7 @@ pub(in crate::math) fn without_point(value: &RBig, most: usize) -> Option<(IBig,
     Some((scaled.numerator().clone(), places))
 }
 
-/// Whether a node is a root or a logarithm of unknowns.
+/// Returns whether a node is a root or a logarithm of unknowns.
 fn is_branched(node: &Expr) -> bool {
     match node {
         Expr::Pow(pair) => {
@@ -707,7 +707,7 @@ const MORE_POINTS: u64 = 24;
 /// Number of points that are enough if no steps are left for more.
 const MANY_POINTS: u32 = 5;
 
-/// Whether the value of an expression isn't computed: an infinite sum or product, a limit or a derivative.
+/// Returns whether the value of an expression isn't computed: an infinite sum or product, a limit or a derivative.
 pub(super) fn is_open(node: &Expr) -> bool {
     matches!(node, Expr::Fold(..) | Expr::Limit(..) | Expr::Derivative(..))
 }
@@ -758,7 +758,7 @@ fn with_factors(gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
     Some((product(gold, answer), product(answer, gold)))
 }
 
-/// Whether one side is a percentage of a whole number and the other is that number, which also counts as equal.
+/// Returns whether one side is a percentage of a whole number and the other is that number, which also counts as equal.
 fn percent_rule(gold: &Expr, answer: &Expr) -> bool {
     match (gold, answer) {
         (Expr::Percent(inner), number) | (number, Expr::Percent(inner)) => {
@@ -778,7 +778,7 @@ fn round(value: &RBig, digits: usize) -> dashu_int::IBig {
     if rest > half || (rest == half && odd) { floor + dashu_int::IBig::ONE } else { floor }
 }
 
-/// Whether a difference isn't visible in fifteen digits.
+/// Returns whether a difference isn't visible in fifteen digits.
 fn below_chop(difference: &RBig) -> bool {
     difference.to_f64().value().abs() < 1e-16
 }

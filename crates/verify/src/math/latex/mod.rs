@@ -383,8 +383,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether a bar in operand position opens an absolute value. Inside an absolute value, it does only if enough bars
-    /// are left to close all of them and the next token can be inside.
+    /// Returns whether a bar in operand position opens an absolute value. Inside an absolute value, it does only if enough
+    /// bars are left to close all of them and the next token can be inside.
     fn bar_opens(&self) -> bool {
         if self.open_bars == 0 {
             return true;
@@ -819,7 +819,7 @@ fn with_unit(mut parts: Vec<Expr>, joined: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     }
 }
 
-/// Whether a name has several letters, like a word.
+/// Returns whether a name has several letters, like a word.
 fn is_word(name: &str) -> bool {
     name.len() > 1 && name.bytes().all(|byte| byte.is_ascii_lowercase())
 }

@@ -96,12 +96,12 @@ impl Parser<'_> {
         Ok(Unit::parse(&words))
     }
 
-    /// Whether the last token was an integer.
+    /// Returns whether the last token was an integer.
     pub(super) fn after_integer(&self) -> bool {
         matches!(self.tokens[self.at - 1].token, Token::Integer(_))
     }
 
-    /// Whether two numerals are next to each other, which by itself doesn't have a meaning.
+    /// Returns whether two numerals are next to each other, which by itself doesn't have a meaning.
     pub(super) fn number_follows_number(&self) -> bool {
         let number = |token: Option<&Token>| matches!(token, Some(Token::Integer(_) | Token::Decimal(..)));
         number(self.peek()) && number(Some(&self.tokens[self.at - 1].token))

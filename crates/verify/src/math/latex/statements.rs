@@ -311,7 +311,7 @@ impl Parser<'_> {
     }
 }
 
-/// Whether a value is an inequality or a chain of inequalities.
+/// Returns whether a value is an inequality or a chain of inequalities.
 fn is_condition(value: &Expr) -> bool {
     match value {
         Expr::Relation(kind, _) => *kind != Relation::Equal,
@@ -339,7 +339,7 @@ fn between(name: &Expr, ends: &[Expr; 2], low_open: bool, high_open: bool) -> Op
     }
 }
 
-/// Whether a value is a name for an unknown. Words aren't names, but values.
+/// Returns whether a value is a name for an unknown. Words aren't names, but values.
 fn names_unknown(value: &Expr) -> bool {
     match value {
         Expr::Symbol(name) => name.chars().count() == 1 || name.contains('_') || name.contains('{'),
@@ -347,7 +347,7 @@ fn names_unknown(value: &Expr) -> bool {
     }
 }
 
-/// Whether a value rounds to the number written after it.
+/// Returns whether a value rounds to the number written after it.
 fn approximates(value: &Expr, rounded: &Expr) -> bool {
     let (Some(exact), Some(rough)) = (numeric::approximate(value), numeric::approximate(rounded)) else {
         return value == rounded;
@@ -383,7 +383,7 @@ fn names_list(left: &Expr) -> bool {
     }
 }
 
-/// Whether the reference reads an expression as a name: a letter with its exponent, or several in parentheses.
+/// Returns whether the reference reads an expression as a name: a letter with its exponent, or several in parentheses.
 fn is_atom(left: &Expr) -> bool {
     match left {
         Expr::Symbol(_) => true,

@@ -16,7 +16,7 @@ fn latin(n: usize, source: &mut Source<'_>) -> Vec<Vec<usize>> {
     rows.iter().map(|r| columns.iter().map(|c| symbols[(r + c) % n] + 1).collect()).collect()
 }
 
-/// Rows of blank-separated cells, separated by commas, in double brackets.
+/// Returns the rows of blank-separated cells, separated by commas, in double brackets.
 fn double_brackets(grid: &[Vec<usize>]) -> String {
     format!("[[{}]]", table(grid).replace('\n', ","))
 }

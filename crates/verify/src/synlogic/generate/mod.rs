@@ -178,7 +178,7 @@ fn question(task: Task, values: &Values) -> Option<String> {
 /// Function that makes a problem of a difficulty, or returns `None` if these random numbers don't give one.
 pub(super) type Maker = fn(usize, &mut Source<'_>) -> Option<Draft>;
 
-/// Whether the task has a generator.
+/// Returns whether the task has a generator.
 pub fn has_generator(task: Task) -> bool {
     task.maker().is_some()
 }
@@ -233,7 +233,7 @@ impl Source<'_> {
     }
 }
 
-/// Rows of cells, separated by blanks.
+/// Returns the rows of cells, separated by blanks.
 fn table<T: std::fmt::Display>(grid: &[Vec<T>]) -> String {
     let line = |row: &Vec<T>| row.iter().map(T::to_string).collect::<Vec<_>>().join(" ");
     grid.iter().map(line).collect::<Vec<_>>().join("\n")

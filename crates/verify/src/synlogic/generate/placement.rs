@@ -143,7 +143,7 @@ impl Field<'_> {
         self.numbers((r, c)).all(|(number, mines, open)| (mines..=mines + open).contains(&number))
     }
 
-    /// Whether the undecided cells of the frontier can be decided, or `None` if the steps run out.
+    /// Returns whether the undecided cells of the frontier can be decided, or `None` if the steps run out.
     fn complete(&mut self, frontier: &[(usize, usize)], steps: &mut usize) -> Option<bool> {
         *steps = steps.checked_sub(1)?;
         // Continue with the cell beside the number that has the fewest undecided cells around it.

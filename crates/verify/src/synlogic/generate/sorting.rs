@@ -29,8 +29,8 @@ pub(crate) fn word_sorting(difficulty: usize, source: &mut Source<'_>) -> Option
     ))
 }
 
-/// The thoughts of somebody who puts each word into a list, after comparing it with the list's words from the left. One
-/// thought may be wrong: a comparison, a place, or a word lost on the way.
+/// Returns the thoughts of somebody who puts each word into a list, after comparing it with the list's words from the
+/// left. One thought may be wrong: a comparison, a place, or a word lost on the way.
 fn insertion_sort(words: &[&str], wrong: Option<usize>, source: &mut Source<'_>) -> Vec<String> {
     let mut list: Vec<&str> = Vec::new();
     let mut thoughts: Vec<String> = Vec::new();

@@ -21,7 +21,7 @@ const fn mix(mut z: u64) -> u64 {
 pub struct Key(u64, u64);
 
 impl Key {
-    /// The root key of a run.
+    /// Creates the key from which a run's other keys are derived.
     pub const fn new(seed: u64) -> Self {
         Self(mix(seed.wrapping_add(WEYL)), mix(seed ^ 0x6a09_e667_f3bc_c909))
     }

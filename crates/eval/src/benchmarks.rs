@@ -97,7 +97,7 @@ pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Canonical spelling of a benchmark's name: lower case, only letters and digits if any, known aliases resolved.
+/// Returns the canonical spelling of a benchmark's name: lower case, known aliases resolved, only letters and digits if any.
 pub fn canonical(name: &str) -> String {
     // The hub's data sets have their owner's name in front.
     let name = name.rsplit('/').next().unwrap_or(name);
@@ -153,7 +153,7 @@ pub fn parse(text: &str) -> Result<Average, String> {
 }
 
 impl Average {
-    /// For each member, its indices in `names`.
+    /// Returns the indices in `names` of each member.
     fn places(&self, names: &[&str]) -> Vec<Vec<usize>> {
         let canonical: Vec<String> = names.iter().map(|n| self::canonical(n)).collect();
         let indices = |member: &String| (0..names.len()).filter(|&i| canonical[i] == *member).collect();
@@ -175,7 +175,7 @@ impl Average {
     }
 }
 
-/// For each average that can't be formed, a sentence with the reason.
+/// Returns a sentence with the reason for each average that can't be formed.
 pub fn incomplete(averages: &[Average], names: &[&str]) -> Vec<String> {
     let sentence = |a: &Average| {
         let places = a.places(names);

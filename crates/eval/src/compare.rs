@@ -105,7 +105,7 @@ pub struct Comparison {
     /// Number of clusters, if the bootstrap draws clusters of problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<usize>,
-    /// The bootstrap over problems.
+    /// Result for other problems like these: a bootstrap that resamples the problems.
     pub bootstrap: Bootstrap,
     /// Whether a benchmark has only one problem or cluster.
     #[serde(skip)]
@@ -151,7 +151,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Returns the problems that only one of the models solves, B's first; `None` for an average.
+    /// Returns the problems that only B solves and the problems that only A solves, or `None` for an average.
     pub fn solved_by_one(&self) -> Option<(&[String], &[String])> {
         match self {
             Self::Benchmark { gained, lost } => Some((gained, lost)),

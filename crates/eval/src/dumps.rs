@@ -94,8 +94,8 @@ struct Found {
 }
 
 impl Found {
-    /// Format and depth, which must be equal for all files of a folder. For dumps, the depth is 0 in the folder and 1
-    /// anywhere below it.
+    /// Returns the format and depth, which must be equal for all files of a folder. For dumps, the depth is 0 in the
+    /// folder and 1 anywhere below it.
     fn kind(&self) -> (Option<DumpFormat>, usize) {
         (self.format, if self.format.is_some() { self.depth.min(1) } else { self.depth })
     }

@@ -36,7 +36,7 @@ pub struct Settings {
 /// pass@k of several benchmarks.
 #[derive(Debug, Clone, serde::Serialize)]
 pub struct PassAtK {
-    /// All problems of all benchmarks pooled, or `None` for a single benchmark.
+    /// Curve of all benchmarks' problems together, or `None` for a single benchmark.
     #[serde(flatten)]
     pub pooled: Option<Curve>,
     /// One report for each benchmark.

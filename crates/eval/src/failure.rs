@@ -104,7 +104,7 @@ impl<T, E: Into<anyhow::Error>> OrBadInput<T> for Result<T, E> {
     }
 }
 
-/// Exit code for an error: 2 for bad input, 1 for everything else.
+/// Returns the exit code for an error: 2 for bad input, 1 for everything else.
 pub fn exit_code(error: &anyhow::Error) -> u8 {
     let is_bad = |c: &(dyn std::error::Error + 'static)| {
         c.is::<BadInput>() || c.downcast_ref().is_some_and(|a: &Advised| a.bad_input)

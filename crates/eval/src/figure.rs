@@ -67,7 +67,7 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis from one value to another.
+    /// Creates an axis from one value to another.
     pub fn new(label: impl Into<String>, scale: Scale, from: f64, to: f64) -> Self {
         Self { label: label.into(), range: (from, to), scale, ..Self::default() }
     }
@@ -109,7 +109,7 @@ pub struct Curve {
 }
 
 impl Curve {
-    /// A solid curve without markers.
+    /// Creates a solid curve without markers.
     pub fn new(name: impl Into<String>, colour: Colour, points: Vec<(f64, f64)>) -> Self {
         Self {
             name: Some(name.into()),
@@ -180,7 +180,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// An entry with this name.
+    /// Creates an entry with this name.
     pub fn new(name: impl Into<String>, colour: Colour, dashed: bool) -> Self {
         Self { name: name.into(), colour, dashed }
     }
@@ -208,12 +208,12 @@ pub struct Panel {
 }
 
 impl Panel {
-    /// A panel of curves.
+    /// Creates a panel with these curves.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis, curves: Vec<Curve>) -> Self {
         Self { title: title.into(), x, y, curves, ..Self::default() }
     }
 
-    /// All entries of the legend.
+    /// Returns all entries of the legend.
     pub fn entries(&self) -> Vec<Key> {
         let named = self.curves.iter().filter_map(|c| Some(Key::new(c.name.clone()?, c.colour, c.dashed)));
         named.chain(self.keys.iter().cloned()).collect()
@@ -230,7 +230,7 @@ pub struct Figure {
 /// Weight of the newest value in a smoothed reward, as in the paper's plots.
 const EMA: f64 = 0.08;
 
-/// Exponential moving average `y = 0.08 x + 0.92 y`, from the first value on. Points that aren't finite are left out.
+/// Returns the exponential moving average `y = 0.08 x + 0.92 y`, starting at the first value. Leaves out points that aren't finite.
 pub fn smoothed(points: &[(f64, f64)]) -> Vec<(f64, f64)> {
     let mut mean: Option<f64> = None;
     let mut smooth = Vec::with_capacity(points.len());

@@ -82,7 +82,7 @@ macro_rules! kinds {
                 Ok(Grading::new(settings, program.map(Program::new).transpose()?))
             }
 
-            /// Version of this kind's verifier. Verdicts of two releases with the same version are equal.
+            /// Returns the version of this kind's verifier. Verdicts of two releases with the same version are equal.
             pub fn version(self) -> u32 {
                 match self {
                     $(Self::$kind => $version,)+

@@ -41,7 +41,7 @@ pub enum Origin {
 }
 
 impl Plan {
-    /// Each problem with its prompt settings.
+    /// Returns each problem with its prompt settings.
     pub fn problems(&self) -> Vec<(&Problem, &Preset)> {
         self.parts.iter().flat_map(|part| part.problems.iter().map(move |p| (p, &part.prompt))).collect()
     }

@@ -30,7 +30,7 @@ pub struct ProblemSet {
 }
 
 impl ProblemSet {
-    /// A set without problems.
+    /// Creates a set without problems.
     pub fn new(name: String, prompting: Prompting, grader: Grader, max_tokens: usize) -> Self {
         let prompt = prompting.of(grader.kind());
         Self { name, prompting, prompt, grader: Arc::new(grader), problems: Vec::new(), max_tokens }

@@ -12,7 +12,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// Prefix of the repository's folders in the cache, and its path segment in the hub's API.
+    /// Returns the prefix of the repository's folders in the cache, and its path segment in the hub's API.
     pub(crate) fn plural(self) -> &'static str {
         match self {
             Self::Model => "models",

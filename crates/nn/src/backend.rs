@@ -79,7 +79,7 @@ pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u
 
 /// Interface of a device that doesn't depend on the type of its executors.
 pub(crate) trait Backend: Send + Sync {
-    /// Relative speed of each executor.
+    /// Returns the relative speed of each executor.
     fn executors(&self) -> Vec<usize>;
 
     /// Returns the number of executors for a generation whose prompts come from a queue. Prompts that arrive while it runs share prefixes only

@@ -529,7 +529,7 @@ impl Config {
 pub(crate) mod tests {
     use super::*;
 
-    /// Configuration of the maze's policy.
+    /// Returns the configuration of the maze's policy.
     pub(crate) fn maze() -> Config {
         crate::kernels::small_decoder(1024)
     }

@@ -86,7 +86,7 @@ impl<'a, X: Executor> Parameters<'a, X> {
         }
     }
 
-    /// `dx = dy W + scale · (dy B) A`, or `dx += ...`, depending on `write`.
+    /// Computes `dx = dy W + scale · (dy B) A`, or `dx += ...`, depending on `write`.
     fn linear_backward_input(
         self,
         ops: &mut X,

@@ -102,7 +102,7 @@ fn check(config: &Config) {
 }
 
 impl Engine {
-    /// An engine whose weights are all 0.
+    /// Creates an engine whose weights are all 0.
     fn new<D: ExecutorBackend + 'static>(decoder: Decoder, backend: D) -> Engine {
         Engine {
             decoder,
@@ -115,7 +115,7 @@ impl Engine {
         }
     }
 
-    /// Configuration of the decoder.
+    /// Returns the configuration of the decoder.
     pub fn config(&self) -> &Config {
         &self.decoder.config
     }
@@ -130,7 +130,7 @@ impl Engine {
         self.trained().iter().map(|tensor| tensor.span.len).sum()
     }
 
-    /// Format of the layers' matrices if they are quantized, otherwise `None`.
+    /// Returns the format of the layers' matrices if they are quantized, otherwise `None`.
     pub fn base(&self) -> Option<BaseFormat> {
         self.decoder.layout.base
     }
@@ -165,8 +165,8 @@ impl Engine {
         self.runtime.backend().graph_counts()
     }
 
-    /// All tensors, in the checkpoint's order. With LoRA, matrices include the update, as in a model without adapters. Quantized matrices have their dequantized
-    /// values.
+    /// Returns all tensors, in the checkpoint's order. With LoRA, matrices include the update, as in a model without adapters. Quantized matrices
+    /// have their dequantized values.
     ///
     /// # Panics
     /// If a GPU has failed, while iterating. The same applies to all functions that read values.
@@ -305,7 +305,7 @@ impl Engine {
         }
     }
 
-    /// (Tensor, index, value) of the first value in a store that is not finite.
+    /// Returns the tensor, index and value of the first value in a store that is not finite.
     fn first_non_finite<'a>(
         &self,
         store: Store,

@@ -392,7 +392,7 @@ const LARGEST_MIXER_HEAD: usize = 128;
 pub(crate) const LARGEST_CONVOLUTION: usize = 8;
 
 impl Config {
-    /// Structure of the layer with index `layer`.
+    /// Returns the structure of the layer with index `layer`.
     pub(crate) fn layer(&self, layer: usize) -> Layer {
         (self.architecture.family().layer)(self, layer)
     }
@@ -431,7 +431,7 @@ impl Config {
         (0..self.num_hidden_layers).any(|layer| self.layer(layer).mixer.is_some())
     }
 
-    /// Names and shapes of a checkpoint's tensors, under Hugging Face names and in file order.
+    /// Returns the names and shapes of a checkpoint's tensors, under Hugging Face names and in file order.
     /// `lm_head.weight` is absent if the output layer shares the embedding.
     pub fn tensors(&self) -> Vec<(String, Vec<usize>)> {
         let (v, d) = (self.vocab_size, self.hidden_size);
@@ -450,8 +450,8 @@ impl Config {
         all
     }
 
-    /// Names and shapes of the tensors from which the inputs of all layers are computed: the table, its map from the embedding, and its norm. Empty without such
-    /// inputs.
+    /// Returns the names and shapes of the tensors from which the inputs of all layers are computed: the table, its map from the embedding, and
+    /// its norm. Empty without such inputs.
     pub(crate) fn per_layer_inputs(&self) -> impl Iterator<Item = (&'static str, Vec<usize>)> {
         let size = self.layer(0).per_layer_input;
         let width = size * self.num_hidden_layers;

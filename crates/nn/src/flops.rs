@@ -84,9 +84,9 @@ impl Flops {
     }
 }
 
-/// Floating-point operations per second of large products on `threads` threads at once, measured for about a tenth of a second of processor
-/// time. This is the machine's peak when nothing else runs. Threads beyond the number of cores aren't started. With [`ProductFormat::Blas`], the library
-/// decides how many threads it uses.
+/// Returns the floating-point operations per second of large products on `threads` threads at once, measured for about a tenth of a second of
+/// processor time. This is the machine's peak when nothing else runs. Threads beyond the number of cores aren't started. With
+/// [`ProductFormat::Blas`], the library decides how many threads it uses.
 ///
 /// # Panics
 /// If `threads` is 0, or a thread can't be started.
@@ -112,8 +112,8 @@ fn running(threads: usize) -> usize {
     std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()))
 }
 
-/// Floating-point operations per second of `work`, which returns how many it did, over at least 80 ms of `clock`. The first call isn't timed,
-/// because it allocates memory.
+/// Returns the floating-point operations per second of `work`, which returns how many it did, over at least 80 ms of `clock`. The first call
+/// isn't timed, because it allocates memory.
 fn rate(clock: impl Fn() -> Duration, mut work: impl FnMut() -> f64) -> f64 {
     work();
     let start = clock();
@@ -152,7 +152,7 @@ impl Product {
     }
 }
 
-/// Processor time of this thread, or the time since the first call if the system doesn't report it.
+/// Returns the processor time of this thread, or the time since the first call if the system doesn't report it.
 fn thread_time() -> Duration {
     #[cfg(unix)]
     {

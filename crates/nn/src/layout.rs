@@ -146,7 +146,7 @@ pub(crate) struct MixerLayout {
     pub(crate) sizes: GatedDeltaNet,
     /// Outputs: the gate `z`.
     pub(crate) gate: Linear,
-    /// Outputs: queries, keys and values, then `b`, then `a`.
+    /// Outputs: queries, keys and values of the heads, then `b` (write strength) and `a` (decay) of each head.
     pub(crate) inputs: Linear,
     /// Weights of the convolution: `[channels, kernel]`.
     pub(crate) filter: Span,
@@ -165,7 +165,7 @@ pub(crate) struct ConvolutionLayout {
 }
 
 impl LayerLayout {
-    /// Linear maps of the layer's input: the map for the rows whose result is needed, and the map for all rows. A layer may lack one of them.
+    /// Returns the linear maps of the layer's input: for the rows whose result is needed, and for all rows. A layer may lack either.
     pub(crate) fn input_maps(&self) -> (Option<&Linear>, Option<&Linear>) {
         match &self.mixing {
             Mixing::Attention(AttentionLayout { queries, keys_values, .. }) => {
@@ -433,7 +433,7 @@ impl Layout {
         &self.tensors[..self.tensors.partition_point(|tensor| tensor.kind != Kind::Fixed)]
     }
 
-    /// Linear maps of all layers, and the map from the embedding to their inputs.
+    /// Returns the linear maps of all layers, and the map from the embedding to their inputs.
     pub(crate) fn linears(&self) -> impl Iterator<Item = &Linear> {
         let before = self.per_layer_inputs.iter().map(|inputs| &inputs.projection);
         self.layers.iter().flat_map(|layer| layer.linears()).chain(before)

@@ -174,8 +174,8 @@ impl LoraConfig {
         Err(Error::Config { place, field: field.into(), found: found.join(", "), expected: expected.into() })
     }
 
-    /// Format of the base that an adapter was trained on, from the metadata of its weights, or `None` if it isn't recorded, as in PEFT's files.
-    /// Returns an error if the folder doesn't contain weights or the format is unknown.
+    /// Returns the format of the base that an adapter was trained on, from the metadata of its weights, or `None` if it isn't recorded, as in
+    /// PEFT's files. Returns an error if the folder doesn't contain weights or the format is unknown.
     pub fn trained_on(dir: &Path) -> Result<Option<BaseFormat>, Error> {
         let file = open_weights(dir)?;
         let Some(name) = file.metadata().remove(BASE) else { return Ok(None) };

@@ -189,7 +189,7 @@ pub(crate) struct Quantized {
     pub(crate) numbers: Numbers,
 }
 
-/// Code of the value nearest to `x`, which is in [-1, 1]; the lower one if tied.
+/// Returns the code of the value nearest to `x`, which is in [-1, 1]; the lower one if tied.
 fn nf4_code(x: f32) -> u8 {
     static MIDDLES: OnceLock<[f32; 15]> = OnceLock::new();
     let middles = MIDDLES.get_or_init(|| std::array::from_fn(|i| (NF4[i] + NF4[i + 1]) / 2.0));

@@ -14,7 +14,7 @@ pub(crate) struct Rope {
     tables: Vec<Table>,
 }
 
-/// Frequency of each rotated pair of a head, in radians per token.
+/// Returns the frequency of each rotated pair of a head, in radians per token.
 pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
     let size = config.gemma4.map_or(config.rotary_dim(), |gemma4| gemma4.global_head_dim);
     frequencies_of(size, config.rope_theta, &config.rope_scaling)

@@ -135,8 +135,8 @@ pub(crate) fn slots_needed(jobs: &[Job<'_>]) -> usize {
     jobs.iter().map(pages).sum::<usize>() * PAGE
 }
 
-/// Upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: pages of their own tokens, and at each of at
-/// most `samples - 1` branchings a partly used page and a state on both sides.
+/// Returns an upper bound on the additional pages of `samples` samples that now share a row, for `tokens` more tokens each: pages of their
+/// own tokens, and at each of at most `samples - 1` branchings a partly used page and a state on both sides.
 fn future_pages(state: usize, samples: usize, tokens: usize) -> usize {
     samples * tokens.div_ceil(PAGE) + 2 * (samples - 1) * (1 + state)
 }

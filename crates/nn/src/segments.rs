@@ -347,7 +347,7 @@ impl Chunk {
         }
     }
 
-    /// Row that precedes each row on its path, or `u32::MAX` for a root.
+    /// Returns the row that precedes each row on its path, or `u32::MAX` for a root.
     pub(crate) fn previous(&self) -> impl Iterator<Item = u32> + '_ {
         self.stretches.iter().flat_map(|Stretch { rows, parent, .. }| {
             let before = parent.map_or(u32::MAX, |parent| self.stretches[parent].rows.end as u32 - 1);

@@ -105,7 +105,7 @@ impl Tree {
         node
     }
 
-    /// Children of a node that a prompt may continue, or the roots.
+    /// Returns the children of a node that a prompt may continue, or the roots.
     fn children(&self, parent: Option<usize>) -> &[usize] {
         parent.map_or(&self.roots, |parent| &self.nodes[parent].children)
     }
@@ -409,7 +409,7 @@ mod tests {
             (best.0 > 0 && usable).then_some(best)
         }
 
-        /// Tokens and slots on the path from the root to a node.
+        /// Returns the tokens and slots on the path from the root to a node.
         fn content(&self, node: usize) -> (Vec<u32>, Vec<usize>) {
             let path = self.path(node);
             let tokens = path.iter().flat_map(|&node| self.nodes[node].tokens.clone()).collect();

@@ -102,7 +102,7 @@ impl Checkpoint {
         self
     }
 
-    /// Configuration of the model.
+    /// Returns the configuration of the model.
     pub fn config(&self) -> &Config {
         &self.config
     }
@@ -112,7 +112,7 @@ impl Checkpoint {
         &self.path
     }
 
-    /// Names of the model's tensors, in the order of [`Config::tensors`].
+    /// Returns the names of the model's tensors, in the order of [`Config::tensors`].
     pub fn names(&self) -> Vec<String> {
         self.config.tensors().into_iter().map(|(name, _)| name).collect()
     }
@@ -128,7 +128,7 @@ impl Checkpoint {
         bytes.into_iter().max_by_key(|(_, n)| *n).map_or(Dtype::F32, |(dtype, _)| dtype)
     }
 
-    /// Format of the layers' matrices if bitsandbytes has quantized all of them, otherwise `None`.
+    /// Returns the format of the layers' matrices if bitsandbytes has quantized all of them, otherwise `None`.
     pub fn base(&self) -> Option<BaseFormat> {
         let (matrices, quantized) = self.layer_matrices();
         (quantized == matrices).then_some(BaseFormat::Nf4)
@@ -189,7 +189,7 @@ impl Checkpoint {
         self.file(name)?.raw(name)
     }
 
-    /// Names of all tensors in a folder's files.
+    /// Returns the names of all tensors in a folder's files.
     fn stored(&self) -> impl Iterator<Item = &String> {
         let file_of = match &self.source {
             Source::Folder { file_of, .. } => Some(file_of),

@@ -72,7 +72,7 @@ pub(crate) fn routes(server: Shared) -> Router {
         .with_state(server)
 }
 
-/// Returns the key that a request carries.
+/// Returns the API key in a request's headers, which is empty without such a header.
 fn key_of(headers: &HeaderMap) -> &[u8] {
     let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
     let bearer = header("authorization").and_then(|value| value.strip_prefix(b"Bearer "));

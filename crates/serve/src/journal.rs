@@ -125,7 +125,7 @@ impl Outcome {
         Self::Failed(Failed { message, by_request: true })
     }
 
-    /// Approximate size in bytes.
+    /// Returns the approximate size in bytes.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::Json(bytes) | Self::Protobuf(bytes) => bytes.len(),

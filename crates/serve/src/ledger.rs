@@ -82,7 +82,7 @@ pub(crate) struct Ledger {
     longest: usize,
 }
 
-/// State of a request.
+/// State of a request whose result a client asks for.
 pub(crate) enum Found {
     Done(Outcome),
     Waiting(Arc<Notify>),

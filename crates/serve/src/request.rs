@@ -158,7 +158,7 @@ pub(crate) const CREATE_SAMPLING_SESSION: &str = "create_sampling_session";
 pub(crate) const SAMPLE: &str = "asample";
 const FORWARD_BACKWARD: &str = "forward_backward";
 
-/// All endpoints whose requests have results.
+/// Returns all endpoints whose requests have results.
 pub(crate) fn endpoints() -> impl Iterator<Item = &'static str> {
     READERS.iter().map(|(name, _)| *name).chain([FORWARD_BACKWARD])
 }
@@ -283,7 +283,7 @@ fn create_model(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Re
     Ok(Asked { slot, work: Work::Create { model, lora, user_metadata } })
 }
 
-/// Slot of an operation on a model.
+/// Returns the slot of an operation on a model.
 pub(crate) fn train_slot(model: &str, seq: u64) -> String {
     format!("train:{model}:{seq}")
 }

@@ -70,7 +70,7 @@ fn first(sample: &Sample) -> usize {
     sample.seed.map_or(0, |seed| (seed & (u64::MAX >> 1)) as usize)
 }
 
-/// Random key of a request's samples. It is derived from the seed, or else from `place`, or else from `number`.
+/// Returns the random key of a request's samples. It is derived from the seed, or else from `place`, or else from `number`.
 fn key(server: Key, number: u64, sample: &Sample) -> Key {
     match (sample.seed, sample.place) {
         // The highest bit isn't part of the index, so that an index can't overflow.

@@ -578,7 +578,7 @@ fn base(engine: &mut Engine, full: bool, folder: &std::path::Path) -> anyhow::Re
     Ok(())
 }
 
-/// Random key of a new adapter's initial weights.
+/// Returns the random key of a new adapter's initial weights.
 fn adapter_key(server: u64, seed: Option<u64>, model: &str) -> Key {
     match seed {
         Some(seed) => Key::new(seed).with(9),

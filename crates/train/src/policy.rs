@@ -97,7 +97,7 @@ impl Bounds {
         })
     }
 
-    /// Checks the number of tokens of a sequence.
+    /// Returns an error if a sequence of `tokens` tokens is empty or longer than the model's positions.
     pub fn length(self, tokens: usize) -> Result<(), String> {
         if tokens == 0 || tokens > self.positions {
             let positions = self.positions;

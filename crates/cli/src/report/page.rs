@@ -1,4 +1,4 @@
-//! The page around its sections: style, navigation, script and list of sources.
+//! Frame of a report page: style, navigation, script and list of sources, around the sections.
 
 use super::runs::Group;
 use super::templates::Templates;

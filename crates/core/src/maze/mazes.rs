@@ -74,7 +74,7 @@ impl Mazes {
         self.draw(index, ATTEMPTS).expect("the distribution was checked")
     }
 
-    /// The first grid with a suitable number of shortest paths, or `None` if the first `attempts` grids have another number.
+    /// Returns the first of `attempts` grids that has a suitable number of shortest paths, or `None` if none has.
     fn draw(&self, index: u64, attempts: u64) -> Option<Maze> {
         let Solutions::Many { walls, min, max } = self.solutions else {
             return Some(generate(self.size, self.seed, index));

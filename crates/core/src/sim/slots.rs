@@ -64,7 +64,7 @@ impl Slots {
         self.drawn[i / BLOCK] |= 1 << (i % BLOCK);
     }
 
-    /// Index in the class of the action in slot `i`, or `None` for a gap. Actions are numbered in the order of their first draw.
+    /// Returns the class's index of the action in slot `i`, or `None` for a gap. Actions are numbered by their first draw.
     pub(super) fn member(&self, i: usize) -> Option<u32> {
         Some(self.member[i]).filter(|&m| m != NOBODY)
     }
@@ -317,7 +317,7 @@ mod tests {
         slots
     }
 
-    /// Chi-square of the counts against the weights, in standard deviations above its mean.
+    /// Returns the chi-square of the counts against the weights, in standard deviations above its mean.
     fn excess(counts: &[u64], weights: &[f64]) -> f64 {
         let (n, total) = (counts.iter().sum::<u64>() as f64, weights.iter().sum::<f64>());
         let chi: f64 = counts

@@ -22,7 +22,7 @@ impl Transform {
         }
     }
 
-    /// In-place forward transform (natural order in, bit-reversed order out).
+    /// Transforms in place. The result is in bit-reversed order.
     fn forward(&self, re: &mut [f64], im: &mut [f64]) {
         let mut half = re.len() / 2;
         while half >= 1 {
@@ -41,7 +41,7 @@ impl Transform {
         }
     }
 
-    /// In-place unscaled inverse (bit-reversed order in, natural order out).
+    /// Inverts [`Self::forward`] in place, except that the result is multiplied by the length.
     fn inverse(&self, re: &mut [f64], im: &mut [f64]) {
         let mut half = 1;
         while half < re.len() {

@@ -41,7 +41,7 @@ impl Lattice {
         self.first as f64 + moment / total
     }
 
-    /// Variance.
+    /// Returns the variance.
     pub fn variance(&self) -> f64 {
         let mean = self.mean() - self.first as f64;
         self.mass.iter().enumerate().map(|(i, p)| (i as f64 - mean).powi(2) * p).sum()

@@ -210,7 +210,7 @@ pub fn exact(pairs: &[Pair], m: u64, measure: Measure) -> Difference {
     Difference { tie: 0.0, law, step, drift: drift / problems, blur: blur / problems, slack }
 }
 
-/// C(m, k), rounded if it has more than 53 bits.
+/// Returns C(m, k), rounded if it has more than 53 bits.
 fn choose(m: u64, k: u64) -> f64 {
     // The product is a whole number after every factor.
     (0..k.min(m - k)).fold(1.0, |c, i| c * (m - i) as f64 / (i + 1) as f64)
@@ -395,7 +395,7 @@ mod tests {
             .collect()
     }
 
-    /// Every equally likely value of the averaged difference.
+    /// Returns every equally likely value of the averaged difference.
     fn by_enumeration(pairs: &[Pair], m: u64, measure: Measure) -> Vec<f64> {
         let mut sums = vec![0.0];
         for p in pairs {

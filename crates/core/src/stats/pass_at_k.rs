@@ -26,7 +26,7 @@ pub fn pass_at_k(n: usize, c: usize, k: usize) -> f64 {
     rises_from_zero(&sum)
 }
 
-/// pass^k of one problem: `C(c, k) / C(n, k)`, the unbiased estimate of the probability that `k` samples are all correct.
+/// Returns pass^k of one problem: `C(c, k) / C(n, k)`, the unbiased estimate of the probability that all `k` samples are correct.
 ///
 /// Source: tau-bench (arXiv 2406.12045).
 ///
@@ -50,7 +50,7 @@ fn check(n: usize, k: usize) {
     assert!((1..=n).contains(&k), "pass@{k} from {n} samples: k must be from 1 to {n}");
 }
 
-/// pass@k for each number of correct samples from 0 to `n`, in time proportional to `n`.
+/// Returns pass@k for each number of correct samples from 0 to `n`, in time proportional to `n`.
 ///
 /// # Panics
 /// If `k` is 0 or above `n`.
@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// C(n, k) as an integer, for n up to 120.
+    /// Returns C(n, k) as an integer, for n up to 120.
     fn binomial(n: u128, k: u128) -> u128 {
         if k > n {
             return 0;

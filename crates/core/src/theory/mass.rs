@@ -51,7 +51,7 @@ impl Policy {
         &self.probabilities
     }
 
-    /// For every action, whether it is correct.
+    /// Returns for every action whether it is correct.
     pub fn correct(&self) -> &[bool] {
         &self.correct
     }
@@ -249,7 +249,7 @@ pub struct MassBalance {
 }
 
 impl MassBalance {
-    /// `Delta Q_pos`.
+    /// Returns `Delta Q_pos`, the sum of the terms.
     pub fn total(&self) -> f64 {
         self.promotion + self.demotion + self.coupling
     }
@@ -275,7 +275,7 @@ impl UnsampledChange {
         self.from_promotion + self.from_demotion + self.from_baseline
     }
 
-    /// `Delta Q_u,pos`.
+    /// Returns `Delta Q_u,pos`, the sum of the terms.
     pub fn total(&self) -> f64 {
         self.direct_drift + self.normalization_coupling()
     }

@@ -18,7 +18,7 @@ pub struct Solutions {
 const ROUNDING: f64 = 1e-3;
 
 impl Solutions {
-    /// The solutions with these log-probabilities.
+    /// Creates the set of correct completions with these log-probabilities.
     ///
     /// Returns an error if the list is empty, or if an entry isn't the logarithm of a probability. Log-probabilities are
     /// rounded, so their probabilities may add up to slightly more than 1.
@@ -86,7 +86,7 @@ impl Solutions {
         (total > 0.0).then(|| entropy.sum::<f64>().exp())
     }
 
-    /// Probability that at least one of `k` samples is correct, `1 - (1 - Q_pos)^k`. Exact for small masses too.
+    /// Returns the probability that at least one of `k` samples is correct, `1 - (1 - Q_pos)^k`. Accurate for small masses too.
     pub fn pass_at_k(&self, k: u64) -> f64 {
         -(k as f64 * (-self.mass()).ln_1p()).exp_m1()
     }

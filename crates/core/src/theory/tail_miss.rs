@@ -26,7 +26,7 @@ pub fn active_probability(mu: f64, n: u64) -> Result<f64, Error> {
     Ok(active(mu, 1.0 - mu, n))
 }
 
-/// Probability that `n` samples are neither all correct nor all wrong, from the probabilities of both, which add up to 1.
+/// Returns the probability that `n` samples are neither all correct nor all wrong. `correct` and `wrong` add up to 1.
 fn active(correct: f64, wrong: f64, n: u64) -> f64 {
     if n == 1 {
         return 0.0;

@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 /// Number of correct responses that a judge compares at a time.
 pub(super) const GROUP: usize = 8;
 
-/// Sampling settings of a judge: greedy, without truncation or penalties. The server chooses the maximum length, since
-/// a judge may reason first. A reply that was cut off isn't used.
+/// Returns the sampling settings of a judge: greedy, without truncation or penalties. The server chooses the maximum
+/// length, since a judge may reason first. A reply that was cut off isn't used.
 pub(super) fn sampling(api: Option<ServerApi>) -> Map<String, Value> {
     let greedy = RequestSampling { temperature: 0.0, top_p: 1.0, top_k: 0, min_p: 0.0, max_tokens: 0 };
     let mut fields = greedy.fields(api);

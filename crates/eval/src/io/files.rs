@@ -43,7 +43,7 @@ pub fn name(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// File name without its extensions: `train` for `train.jsonl.gz`.
+/// Returns the file name without its extensions: `train` for `train.jsonl.gz`.
 pub fn stem(path: &Path) -> String {
     let plain = if is_compressed(path) { path.with_extension("") } else { path.to_owned() };
     plain.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()

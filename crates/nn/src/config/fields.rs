@@ -73,7 +73,7 @@ impl Fields<'_> {
     }
 }
 
-/// Equality that treats 1 and 1.0 as the same number.
+/// Returns whether two values are equal. 1 and 1.0 are the same number.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => a == b,

@@ -362,7 +362,7 @@ mod tests {
         Config::from_json(value.as_object().unwrap(), "config.json")
     }
 
-    /// Published configuration of Qwen2.5-7B-Instruct, in transformers 4's format.
+    /// Returns the published configuration of Qwen2.5-7B-Instruct, in transformers 4's format.
     fn qwen2_5_7b() -> Value {
         json!({"architectures": ["Qwen2ForCausalLM"], "attention_dropout": 0.0, "bos_token_id": 151643,
             "eos_token_id": 151645, "hidden_act": "silu", "hidden_size": 3584, "initializer_range": 0.02,
@@ -373,7 +373,7 @@ mod tests {
             "use_cache": true, "use_sliding_window": false, "vocab_size": 152064})
     }
 
-    /// Published configuration of Llama-3.2-3B-Instruct, in transformers 4's format.
+    /// Returns the published configuration of Llama-3.2-3B-Instruct, in transformers 4's format.
     fn llama_3_2_3b() -> Value {
         json!({"architectures": ["LlamaForCausalLM"], "attention_bias": false, "attention_dropout": 0.0,
             "bos_token_id": 128000, "eos_token_id": [128001, 128008, 128009], "head_dim": 128,

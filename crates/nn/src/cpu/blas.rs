@@ -71,7 +71,7 @@ fn load() -> Result<Blas, String> {
 }
 
 impl Blas {
-    /// `c = a b` or `c += a b`, where `a` is `[m, k]` and `b` is `[k, n]`.
+    /// Computes `c = a b` or `c += a b`, where `a` is `[m, k]` and `b` is `[k, n]`.
     ///
     /// # Safety
     /// See [`product`](super::panels::product).

@@ -160,7 +160,7 @@ impl DeltaRule {
         scale_rows(self.sizes[1], self.decay[(n - 1) * n..].iter().copied(), &self.errors, &mut self.scaled);
     }
 
-    /// `state += xᵀ scaled`, where `x` has rows of the size of keys.
+    /// Computes `state += xᵀ scaled`, where `x` has rows of the size of keys.
     fn add_outer(x: &[f32], scaled: &[f32], [keys, values]: [usize; 2], state: &mut [f32]) {
         let row = View::rows(0, values);
         let x_t = View::rows(0, keys).transposed().of(x);
@@ -277,7 +277,7 @@ mod tests {
 
     const NAMES: [&str; 6] = ["q", "k", "v", "write", "keep", "state"];
 
-    /// Pseudo-random values in (-1, 1).
+    /// Returns pseudo-random values in (-1, 1).
     fn numbers(seed: usize, count: usize) -> Vec<f64> {
         let number = |i: usize| ((i + 1) * (2 * seed + 1)).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40;
         (0..count).map(|i| number(i) as f64 / (1 << 23) as f64 - 1.0).collect()
@@ -302,7 +302,7 @@ mod tests {
     }
 
     impl Case {
-        /// Results, and the state after the rows, computed row by row in f64.
+        /// Returns the results and the state after the rows, computed row by row in f64.
         fn exact(&self) -> [Vec<f64>; 2] {
             let ([keys, values], [q, k, v, write, keep, state]) = (self.sizes, &self.lists);
             let (mut state, mut out) = (state.clone(), Vec::new());
@@ -343,7 +343,7 @@ mod tests {
         all.flat_map(|((sizes, rows), rate)| [false, true].map(|similar| case(sizes, rows, rate, similar)))
     }
 
-    /// Relative distance between two lists, in the L2 norm.
+    /// Returns the relative distance between two lists, in the L2 norm.
     fn relative_error(computed: &[f32], exact: &[f64]) -> f64 {
         assert_eq!(computed.len(), exact.len());
         let square = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|x| x * x).sum::<f64>();

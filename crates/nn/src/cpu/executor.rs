@@ -113,7 +113,7 @@ impl CpuExecutor {
         self.team.split_columns(width, 16, rows * width, outputs, |_, range, [output]| body(range, output));
     }
 
-    /// Scratch memory for part `part` of an operation.
+    /// Returns the scratch memory for part `part` of an operation.
     fn scratch(&self, part: usize) -> std::sync::MutexGuard<'_, Scratch> {
         self.scratch[part].lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }

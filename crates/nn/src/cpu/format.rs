@@ -37,7 +37,7 @@ pub(crate) trait Format {
     /// The operand must be readable, and the processor must support the format.
     unsafe fn left(m: usize, k: usize, a: Operand, packed: &mut Buffer) -> Operand;
 
-    /// `c = a b` with one panel. `ahead` is the address of the next panel, which may be prefetched.
+    /// Computes `c = a b` with one panel. `ahead` is the address of the next panel, which may be prefetched.
     ///
     /// # Safety
     /// `a` must come from [`Format::left`] and `b` from [`Format::panel`], and `m` rows of `n` values of `c` must be readable and writable.

@@ -37,12 +37,12 @@ impl View {
         View { row: self.column, column: self.row, ..self }
     }
 
-    /// Operand that consists of the elements of `numbers` with this position and these strides.
+    /// Returns the operand that consists of the elements of `numbers` with this position and these strides.
     pub(crate) fn of(self, numbers: &[f32]) -> Matrix<'_> {
         Matrix { numbers, view: self }
     }
 
-    /// Destination that consists of the elements of `numbers` with this position and these strides.
+    /// Returns the destination that consists of the elements of `numbers` with this position and these strides.
     pub(crate) fn to(self, write: Write, numbers: &mut [f32]) -> Target<'_> {
         Target { numbers, view: self, write }
     }
@@ -211,7 +211,7 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
 /// Team that multiplies, or `None` to use only this thread, and number format of the product.
 pub(crate) type Workers<'a> = (Option<&'a Team>, ProductFormat);
 
-/// `c = a b` or `c += a b` in f32 on this thread. `a` is `[m, k]` and `b` is `[k, n]`.
+/// Computes `c = a b` or `c += a b` in f32 on this thread. `a` is `[m, k]` and `b` is `[k, n]`.
 ///
 /// # Panics
 /// If a view exceeds its slice, or `k` is 0.
@@ -276,7 +276,7 @@ pub(crate) fn packing_product(
     checked_product(Method::Packing, workers, sizes, a, b, to);
 }
 
-/// `y = x wᵀ` or `y += x wᵀ` with `w`'s panels, which take the place of the right operand. Rows of `x` have `k` values.
+/// Computes `y = x wᵀ` or `y += x wᵀ` with `w`'s panels, which take the place of the right operand. Rows of `x` have `k` values.
 ///
 /// # Panics
 /// If a slice is too short.

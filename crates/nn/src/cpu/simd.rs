@@ -9,7 +9,7 @@ use crate::adamw::AdamWStep;
 /// Number of independent partial sums: two AVX-512 registers, enough to hide the latency of an addition.
 const LANES: usize = 32;
 
-/// `a * b + c`, fused if the instruction set supports it.
+/// Returns `a * b + c`, fused if the instruction set supports it.
 #[inline(always)]
 fn fma<const FMA: bool>(a: f32, b: f32, c: f32) -> f32 {
     if FMA { a.mul_add(b, c) } else { a * b + c }
@@ -53,7 +53,7 @@ macro_rules! vectorised {
     )*};
 }
 
-/// `exp(x)` to 2 units in the last place, with `x` clamped to [-87.3, 88.3].
+/// Returns `exp(x)` to 2 units in the last place, with `x` clamped to [-87.3, 88.3].
 #[inline(always)]
 fn exp<const FMA: bool>(x: f32) -> f32 {
     const MAGIC: f32 = 12_582_912.0; // 1.5 * 2^23: adding it rounds to an integer in the low bits
@@ -116,21 +116,21 @@ const GELU: f32 = 1.595_769_2;
 const GELU_CUBE: f32 = 0.071_354_814;
 
 vectorised! {
-    /// `y += x`.
+    /// Computes `y += x`.
     fn add(x: &[f32], y: &mut [f32]) {
         for (y, x) in y.iter_mut().zip(x) {
             *y += x;
         }
     }
 
-    /// `y *= factor`.
+    /// Computes `y *= factor`.
     fn scale(y: &mut [f32], factor: f32) {
         for y in y {
             *y *= factor;
         }
     }
 
-    /// `Σ x y`.
+    /// Returns `Σ x y`.
     fn dot(x: &[f32], y: &[f32]) -> f32 {
         let n = x.len();
         let y = &y[..n];
@@ -154,7 +154,7 @@ vectorised! {
         }
     }
 
-    /// `Σ x²` in double precision.
+    /// Returns `Σ x²` in double precision.
     fn square_sum(x: &[f32]) -> f64 {
         let mut sums = [0.0f64; 16];
         let mut chunks = x.chunks_exact(16);
@@ -184,7 +184,7 @@ vectorised! {
         fold(lanes, larger)
     }
 
-    /// RMSNorm of one row. Returns `1 / rms`.
+    /// Computes the RMSNorm `y` of the row `x`. Returns `1 / rms`.
     fn rms_norm(x: &[f32], weight: &[f32], eps: f32, y: &mut [f32]) -> f32 {
         let n = x.len();
         let (weight, y) = (&weight[..n], &mut y[..n]);
@@ -216,7 +216,7 @@ vectorised! {
         }
     }
 
-    /// `dweight += dy * x / rms` for a range of columns.
+    /// Computes `dweight += dy * x / rms` for a range of columns.
     fn rms_norm_backward_weight(x: &[f32], scale: f32, dy: &[f32], dweight: &mut [f32]) {
         let n = x.len();
         let (dy, dweight) = (&dy[..n], &mut dweight[..n]);
@@ -247,7 +247,7 @@ vectorised! {
         }
     }
 
-    /// `act = silu(gate) * up`.
+    /// Computes `act = silu(gate) * up`.
     fn swiglu(gate: &[f32], up: &[f32], act: &mut [f32]) {
         let n = gate.len();
         let (up, act) = (&up[..n], &mut act[..n]);
@@ -270,7 +270,7 @@ vectorised! {
         }
     }
 
-    /// `act = gelu(gate) * up`, where `gelu(x) = x · sigmoid(2 √(2/π) (x + 0.044715 x³))`, the tanh approximation.
+    /// Computes `act = gelu(gate) * up`, where `gelu(x) = x · sigmoid(2 √(2/π) (x + 0.044715 x³))`, the tanh approximation.
     fn geglu(gate: &[f32], up: &[f32], act: &mut [f32]) {
         let n = gate.len();
         let (up, act) = (&up[..n], &mut act[..n]);
@@ -294,7 +294,7 @@ vectorised! {
         }
     }
 
-    /// `y = sigmoid(gate) * x`.
+    /// Computes `y = sigmoid(gate) * x`.
     fn sigmoid_gate(gate: &[f32], x: &[f32], y: &mut [f32]) {
         let n = gate.len();
         let (x, y) = (&x[..n], &mut y[..n]);
@@ -316,7 +316,7 @@ vectorised! {
         }
     }
 
-    /// `x = silu(x)`.
+    /// Computes `x = silu(x)`.
     fn silu(x: &mut [f32]) {
         for x in x {
             *x /= 1.0 + exp::<FMA>(-*x);
@@ -333,7 +333,7 @@ vectorised! {
         }
     }
 
-    /// `y += a * b`, element by element.
+    /// Computes `y += a * b`, element by element.
     fn multiply_add(a: &[f32], b: &[f32], y: &mut [f32]) {
         let n = a.len();
         let (b, y) = (&b[..n], &mut y[..n]);
@@ -368,7 +368,7 @@ vectorised! {
         }
     }
 
-    /// `x = exp(x * factor - offset)`. Returns the sum.
+    /// Computes `x = exp(x * factor - offset)`. Returns the sum.
     fn exp_sum(x: &mut [f32], factor: f32, offset: f32) -> f32 {
         let mut sums = [0.0f32; LANES];
         let mut chunks = x.chunks_exact_mut(LANES);
@@ -449,7 +449,7 @@ vectorised! {
         }
     }
 
-    /// One AdamW step. Sets the gradient to 0.
+    /// Updates the parameters by one AdamW step and sets the gradient to 0.
     fn adamw(w: &mut [f32], g: &mut [f32], m: &mut [f32], v: &mut [f32], step: &AdamWStep) {
         let AdamWStep { number: _, clip, take1, beta2, take2, eps, decay, rate, root } = *step;
         let n = w.len();

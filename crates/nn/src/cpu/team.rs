@@ -48,7 +48,7 @@ impl Team {
         self.size
     }
 
-    /// Pool of the team's first threads, including the main one.
+    /// Returns the pool of the team's first threads, including the main one.
     pub(crate) fn leader(&self) -> &ThreadPool {
         &self.pools[0]
     }

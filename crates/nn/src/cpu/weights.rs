@@ -14,7 +14,7 @@ pub(crate) struct Weights {
 }
 
 impl Weights {
-    /// `len` zeros, and no quantized matrices.
+    /// Creates `len` weights that are 0, without quantized matrices.
     pub(super) fn zeros(len: usize) -> Weights {
         Weights { values: Buffer::zeros(len), quantized: QuantizedMatrices::default() }
     }
@@ -52,8 +52,8 @@ impl QuantizedMatrices {
         &self.0[&span.offset]
     }
 
-    /// Quantized matrices that contain rows of a linear map, in the order of its outputs, each with the range of these rows. Empty if
-    /// the map isn't quantized.
+    /// Returns the quantized matrices that contain rows of a linear map, in the order of its outputs, each with the range of these
+    /// rows. Empty if the map isn't quantized.
     pub(super) fn parts(&self, linear: Linear) -> impl Iterator<Item = (&Quantized, Range<usize>)> {
         linear.rows_in(&self.0, Quantized::len)
     }

@@ -143,7 +143,7 @@ impl CudaExecutor {
         width.div_ceil(16 / self.precision.bytes())
     }
 
-    /// Launch shape with one thread per line of the rows.
+    /// Returns the launch shape with one thread per line of the rows.
     fn line_shape(&self, rows: usize, width: usize) -> Shape {
         Shape::covering(rows * self.lines(width), THREADS)
     }

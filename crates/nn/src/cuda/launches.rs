@@ -18,13 +18,13 @@ pub(super) fn row_threads(width: usize) -> u32 {
     (width.next_multiple_of(32) as u32).min(THREADS)
 }
 
-/// Launch shape with one block per row of `width` values, and shared memory for one value per warp.
+/// Returns the launch shape with one block per row of `width` values, and shared memory for one value per warp.
 pub(super) fn row_shape(rows: usize, width: usize) -> Shape {
     let threads = row_threads(width);
     Shape::of(rows, threads, threads as usize / 32 * 4)
 }
 
-/// Launch shape with one warp for each of `count` items.
+/// Returns the launch shape with one warp for each of `count` items.
 pub(super) fn warp_shape(count: usize) -> Shape {
     Shape::of(count.div_ceil(WARPS as usize), 32 * WARPS, 0)
 }

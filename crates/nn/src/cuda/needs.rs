@@ -63,8 +63,8 @@ pub(crate) fn mixer_numbers(config: &Config, rows: usize, trains: bool) -> usize
     mixer_heads(heads, per_head) * per_head + rows * (if trains { 6 } else { 2 } * values + 2 * keys)
 }
 
-/// Upper bound of the memory, in pages of keys and values, of a cache with `pages` pages including its recurrent states. Both parts are allocated for
-/// their maximum.
+/// Returns the maximum memory, in pages of keys and values, that a cache with `pages` pages takes including its recurrent states. Both parts are
+/// allocated for their maximum.
 pub(crate) fn pages_with_states(
     config: &Config,
     precision: Precision,

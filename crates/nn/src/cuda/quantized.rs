@@ -85,8 +85,8 @@ impl QuantizedMatrices {
         Some(Quantized { rows: *rows, columns: *columns, numbers })
     }
 
-    /// Quantized matrices that contain rows of a linear map, in the order of its outputs, each with the range of these rows. Empty if
-    /// the map isn't quantized.
+    /// Returns the quantized matrices that contain rows of a linear map, in the order of its outputs, each with the range of these
+    /// rows. Empty if the map isn't quantized.
     pub(super) fn parts(&self, linear: Linear) -> impl Iterator<Item = (&QuantizedMatrix, Range<usize>)> {
         linear.rows_in(&self.matrices, |matrix| matrix.rows * matrix.columns)
     }

@@ -23,7 +23,7 @@ pub(crate) enum KeySource<'a, X: Executor> {
     Step { decoding: &'a X::Decoding, cache: &'a mut Cache<X::Buffer> },
 }
 
-/// Column ranges: whole rows of `width` values, and the first and the second half of rows of twice as many.
+/// Returns the column ranges: whole rows of `width` values, and the first and the second half of rows of twice as many.
 fn strips(width: usize) -> [Strip; 3] {
     [(1, 0), (2, 0), (2, width)].map(|(times, first)| Strip { stride: times * width, first })
 }
@@ -268,7 +268,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Columns of this layer in the rows of the per-layer inputs.
+    /// Returns the columns of this layer in the rows of the per-layer inputs.
     fn input_strip(&self, PerLayerInput { gate, .. }: PerLayerInput) -> Strip {
         let stride = gate.outputs * self.decoder.layout.layers.len();
         Strip { stride, first: self.index * gate.outputs }
@@ -304,7 +304,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.add_to_residual(added.projection, Some(added.norm), act, sum, norm, y);
     }
 
-    /// Backward pass of [`LayerPass::add_input`]: replaces `work.dx` by the derivative with respect to `sum`.
+    /// Runs the backward pass of [`LayerPass::add_input`]: replaces `work.dx` by the derivative with respect to `sum`.
     fn add_input_backward(
         &mut self,
         added: PerLayerInput,
@@ -373,7 +373,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         to
     }
 
-    /// Function of the layer's output gate, or `None` without a gate.
+    /// Returns the function of the layer's output gate, or `None` without a gate.
     fn gate(&self) -> Option<Gate> {
         match self.layer.mixing {
             Mixing::Attention(_) => self.layer.spec.output_gate.then_some(Gate::Sigmoid),
@@ -466,7 +466,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Layout of the rows of values, which follow the keys.
+    /// Returns the layout of the rows of values, which follow the keys.
     fn value_rows(&self) -> HeadRows {
         let [_, keys] = self.head_rows();
         HeadRows { first: keys.count * keys.size, ..keys }

@@ -16,7 +16,7 @@ pub(crate) struct PassMemory<'a> {
 }
 
 impl<'a> PassMemory<'a> {
-    /// No passes yet. `precision` is the number type of activations.
+    /// Creates the memory before any pass. `precision` is the number type of activations.
     pub(crate) fn new(decoder: &'a Decoder, precision: Precision) -> PassMemory<'a> {
         let counter = Counter { precision, bytes: 0 };
         PassMemory { decoder, counter, work: Workspace::<Counter>::default(), scratch: 0 }

@@ -250,7 +250,7 @@ pub(crate) struct Buffers<B: Default> {
 }
 
 impl<B: Default> Buffers<B> {
-    /// Output of the final norm, one row per predicting row of the last pass.
+    /// Returns the output of the final norm, one row per predicting row of the last pass.
     pub(crate) fn hidden(&self) -> &B {
         &self.hidden
     }

@@ -26,7 +26,7 @@ pub(crate) struct Adapters {
     pub(super) applied: bool,
 }
 
-/// Layout of the factors that passes apply separately from the weights, or `None` if all factors are merged or not applied.
+/// Returns the layout of the factors that passes apply separately from the weights, or `None` if all factors are merged or not applied.
 pub(super) fn unmerged(adapters: &Option<Adapters>) -> Option<&AdapterLayout> {
     adapters.as_ref().filter(|adapters| adapters.applied && !adapters.layout.merged).map(|a| &a.layout)
 }
@@ -58,7 +58,7 @@ impl Engine {
         Ok(())
     }
 
-    /// LoRA settings, or `None` without adapters.
+    /// Returns the LoRA settings, or `None` without adapters.
     pub fn lora(&self) -> Option<&LoraConfig> {
         self.adapters.as_ref().map(|adapters| &adapters.config)
     }
@@ -202,7 +202,7 @@ impl Engine {
         self.merge();
     }
 
-    /// LoRA's factors under PEFT's names, `A` before `B`, in the checkpoint's order. Empty without adapters.
+    /// Returns LoRA's factors under PEFT's names, `A` before `B`, in the checkpoint's order. Empty without adapters.
     pub fn adapter_tensors(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         let tensors = if self.lora().is_some() { self.trained() } else { &[] };
         self.named(Store::Factors, tensors)

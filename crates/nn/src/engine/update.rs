@@ -14,7 +14,7 @@ impl Engine {
         self.runtime.backend_mut().zero_gradient();
     }
 
-    /// Norm of the whole gradient.
+    /// Returns the norm of the whole gradient.
     pub fn gradient_norm(&self) -> f64 {
         self.runtime.backend().gradient_norm()
     }

@@ -107,7 +107,7 @@ impl<'a, X: Memory> Checked<'a, X> {
     }
 }
 
-/// Error for a value that is not finite, without advice; the engine adds it.
+/// Returns the error for a value that is not finite, without the advice that the engine adds.
 fn error(Place { phase, layer, .. }: Place, what: String, found: f32) -> Error {
     let phase = match phase {
         Phase::Forward => "forward pass",

@@ -73,38 +73,38 @@ operations! {
         /// Adds the rows of `x` to the predicting rows of `y`.
         fn scatter_add(self, width: usize, lists: &Self::Lists, x: &Self::Buffer, y: &mut Self::Buffer);
 
-        /// `y[..len] = 0`.
+        /// Computes `y[..len] = 0`.
         fn zero(self, len: usize, y: &mut Self::Buffer);
 
-        /// `y[..len] += x`.
+        /// Computes `y[..len] += x`.
         fn add(self, len: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
         /// Moves the rows in `ranges`, which are ascending, to the front of `x`.
         fn keep_rows(self, width: usize, ranges: &[Range<usize>], x: &mut Self::Buffer);
 
-        /// `x[t] = table[tokens[t]]`.
+        /// Computes `x[t] = table[tokens[t]]`.
         fn embed(self, weights: &Self::Weights, table: Span, width: usize, lists: &Self::Lists, x: &mut Self::Buffer)
             => x: self.tensor(table, self.place.rows, width);
 
-        /// `gradient[table][tokens[t]] += dx[t]`.
+        /// Computes `gradient[table][tokens[t]] += dx[t]`.
         fn embed_backward(self, gradient: &mut Self::Gradient, table: Span, width: usize, lists: &Self::Lists, dx: &Self::Buffer);
 
         /// Applies the rotary embedding in place, at the positions of `rows`.
         fn rotate(self, rotation: Rotation, heads: HeadRows, lists: &Self::Lists, rows: Subset, x: &mut Self::Buffer)
             => x: self.named(heads.rows, &[("self_attn (rotary embedding)", heads.stride)]);
 
-        /// `y[..len] *= factor`.
+        /// Computes `y[..len] *= factor`.
         fn scale(self, len: usize, factor: f32, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("model.embed_tokens (scaled)", len / self.place.rows.max(1))]);
 
-        /// `y[..len] *= weights[factor]`.
+        /// Computes `y[..len] *= weights[factor]`.
         fn scale_by(self, weights: &Self::Weights, factor: Span, len: usize, y: &mut Self::Buffer) [on_cpus]
             => y: self.named(self.place.needed, &[("layer_scalar", len / self.place.needed.max(1))]);
 
         /// Copies `width` columns of `x`, in each of `rows` rows, to columns of `y`.
         fn copy_columns(self, rows: usize, width: usize, from: Strip, x: &Self::Buffer, to: Strip, y: &mut Self::Buffer) [on_cpus];
 
-        /// `act = activation(gate) * up`. A row of `gate_up` is `width` values of the gate, then `width` values of `up`.
+        /// Computes `act = activation(gate) * up`. A row of `gate_up` is `width` values of the gate, then `width` values of `up`.
         fn gated(self, kind: Activation, rows: usize, width: usize, gate_up: &Self::Buffer, act: &mut Self::Buffer)
             => act: self.named(rows, &[("mlp (activation)", width)]);
 
@@ -117,7 +117,7 @@ operations! {
 operations! {
     /// RMSNorm of rows and of heads.
     trait NormOps {
-        /// `y = x / rms(x) * weight`. Saves `1 / rms` of each row in `scale`.
+        /// Computes `y = x / rms(x) * weight`. Saves `1 / rms` of each row in `scale`.
         fn rms_norm(self, norm: Norm<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer, scale: &mut Self::Buffer)
             => y: self.tensors([norm.weight], norm.rows, "");
 
@@ -146,18 +146,18 @@ operations! {
         fn linear(self, weights: &Self::Weights, linears: &[Linear], rows: usize, x: &Self::Buffer, onto: Option<&Self::Buffer>, y: &mut Self::Buffer)
             => y: self.tensors(linears.iter().map(|linear| linear.weight), rows, if onto.is_some() { " (with the residual)" } else { "" });
 
-        /// `dx = dy W`, or `dx += dy W`, depending on `write`.
+        /// Computes `dx = dy W`, or `dx += dy W`, depending on `write`.
         fn linear_backward_input(self, weights: &Self::Weights, linear: Linear, rows: usize, dy: &Self::Buffer, write: Write, dx: &mut Self::Buffer)
             => dx: self.tensor(linear.weight, rows, linear.inputs);
 
-        /// `dW += dyᵀ x` and `db += Σ dy`.
+        /// Computes `dW += dyᵀ x` and `db += Σ dy`.
         fn linear_backward_weight(self, gradient: &mut Self::Gradient, linear: Linear, rows: usize, dy: &Self::Buffer, x: &Self::Buffer);
 
-        /// `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose update isn't merged. `y` is the result of the linear map that contains the matrix.
+        /// Computes `y += scale · (x Aᵀ) Bᵀ`, for a matrix whose update isn't merged. `y` is the result of the linear map that contains the matrix.
         fn low_rank(self, update: LowRank<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.tensor(update.adapted.weight, update.rows, update.adapted.stride);
 
-        /// `dx += scale · (dy B) A`, where `dy` is the derivative with respect to the result of the linear map.
+        /// Computes `dx += scale · (dy B) A`, where `dy` is the derivative with respect to the result of the linear map.
         fn low_rank_backward_input(self, update: LowRank<'_, Self::Weights>, dy: &Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.tensor(update.adapted.weight, update.rows, update.adapted.inputs);
 
@@ -197,7 +197,7 @@ operations! {
         /// Joins the halves `first` and `second` of each head in `x`, whose heads have twice the `size` and whose rows have no other columns.
         fn join_heads(self, heads: HeadRows, first: &Self::Buffer, second: &Self::Buffer, x: &mut Self::Buffer);
 
-        /// `y[..len] = kind(gate) * x`.
+        /// Computes `y[..len] = kind(gate) * x`.
         fn gate(self, kind: Gate, len: usize, gate: &Self::Buffer, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.named(self.place.needed, &[(gate_name(kind), len / self.place.needed.max(1))]);
 
@@ -224,7 +224,7 @@ operations! {
         fn delta_rule_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dout: &Self::Buffer, mixed: &mut Self::Buffer, dx: &mut Self::Buffer)
             => mixed: self.named(self.place.rows, &[("linear_attn (gated delta rule)", mixer.layout.sizes.channels())]);
 
-        /// Convolution and delta rule for the rows of a decoding step. Updates their states.
+        /// Computes convolution and delta rule for the rows of a decoding step. Updates the rows' states.
         fn step_mixer(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, decoding: &Self::Decoding, cache: &mut Cache<Self::Buffer>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
             => mixed: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]),
                out: self.named(self.place.rows, &[("linear_attn (gated delta rule)", mixer.layout.sizes.value_width())]);

@@ -92,8 +92,8 @@ pub(super) const FAMILY: Family = Family {
     ..llama::FAMILY
 };
 
-/// Square of the divisor of attention scores in llama.cpp: the size of a head, except in the model of 27B parameters, which llama.cpp
-/// recognises by its 62 layers.
+/// Returns the square of the divisor of attention scores in llama.cpp: the size of a head, except in the model of 27B parameters,
+/// which llama.cpp recognises by its 62 layers.
 fn scalar(layers: usize, width: usize, heads: usize, head: usize) -> usize {
     if layers == 62 { width / heads.max(1) } else { head }
 }

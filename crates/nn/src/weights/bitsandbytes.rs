@@ -134,7 +134,7 @@ pub(crate) enum Tensor<'a> {
     Matrix(Quantized),
 }
 
-/// Quantization state of a matrix that dequantizes to `dtype`.
+/// Returns the quantization state of a matrix that dequantizes to `dtype`.
 fn state_of(shape: &[usize], scales: &Scales, dtype: Dtype) -> String {
     let mut state = json!({
         "quant_type": "nf4", "blocksize": BLOCK, "dtype": dtype.config_name(), "shape": shape,

@@ -64,7 +64,7 @@ impl TensorFile {
         self.metadata.info(self.stored.get(name).map_or(name, String::as_str))
     }
 
-    /// Names of the tensors, in file order.
+    /// Returns the names of the tensors, in file order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.names.iter().map(String::as_str)
     }
@@ -74,7 +74,7 @@ impl TensorFile {
         self.metadata.metadata().clone().unwrap_or_default()
     }
 
-    /// Shape of a tensor, or `None` if the file doesn't have it.
+    /// Returns the shape of a tensor, or `None` if the file doesn't have it.
     pub fn shape(&self, name: &str) -> Option<&[usize]> {
         self.find(name).map(|info| info.shape.as_slice())
     }
@@ -198,7 +198,7 @@ fn header_error(path: &Path, bytes: &[u8], error: SafeTensorError) -> Error {
     }
 }
 
-/// End of the last tensor according to the header's JSON.
+/// Returns the end of the last tensor according to the header's JSON.
 fn declared_length(bytes: &[u8], header: u64) -> Option<u64> {
     let text = bytes.get(..usize::try_from(header).ok()?)?;
     let value: serde_json::Value = serde_json::from_slice(text).ok()?;

@@ -13,7 +13,7 @@ use strsim::damerau_levenshtein;
 use toml::Value;
 use toml::de::{DeTable, DeValue};
 
-/// Names of other trainers' keys, each with our key.
+/// Returns the names of other trainers' keys, each with our key.
 fn elsewhere() -> impl Iterator<Item = (&'static str, &'static str)> {
     let lines = include_str!("elsewhere.txt").lines().filter(|line| !line.starts_with('#'));
     lines.filter_map(|line| line.split_once(' '))

@@ -62,7 +62,7 @@ fn retries() -> u32 {
 }
 
 impl ServerConfig {
-    /// Retry policy for requests.
+    /// Returns the retry policy for requests.
     pub fn retry(&self) -> RetryPolicy {
         RetryPolicy::of(self.timeout, self.retries, self.retry_wait)
     }

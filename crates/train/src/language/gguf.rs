@@ -80,7 +80,7 @@ struct Splitting {
 /// Name of Gemma 4's tokenizer, both as a model and as a pre-tokenizer.
 const GEMMA_4: &str = "gemma4";
 
-/// Step of a normalizer that writes spaces as SentencePiece does.
+/// Returns the step of a normalizer that writes spaces as SentencePiece does.
 fn escaped_spaces() -> Value {
     json!({"type": "Replace", "pattern": {"String": " "}, "content": "\u{2581}"})
 }

@@ -368,7 +368,7 @@ fn slices(text: &[char]) -> Vec<Range<usize>> {
     found
 }
 
-/// Closing punctuation at the start of a sentence that belongs to the sentence before it:
+/// Returns the length of the closing punctuation at the start of a sentence if it belongs to the sentence before:
 /// (length with the white space after it, length without).
 fn closing_punctuation(sentence: &[char]) -> Option<(usize, usize)> {
     let mut n = 0;

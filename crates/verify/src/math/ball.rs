@@ -327,7 +327,7 @@ impl Ball {
         Some(precision.of_fixed(total, radius))
     }
 
-    /// Sine and cosine.
+    /// Returns the sine and the cosine, or `None` if the number is at least about 2^64.
     pub(super) fn sin_cos(&self, precision: &Precision) -> Option<(Self, Self)> {
         if self.is_exact_zero() {
             return Some((Self::integer(0), Self::integer(1)));

@@ -117,7 +117,7 @@ fn sized(value: RBig, fuel: &mut Fuel) -> Result<RBig, NoValue> {
     Ok(value)
 }
 
-/// `base^exponent`, if the result is rational.
+/// Returns `base^exponent` if it is rational.
 fn power(base: &RBig, exponent: &RBig, fuel: &mut Fuel) -> Result<RBig, NoValue> {
     if exponent.is_zero() || *base == RBig::ONE {
         return Ok(RBig::ONE);
@@ -226,7 +226,7 @@ fn fold_integers(values: &[RBig], join: impl Fn(UBig, UBig) -> UBig) -> Option<R
     Some(RBig::from(IBig::from(total)))
 }
 
-/// `log_base(value)` if it is a small integer.
+/// Returns the logarithm of `value` to `base` if it is a small integer.
 fn integer_logarithm(value: &RBig, base: &RBig) -> Option<RBig> {
     if base.sign() == Sign::Negative || value.sign() == Sign::Negative || base.is_zero() || *base == RBig::ONE
     {
@@ -256,7 +256,7 @@ fn integer_logarithm(value: &RBig, base: &RBig) -> Option<RBig> {
     None
 }
 
-/// `count!`, by products of halves.
+/// Returns `count!`, the product of two recursively computed halves.
 fn factorial(count: u64, fuel: &mut Fuel) -> Result<UBig, Exhausted> {
     if count > 8_000 {
         return Err(Exhausted);

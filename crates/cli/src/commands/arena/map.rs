@@ -46,7 +46,7 @@ impl Grid<'_> {
         self.pairs().map(find).collect()
     }
 
-    /// Returns a JSON object for each pair: its exponents, and the columns of `arena table`.
+    /// Returns a JSON object for each pair of exponents: `a`, `b` and the columns of `arena table`.
     pub(super) fn rows(&self, standings: &Standings) -> Vec<Value> {
         let row = |((a, b), row): ((f64, f64), Option<&Row>)| {
             let mut row = row?.0.clone();

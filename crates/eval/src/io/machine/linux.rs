@@ -23,12 +23,12 @@ fn address_space() -> Option<u64> {
     Some(limit.rlim_cur.saturating_sub(field("/proc/self/status", "VmSize:")?))
 }
 
-/// Current memory of this process, in bytes.
+/// Returns the current memory of this process, in bytes.
 pub fn resident() -> Option<u64> {
     field("/proc/self/status", "VmRSS:")
 }
 
-/// Peak memory of this process, in bytes.
+/// Returns the peak memory of this process, in bytes.
 pub fn peak() -> Option<u64> {
     field("/proc/self/status", "VmHWM:")
 }

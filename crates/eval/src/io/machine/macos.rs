@@ -16,12 +16,12 @@ pub fn cores() -> usize {
     fast.filter(|&cores| cores > 0).map_or(all, |cores| cores.min(all))
 }
 
-/// Current memory of this process, in bytes.
+/// Returns the current memory of this process, in bytes.
 pub fn resident() -> Option<u64> {
     Some(usage()?.ri_phys_footprint)
 }
 
-/// Peak memory of this process, in bytes.
+/// Returns the peak memory of this process, in bytes.
 pub fn peak() -> Option<u64> {
     Some(usage()?.ri_lifetime_max_phys_footprint)
 }

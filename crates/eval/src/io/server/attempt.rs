@@ -105,8 +105,8 @@ impl Server {
     }
 }
 
-/// Wait requested by a `Retry-After` header, at most an hour. The header is a number of seconds, or a date, which is
-/// compared with the answer's `Date` header.
+/// Returns the wait requested by a `Retry-After` header, at most an hour. The header is a number of seconds, or a date,
+/// which is compared with the answer's `Date` header.
 fn retry_after(after: &str, answered: Option<&str>) -> Option<Duration> {
     let date =
         |text: &str| DateTime::parse_from_rfc2822(text.trim()).ok().map(|date| date.timestamp() as f64);

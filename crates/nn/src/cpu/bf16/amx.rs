@@ -137,7 +137,7 @@ pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *
     }
 }
 
-/// Computes 32 x 32 results, from two strips of each operand.
+/// Computes 32 x 32 results from 32 rows of `a` and 32 columns of `b`.
 ///
 /// # Safety
 /// See [`tile`], with 32 rows of 32 values of `c`.

@@ -21,7 +21,7 @@ fn widen(half: __m256i) -> __m512 {
     _mm512_castsi512_ps(_mm512_slli_epi32::<16>(_mm512_cvtepu16_epi32(half)))
 }
 
-/// Mask of the first `count` of 16 values.
+/// Returns the mask of the first `count` of 16 values.
 fn first(count: usize) -> u16 {
     ((1u32 << count.min(SIDE)) - 1) as u16
 }

@@ -13,7 +13,7 @@ fn parts(x: &[f32], row: usize, width: usize, range: Range<usize>) -> [&[f32]; 3
     [0, 1, 2].map(|part| &x[(3 * row + part) * width..][range.clone()])
 }
 
-/// `y = a * b`.
+/// Computes `y = a * b`.
 fn multiply(a: &[f32], b: &[f32], y: &mut [f32]) {
     y.fill(0.0);
     simd::multiply_add(a, b, y);

@@ -93,7 +93,7 @@ impl<'a> Inputs<'a> {
     }
 }
 
-/// `ln(1 + e^x)` with PyTorch's threshold.
+/// Returns `ln(1 + e^x)`, and `x` above PyTorch's threshold.
 fn softplus(x: f32) -> f32 {
     if x > 20.0 { x } else { x.exp().ln_1p() }
 }

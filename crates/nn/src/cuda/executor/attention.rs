@@ -8,7 +8,7 @@ use super::decoding::{Merged, parts_variant, window};
 use super::{Buffer, Cache, CudaExecutor, FULL, Lists, Precision, Purpose, Shape, warp_shape};
 use crate::executor::{Attention, AttentionInputs, AttentionOps, Heads};
 
-/// Variant of the kernels for attention and its derivatives. Kernels for one head size use tensor cores.
+/// Returns the variant of the kernels for attention and its derivatives. Kernels for one head size use tensor cores.
 fn variant(precision: Precision, size: usize) -> Variant {
     match (precision, size) {
         (Precision::Bf16, 64) => Variant::Size64,
@@ -17,8 +17,8 @@ fn variant(precision: Precision, size: usize) -> Variant {
     }
 }
 
-/// Launch shape with one block per head and tile of [`TILE`] rows. Shared memory holds `tiles` tiles of heads of `size` values, with rows padded by
-/// 8 values to avoid bank conflicts, and `extra` bytes.
+/// Returns the launch shape with one block per head and tile of [`TILE`] rows. Shared memory holds `tiles` tiles of heads of `size` values, with
+/// rows padded by 8 values to avoid bank conflicts, and `extra` bytes.
 fn tile_shape(rows: usize, heads: usize, tiles: usize, size: usize, extra: usize) -> Shape {
     let shared = (tiles * TILE * (size + 8) * 2 + extra) as u32;
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }

@@ -8,7 +8,7 @@ use crate::layout::{Linear, Span};
 use crate::lora::Adapted;
 
 impl CudaExecutor {
-    /// `c = alpha a b` or `c += alpha a b` in a backward pass, where all operands are activations or weights.
+    /// Computes `c = alpha a b` or `c += alpha a b` in a backward pass, where all operands are activations or weights.
     pub(super) fn product(
         &self,
         sizes: [usize; 3],
@@ -21,7 +21,7 @@ impl CudaExecutor {
         self.add_product(Product { alpha, ..Product::new(sizes, a, b, c, self.numbers()) }, write);
     }
 
-    /// `c += a b` in a backward pass, with `c` in f32.
+    /// Computes `c += a b` in a backward pass, with `c` in f32.
     pub(super) fn product_full(&self, sizes: [usize; 3], a: Matrix, b: Matrix, c: Matrix) {
         self.add_product(Product::new(sizes, a, b, c, self.full_numbers()), Write::Add);
     }

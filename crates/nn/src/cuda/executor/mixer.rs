@@ -45,7 +45,7 @@ fn widths(sizes: GatedDeltaNet) -> [usize; 3] {
     [sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width()]
 }
 
-/// Launch shape with one warp per row and query or key head, and one warp per 32 gates of a row.
+/// Returns the launch shape with one warp per row and query or key head, and one warp per 32 gates of a row.
 fn by_unit(sizes: GatedDeltaNet, rows: usize) -> Shape {
     warp_shape(rows * (2 * sizes.linear_num_key_heads + sizes.linear_num_value_heads.div_ceil(32)))
 }
@@ -90,7 +90,7 @@ fn predicting(lists: &Lists, rows: Subset) -> Pointer<u32> {
     if rows == Subset::All { Pointer::NULL } else { lists.words.at(lists.paths.predicting, 0) }
 }
 
-/// Launch shape with one block per run, head, and group of value columns.
+/// Returns the launch shape with one block per run, head, and group of value columns.
 fn delta_shape(runs: usize, heads: usize, values: usize) -> Shape {
     let grid = [runs as u32, heads as u32, values.div_ceil(COLUMNS) as u32];
     Shape { grid, threads: 4 * COLUMNS as u32, shared: SHARED as u32 }

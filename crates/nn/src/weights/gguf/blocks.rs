@@ -199,8 +199,8 @@ fn fifth(high: u32, at: usize) -> u8 {
     ((high >> at & 1) << 4) as u8
 }
 
-/// Scale and offset of one of the eight parts of a block of Q4_K or Q5_K. The block begins with d, the offsets' scale, and twelve bytes that
-/// hold eight 6-bit scales and eight 6-bit offsets.
+/// Returns the scale and offset of one of the eight parts of a block of Q4_K or Q5_K. The block begins with d, the offsets' scale, and
+/// twelve bytes that hold eight 6-bit scales and eight 6-bit offsets.
 fn scale_and_offset(block: &[u8], part: usize) -> (f32, f32) {
     let packed = &block[4..16];
     let (scale, offset) = match part {

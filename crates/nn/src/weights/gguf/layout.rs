@@ -59,7 +59,7 @@ pub(super) fn stored(name: &str, config: &Config) -> Option<String> {
     Some(format!("{prefix}{stored}.{part}"))
 }
 
-/// Shape of a tensor in a file. The filters of a convolution are the rows of a matrix.
+/// Returns the shape of a tensor in a file. The filters of a convolution are the rows of a matrix.
 pub(super) fn stored_shape(shape: &[usize]) -> Vec<usize> {
     match *shape {
         [channels, 1, inputs] => vec![channels, inputs],
@@ -161,12 +161,12 @@ impl Layout {
         Layout { rows, columns, values, width }
     }
 
-    /// Row in the file of a checkpoint's row.
+    /// Converts the index of a row in the checkpoint to its index in the file.
     pub(super) fn row(&self, row: usize) -> usize {
         self.rows.position(row)
     }
 
-    /// Turns a row of a file into a checkpoint's.
+    /// Reorders the values of a row from the file's order to the checkpoint's.
     pub(super) fn read(&self, row: &mut [f32]) {
         if self.columns != Order::Same {
             let stored = row.to_vec();

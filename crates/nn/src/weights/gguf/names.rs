@@ -15,13 +15,13 @@ pub(super) fn families() -> impl Iterator<Item = (&'static Family, GgufForm)> {
     Architecture::ALL.into_iter().filter_map(|a| Some((a.family(), a.family().gguf?)))
 }
 
-/// Sorted names for a message, each once.
+/// Returns the sorted names for a message, each once.
 fn listed(names: impl Iterator<Item = &'static str>) -> String {
     let names: BTreeSet<&str> = names.collect();
     Vec::from_iter(names).join(", ")
 }
 
-/// Sorted `model_type`s of the families that can be written.
+/// Returns the sorted `model_type`s of the families that can be written.
 pub(super) fn model_types() -> String {
     listed(families().map(|(family, _)| family.model_type))
 }
@@ -184,7 +184,7 @@ impl Gguf {
         Ok(map)
     }
 
-    /// Scaling of the rotary frequencies as `rope_scaling` of a `config.json`, or `None` if they aren't scaled.
+    /// Returns the scaling of the rotary frequencies as `rope_scaling` of a `config.json`, or `None` if they aren't scaled.
     /// Returns an error for a scaling that llama.cpp computes differently or that isn't supported.
     fn scaling(&self, architecture: &str) -> Result<Option<Value>, Error> {
         let key = |key: &str| format!("{architecture}.rope.scaling.{key}");
@@ -275,7 +275,7 @@ impl Gguf {
         })))
     }
 
-    /// Family of the models with this `general.architecture`.
+    /// Returns the family of the models with this `general.architecture`.
     /// Returns an error if the architecture is unknown, or if every family of the architecture lacks a key of the file.
     fn family(&self, architecture: &str) -> Result<(&'static Family, GgufForm), Error> {
         let mut refused = None;
@@ -317,7 +317,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// Tokens that end an answer. The metadata's tokens come first.
+    /// Returns the tokens that end an answer. The metadata's tokens come first.
     fn end_tokens(&self) -> Result<Vec<u64>, Error> {
         let mut ends = Vec::new();
         for name in ["eos", "eot", "eom"] {

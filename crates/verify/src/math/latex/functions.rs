@@ -186,7 +186,7 @@ impl Parser<'_> {
         Ok(raised(Expr::Call(Function::Log, vec![argument, base]), power))
     }
 
-    /// `\sum_{k=1}^{n} ..`
+    /// Parses a sum or product after its command, such as `_{k=1}^{n} k^2`.
     pub(super) fn fold(&mut self, kind: Fold) -> Parsed<Expr> {
         let mut lower = None;
         let mut upper = None;

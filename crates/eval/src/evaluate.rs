@@ -94,13 +94,13 @@ pub fn evaluate(
 }
 
 impl Evaluated {
-    /// Fractions of a data set's prompts and instructions that were followed, if it has instructions.
+    /// Returns the fractions of a data set's prompts and instructions that were followed, if it has instructions.
     pub fn followed(&self, benchmark: &str) -> Option<FollowedShares> {
         let samples = self.graded.iter().filter(|sample| sample.benchmark == benchmark);
         Followed::shares(samples.filter_map(|sample| sample.followed.as_ref()))
     }
 
-    /// Reasons why the answers of a data set's samples can't be read.
+    /// Returns the reasons why the answers of a data set's samples can't be read.
     pub fn unreadable(&self, benchmark: &str) -> Unreadable {
         let samples = self.graded.iter().filter(|s| s.benchmark == benchmark);
         Unreadable::of(samples.map(|s| (s.verdict, s.reason.as_str(), s.finish.as_deref() == Some("length"))))

@@ -89,7 +89,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Fields of an input line of `fgrpo verify`, or `None` if the command doesn't support this kind.
+            /// Returns the fields of an input line of `fgrpo verify`, or `None` if the command doesn't support this kind.
             pub fn line(self) -> Option<&'static str> {
                 match self {
                     $(Self::$kind => $line,)+

@@ -162,7 +162,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Tags of the reasoning that isn't graded, or `None` if the whole completion is graded.
+    /// Returns the tags of the reasoning that isn't graded, or `None` if the whole completion is graded.
     pub fn thoughts(&self) -> Option<Tags> {
         let template = self.template_tags.clone();
         match &self.reasoning {

@@ -41,12 +41,12 @@ pub struct UpdateReport {
     pub applied: bool,
 }
 
-/// Factor that scales a gradient of norm `norm` to at most `max_norm`, as `torch.nn.utils.clip_grad_norm_` does.
+/// Returns the factor that scales a gradient of norm `norm` to at most `max_norm`, as PyTorch's `clip_grad_norm_` does.
 pub(crate) fn clip_factor(norm: f64, max_norm: Option<f64>) -> f64 {
     max_norm.map_or(1.0, |max_norm| (max_norm / (norm + 1e-6)).min(1.0))
 }
 
-/// Ranges of the parameter store with equal weight decay: (offset, length, whether the weights decay).
+/// Returns the ranges of the parameter store with equal weight decay: (offset, length, whether the weights decay).
 pub(crate) fn decay_runs(tensors: &[TensorLayout], settings: &AdamW) -> Vec<(usize, usize, bool)> {
     let mut runs: Vec<(usize, usize, bool)> = Vec::new();
     for tensor in tensors {

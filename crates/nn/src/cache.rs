@@ -86,7 +86,7 @@ impl Run {
         slot
     }
 
-    /// Slots of all tokens as ranges, with adjacent pages joined.
+    /// Returns the slots of all tokens as ranges, with adjacent pages joined.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = std::ops::Range<usize>> + '_ {
         self.ranges_from(0)
     }

@@ -95,7 +95,7 @@ impl GatedDeltaNet {
         2 * self.key_width() + self.value_width()
     }
 
-    /// Number of inputs per token: the channels, then `b` (write strength) of each value head, then `a` (decay) of each value head.
+    /// Returns the number of inputs per token: the channels, then `b` (write strength) and `a` (decay) of each value head.
     pub(crate) fn input_width(&self) -> usize {
         self.channels() + 2 * self.linear_num_value_heads
     }
@@ -126,7 +126,7 @@ pub struct Multipliers {
 }
 
 impl Multipliers {
-    /// transformers' defaults.
+    /// transformers' defaults, for fields that a file lacks.
     pub(crate) const NONE: Multipliers = Multipliers {
         embedding_multiplier: 1.0,
         attention_multiplier: 1.0,
@@ -146,11 +146,11 @@ pub struct Gemma4 {
     pub attention_k_eq_v: bool,
     /// Number of last layers that use the keys and values of the last earlier layer of their type.
     pub num_kv_shared_layers: usize,
-    /// Whether the MLP of these layers has twice the `intermediate_size`.
+    /// Whether the MLP of the `num_kv_shared_layers` last layers has twice the `intermediate_size`.
     pub use_double_wide_mlp: bool,
     /// Size of the embedding that each layer adds for each token, or 0 without one.
     pub hidden_size_per_layer_input: usize,
-    /// Number of tokens in the table of these embeddings.
+    /// Number of tokens in the table of the per-layer embeddings.
     pub vocab_size_per_layer_input: usize,
     /// Logits `z` become `cap * tanh(z / cap)`, or are unchanged if `None`.
     pub final_logit_softcapping: Option<f64>,
@@ -187,7 +187,7 @@ pub enum RopeScaling {
         original_max_position_embeddings: usize,
         /// Frequencies that turn at least this often within the original context length are unchanged.
         beta_fast: f64,
-        /// Frequencies that turn less often than this are divided by `factor`.
+        /// Frequencies that turn at most this often within the original context length are divided by `factor`.
         beta_slow: f64,
         /// Whether the bounds of the interpolated range are rounded to whole pairs.
         truncate: bool,

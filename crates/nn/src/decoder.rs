@@ -220,7 +220,7 @@ impl Decoder {
         }
     }
 
-    /// Parameters of a pass. `factors` are applied separately from the weights.
+    /// Returns the parameters of a pass. `factors` are applied separately from the weights.
     pub(crate) fn parameters<'a, X: Executor>(
         &self,
         weights: &'a X::Weights,
@@ -284,7 +284,7 @@ impl Decoder {
         }
     }
 
-    /// Index into [`Buffers::saved`] of a layer's activations: its own index if everything is kept, otherwise the index of the first layer of its kind.
+    /// Returns the index into [`Buffers::saved`] for a layer: `layer` if everything is kept, otherwise the first layer of the same kind.
     fn saved_index(&self, layer: usize, keep: Keep) -> usize {
         let layers = &self.layout.layers;
         let same_kind =

@@ -321,7 +321,7 @@ impl Engine {
         })
     }
 
-    /// With layer checks, adds to an error about a value that is not finite whether a weight is the cause.
+    /// If layer checks are enabled, adds to an error about a value that is not finite whether a weight is the cause.
     fn diagnose(&self, error: Error) -> Error {
         match error {
             Error::NonFinite { what, found, .. } if self.decoder.check_layers => {

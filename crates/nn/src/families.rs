@@ -306,7 +306,7 @@ pub(crate) fn is_layer_matrix(name: &str, shape: &[usize]) -> bool {
     name.starts_with("model.layers.") && shape.len() == 2
 }
 
-/// Types of the layers that a file lists, or `None` if it lists none. Returns an error for a type that isn't `allowed`.
+/// Returns the types of the layers that a file lists, or `None` if it lists none. Returns an error for a type that isn't `allowed`.
 fn listed_types(
     fields: &Fields<'_>,
     config: &Config,
@@ -492,7 +492,7 @@ impl Layer {
         self.mixer.is_none() && !matches!(self.keys_values, KeysValues::Borrowed(_))
     }
 
-    /// Weights of the layer in file order. In a file, the biases follow all weights. A bias has the first size of its weight's shape.
+    /// Returns the weights of the layer in file order. In a file, the biases follow all weights. A bias has the first size of its weight's shape.
     pub(crate) fn weights(&self, config: &Config) -> Vec<Weight> {
         let (d, f, e) = (config.hidden_size, self.intermediate, self.head_dim);
         let (q, kv, bias) = (config.num_attention_heads * e, self.key_heads * e, self.qkv_bias);

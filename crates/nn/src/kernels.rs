@@ -68,7 +68,7 @@ pub fn product_with_panels(
     crate::cpu::product::product_with_panels((None, products), [m, n, k], x, panels, y);
 }
 
-/// Configuration of a small Qwen2. With an `intermediate_size` of 1024 it is the maze's policy with 3,944,704 parameters; the benchmarks use 688.
+/// Returns the configuration of a small Qwen2. With `intermediate_size` 1024 it is the maze's policy (3,944,704 parameters).
 pub fn small_decoder(intermediate_size: usize) -> Config {
     Config {
         architecture: Architecture::Qwen2,

@@ -64,8 +64,8 @@ impl Linear {
         [part(0..outputs), part(outputs..self.outputs)]
     }
 
-    /// Matrices that contain rows of this map's weight, in the order of the outputs, each with the range of these rows. `matrices` are indexed by the offsets of
-    /// their spans, and `len` returns a matrix's number of values.
+    /// Returns the matrices that contain rows of this map's weight, in the order of the outputs, each with the range of these rows.
+    /// `matrices` are indexed by the offsets of their spans, and `len` returns a matrix's number of values.
     pub(crate) fn rows_in<M>(
         self,
         matrices: &BTreeMap<usize, M>,
@@ -428,7 +428,7 @@ impl Layout {
         Layout { embedding, layers, per_layer_inputs, norm, head, tensors, len: b.len, base }
     }
 
-    /// Tensors except those that are never trained.
+    /// Returns the tensors except those that are never trained.
     pub(crate) fn trained(&self) -> &[TensorLayout] {
         &self.tensors[..self.tensors.partition_point(|tensor| tensor.kind != Kind::Fixed)]
     }

@@ -59,7 +59,7 @@ pub struct LoraConfig {
 }
 
 impl Default for LoraConfig {
-    /// Rank 16, alpha 32, every matrix of the layers.
+    /// Returns rank 16, alpha 32 and every matrix of the layers.
     fn default() -> Self {
         let targets = LoraConfig::TARGETS.map(str::to_string).to_vec();
         LoraConfig { rank: 16, alpha: 32.0, targets, use_rslora: false }
@@ -504,7 +504,7 @@ pub(crate) struct Adapted {
 }
 
 impl Adapted {
-    /// Outputs, inputs and rank.
+    /// Returns the number of outputs, the number of inputs, and the rank.
     pub(crate) fn sizes(&self) -> [usize; 3] {
         [self.outputs, self.inputs, self.rank]
     }

@@ -95,7 +95,7 @@ pub(crate) const NF4: [f32; 16] = [
 /// `1 / 127` with the rounding of LLM.int8.
 pub(crate) const INT8_STEP: f32 = 7.874_016e-3;
 
-/// Values of the dynamic map's codes (arXiv 1511.04561), ascending. Each lower power of ten has half as many fractions.
+/// Returns the values of the dynamic map's codes (arXiv 1511.04561), ascending. Each lower power of ten has half as many.
 pub(crate) fn dynamic_map() -> &'static [f32; 256] {
     static MAP: OnceLock<[f32; 256]> = OnceLock::new();
     MAP.get_or_init(|| {

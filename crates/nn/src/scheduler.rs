@@ -123,7 +123,7 @@ pub(crate) struct JobQueue<'a> {
     pub(crate) keep: bool,
 }
 
-/// Maximum number of pages that `samples` samples of a prompt may need, for at least 1 sample. A node's state counts as `state` pages.
+/// Returns the maximum number of pages that `samples` >= 1 samples of a prompt may need. A node's state counts as `state` pages.
 pub(crate) fn pages_needed(state: usize, prompt: usize, samples: usize, max_new_tokens: usize) -> usize {
     prompt.div_ceil(PAGE) + future_pages(state, samples, max_new_tokens) + 1 + 3 * state
 }
@@ -373,7 +373,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// Expected length of a job's completion that already has `drawn` tokens. It is estimated from finished completions, and at first the maximum length.
+    /// Returns the expected length of a completion that has `drawn` tokens, estimated from finished completions; at first the maximum.
     fn expected(&self, job: usize, drawn: usize) -> usize {
         /// Weight of the maximum length in the average, in completions.
         const PRIOR: usize = 4;

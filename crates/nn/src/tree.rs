@@ -332,7 +332,7 @@ impl Tree {
         node.map(|node| (node, depth))
     }
 
-    /// Nodes on the path from the root to `node`, inclusive.
+    /// Returns the nodes on the path from the root to `node`, inclusive.
     pub(crate) fn path(&self, node: usize) -> Vec<usize> {
         let mut path: Vec<usize> =
             std::iter::successors(Some(node), |&node| self.nodes[node].parent).collect();

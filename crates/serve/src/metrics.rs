@@ -56,7 +56,7 @@ impl Metrics {
         self.0[count as usize].load(Ordering::Relaxed) as f64 * COUNTERS[count as usize].2
     }
 
-    /// Name, description and value of each counter.
+    /// Returns the name, description and value of each counter.
     pub(crate) fn counters(&self) -> impl Iterator<Item = Gauge> + '_ {
         let value = |number: &AtomicU64, unit: f64| number.load(Ordering::Relaxed) as f64 * unit;
         self.0.iter().zip(COUNTERS).map(move |(number, (name, help, unit))| (name, help, value(number, unit)))

@@ -28,7 +28,7 @@ impl Lattice {
         usize::try_from(x - self.first).ok().and_then(|i| self.mass.get(i)).copied().unwrap_or(0.0)
     }
 
-    /// Integers with their probabilities, in increasing order.
+    /// Returns the integers with their probabilities, in increasing order.
     pub fn atoms(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
         self.mass.iter().enumerate().map(|(i, &p)| (self.first + i as i64, p))
     }

@@ -36,7 +36,7 @@ impl Solutions {
         self.probabilities.len()
     }
 
-    /// Mass on all correct completions, `Q_pos`: the probability that a sample is correct.
+    /// Returns the mass on all correct completions, `Q_pos`: the probability that a sample is correct.
     pub fn mass(&self) -> f64 {
         self.probabilities.iter().sum::<f64>().min(1.0)
     }
@@ -57,8 +57,8 @@ impl Solutions {
         self.probabilities.iter().map(miss).sum::<f64>() / self.count() as f64
     }
 
-    /// Retained mass `M_ret`: fraction of the initial probability of the correct completions that hasn't been lost, in
-    /// `[0, 1]`. It is 1 if every completion has at least its initial probability, and if all initial probabilities are 0.
+    /// Returns the retained mass `M_ret`: fraction of the initial probability of the correct completions that hasn't been lost,
+    /// in `[0, 1]`. It is 1 if every completion has at least its initial probability, and if all initial probabilities are 0.
     ///
     /// # Panics
     /// If `start` has another number of completions.

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub struct Answerer(Arc<dyn Fn(&str) -> String + Send + Sync>);
 
 impl Answerer {
-    /// An answerer that calls `answer`.
+    /// Returns an answerer that calls `answer`.
     pub fn new(answer: impl Fn(&str) -> String + Send + Sync + 'static) -> Self {
         Self(Arc::new(answer))
     }

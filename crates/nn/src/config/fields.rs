@@ -123,7 +123,7 @@ pub(crate) fn end_tokens<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<u32>,
     tokens(from).map(Option::unwrap_or_default)
 }
 
-/// Token ids in the form that files use: null, a single id, or a list.
+/// Returns token ids in the form that files use: null, a single id, or a list.
 pub(crate) fn one_or_many(ids: &[u32]) -> Value {
     match ids {
         [] => Value::Null,

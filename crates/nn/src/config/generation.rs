@@ -28,7 +28,7 @@ pub fn end_tokens_of(fields: &Map<String, Value>, place: &str) -> Result<Option<
     Ok(Fields { place, map: fields }.read::<File>()?.eos_token_id)
 }
 
-/// Contents of the file for a model that was created without one.
+/// Returns the contents of the file for a model that was created without one.
 pub(crate) fn generation_config(config: &Config) -> Value {
     let ids = json!({
         "bos_token_id": config.bos_token_id,

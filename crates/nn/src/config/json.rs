@@ -236,7 +236,7 @@ fn refuse_quantized(fields: &Fields<'_>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Base and scaling of the rotary frequencies, and the fraction of a head that they rotate. `rope_scaling` and `rope_parameters` may both be present.
+/// Returns base and scaling of the rotary frequencies, and the fraction of a head that they rotate. A file may have both forms of [`Rope`].
 fn rope(
     fields: &Fields<'_>,
     file: &File,

@@ -58,7 +58,7 @@ pub(crate) struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    /// Keys of a piece that a query sees.
+    /// Returns the keys of a piece that a query sees.
     fn seen(&self, piece: &Piece, query: usize) -> Range<usize> {
         let (end, first) = (self.positions[query] as usize + 1, piece.position as usize);
         let key = |position: usize| piece.keys.start + position.saturating_sub(first).min(piece.keys.len());

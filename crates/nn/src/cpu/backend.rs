@@ -96,7 +96,7 @@ pub(crate) struct CpuBackend {
 }
 
 impl CpuBackend {
-    /// A CPU backend with `threads` threads, weights of 0, and the given number format of products.
+    /// Creates a CPU backend with `threads` threads, weights of 0, and the given number format of products.
     pub(crate) fn new(
         config: &Config,
         layout: &Layout,

@@ -60,7 +60,7 @@ impl Unit {
     }
 }
 
-/// The best unit that the processor and the chosen SIMD level support. AMX requires permission from the system, which this function requests.
+/// Returns the best unit that processor and SIMD level support. AMX requires permission from the system, which this function requests.
 pub(crate) fn unit() -> Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
     *UNIT.get_or_init(|| {
@@ -103,7 +103,7 @@ enum Hand {
 /// Panels of values as `PARTS` bfloat16 values each: 1 rounds a value, 2 also stores the rounding error.
 pub(crate) struct Bf16<const PARTS: usize>;
 
-/// Pairs of parts (of the left and the right value) that are multiplied, small products first.
+/// Returns the pairs of parts (of the left and the right value) that are multiplied, small products first.
 const fn part_products(parts: usize) -> &'static [(usize, usize)] {
     if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
 }
@@ -285,7 +285,7 @@ mod tests {
     use crate::cpu::panels;
     use proptest::prelude::*;
 
-    /// Units that this processor supports, the portable one first.
+    /// Returns the units that this processor supports, the portable one first.
     fn units() -> Vec<Unit> {
         match unit() {
             Unit::Portable => vec![Unit::Portable],

@@ -24,12 +24,12 @@ impl<'a> Convolution<'a> {
         self.filter.len() / self.channels
     }
 
-    /// Inputs of a row in a range of channels.
+    /// Returns a row's inputs in a range of channels.
     pub(crate) fn input(&self, row: usize, range: &Range<usize>) -> &'a [f32] {
         &self.x[row * self.stride..][range.clone()]
     }
 
-    /// Weights of the inputs at index `at` of the kernel. The last index belongs to the row's own input.
+    /// Returns the weights of the inputs at index `at` of the kernel. The last index belongs to the row's own input.
     pub(crate) fn weights(&self, at: usize, range: &Range<usize>) -> &'a [f32] {
         &self.filter[at * self.channels..][range.clone()]
     }

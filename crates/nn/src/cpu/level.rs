@@ -66,7 +66,7 @@ pub(crate) fn check() -> Result<Level, Error> {
     choose(std::env::var(VARIABLE).ok().as_deref(), best())
 }
 
-/// Cached result of [`check`], because many loops are short. An invalid setting is ignored here; it is an error when an engine is created.
+/// Returns the cached result of [`check`], because many loops are short. Ignores an invalid setting, for which creating an engine fails.
 #[inline(always)]
 pub(crate) fn level() -> Level {
     static LEVEL: AtomicU8 = AtomicU8::new(0);

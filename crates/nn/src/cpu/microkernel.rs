@@ -102,7 +102,7 @@ macro_rules! at_level {
 }
 
 at_level! {
-    /// `y = x wᵀ` with `x`: `[m, k]`, `w`: `[n, k]`.
+    /// Computes `y = x wᵀ` with `x`: `[m, k]`, `w`: `[n, k]`.
     ///
     /// # Safety
     /// All three matrices must be readable, and `y` writable and disjoint from the others.
@@ -110,7 +110,7 @@ at_level! {
 }
 
 at_level! {
-    /// `y = a b` with `a`: `[m, k]`, and `b`: `[k, n]`. The first four tiles of [`TALL`] rows also prefetch
+    /// Computes `y = a b` with `a`: `[m, k]`, and `b`: `[k, n]`. The first four tiles of [`TALL`] rows also prefetch
     /// `4 k` cache lines from `ahead` on into the second-level cache, a quarter each.
     ///
     /// # Safety
@@ -118,7 +118,7 @@ at_level! {
     tiles(sizes: [usize; 3], a: Operand, b: RowMajor, y: Output, ahead: *const f32)
 }
 
-/// `to[i * to_stride + j] = from[j][i]` for `rows` rows and `columns` columns, both at most [`lanes`]. Sets the rest of each row of [`lanes`] values to 0.
+/// Transposes `rows` rows of `columns` values, both at most [`lanes`], and sets the rest of each row of [`lanes`] results to 0.
 ///
 /// # Safety
 /// `from` must be readable, and `columns` rows of [`lanes`] values writable.

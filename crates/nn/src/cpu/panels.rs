@@ -81,7 +81,7 @@ impl ColumnRange {
     }
 }
 
-/// `c = a b` for a range of columns of `b`, over `m` rows and `k` terms. `c` starts at the first column of the range.
+/// Computes `c = a b` for a range of columns of `b`, over `m` rows and `k` terms. `c` starts at the first column of the range.
 ///
 /// # Safety
 /// The operands must be readable, and `m` rows of `n` values of `c` writable and disjoint from the operands.
@@ -98,7 +98,7 @@ pub(crate) unsafe fn multiply(
     unsafe { in_format!(products, blocks([m, k], columns, a, b, c)) }
 }
 
-/// [`multiply`] in one format, block by block.
+/// Runs [`multiply`] in one format, block by block.
 ///
 /// # Safety
 /// See [`multiply`].

@@ -28,7 +28,7 @@ pub(crate) struct View {
 }
 
 impl View {
-    /// Returns the rows of `stride` values, starting at `offset`.
+    /// Returns the view of a row-major matrix that starts at `offset` and has the row stride `stride`.
     pub(crate) fn rows(offset: usize, stride: usize) -> View {
         View { offset, row: stride, column: 1 }
     }

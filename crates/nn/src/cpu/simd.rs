@@ -342,8 +342,8 @@ vectorised! {
         }
     }
 
-    /// One token of the gated delta rule. Multiplies the state, `[keys, values]`, by `keep`, and then moves its value at `k` towards `v` by the
-    /// fraction `write`. `error` receives the difference from `v` before the update, and `out` the state's value at `q` after it.
+    /// Applies one token of the gated delta rule. Multiplies the state, `[keys, values]`, by `keep`, and then moves its value at `k` towards
+    /// `v` by the fraction `write`. `error` receives the difference from `v` before the update, and `out` the state's value at `q` after it.
     fn delta_step(token: Token<'_>, state: &mut [f32], error: &mut [f32], out: &mut [f32]) {
         let Token { q, k, v, write, keep } = token;
         let n = v.len();

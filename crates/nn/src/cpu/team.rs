@@ -169,7 +169,7 @@ pub(crate) struct ColumnsMut<'a> {
 }
 
 impl ColumnsMut<'_> {
-    /// This thread's columns of a row.
+    /// Returns this thread's columns of a row.
     pub(crate) fn row(&mut self, row: usize) -> &mut [f32] {
         self.part(row, self.range.clone())
     }

@@ -79,7 +79,7 @@ impl Buffer {
         }
     }
 
-    /// Device address of value `index`, or null if the buffer couldn't be allocated; the stream then has a failure and drops further work.
+    /// Returns the device address of value `index`, or null if allocation failed; the stream then has a failure and drops further work.
     pub(super) fn at(&self, index: usize) -> Values {
         let address = self.memory.as_ref().map_or(Address(0), |memory| memory.at(self.bytes(index)));
         match self.precision {
@@ -129,7 +129,7 @@ impl Buffer {
 const SEARCH_BLOCKS: usize = 1024;
 
 impl Buffer {
-    /// Index and value of the first of `len` values that is not finite, or `None` if all are finite or the device has failed. Waits for the device.
+    /// Waits for the device. Returns index and value of the first of `len` values that is not finite, or `None` if all are finite or it failed.
     pub(super) fn first_non_finite(&self, stream: &Stream, len: usize) -> Option<(usize, f32)> {
         let blocks = len.div_ceil(THREADS as usize).min(SEARCH_BLOCKS);
         self.memory.as_ref()?;

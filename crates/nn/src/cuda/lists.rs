@@ -199,7 +199,7 @@ impl Collected {
     }
 }
 
-/// Items of a pass's rows. Each item has few rows of a segment, so that there are many blocks.
+/// Returns the items of a pass's rows. Each item has few rows of a segment, so that there are many blocks.
 fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec<PassItems> {
     let (mut built, mut collected) = (Vec::new(), Collected::default());
     // Pieces of the ancestors.

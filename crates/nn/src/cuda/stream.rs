@@ -257,7 +257,7 @@ impl Sequence {
         self.commands.truncate(self.recorded);
     }
 
-    /// Commands recorded since [`Sequence::begin`].
+    /// Returns the commands recorded since [`Sequence::begin`].
     pub(super) fn commands(&self) -> &[Command] {
         &self.commands[..self.recorded]
     }

@@ -60,7 +60,7 @@ impl Words {
         self.device.as_ref().map_or(Pointer::NULL, |device| device.pointer(list.first + index))
     }
 
-    /// Content of a list on the host.
+    /// Returns the content of a list on the host.
     pub(super) fn host(&self, list: List) -> &[u32] {
         &self.host[list.first..list.first + list.len]
     }

@@ -341,7 +341,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         self.ops.copy_columns(n, width, narrow, of_all, self.input_strip(added), dlayer_inputs);
     }
 
-    /// Keys and values of the layer in a pass: the layer's own, or the ones that layers share.
+    /// Returns the keys and values of the layer in a pass: the layer's own, or the ones that layers share.
     fn keys_values<'b>(
         &self,
         own: &'b mut SavedRows<X::Buffer>,
@@ -353,7 +353,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Maps to keys and values: none if they are borrowed, and the map to keys twice if values are computed from keys.
+    /// Returns the maps to keys and values: none if they are borrowed, and the map to keys twice if values are computed from keys.
     pub(super) fn key_maps(&self, layout: AttentionLayout) -> Vec<Linear> {
         let count = if self.layer.spec.values_from_keys { 2 } else { 1 };
         layout.keys_values.into_iter().flat_map(|map| std::iter::repeat_n(map, count)).collect()
@@ -458,7 +458,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Zeros for the norm of values, or `None` if the layer doesn't compute normalised values.
+    /// Returns the zeros for the norm of values, or `None` if the layer doesn't compute normalised values.
     pub(super) fn v_norm(&self) -> Option<Span> {
         match self.layer.mixing {
             Mixing::Attention(AttentionLayout { keys_values: Some(_), v_norm, .. }) => v_norm,

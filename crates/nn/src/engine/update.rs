@@ -19,7 +19,7 @@ impl Engine {
         self.runtime.backend().gradient_norm()
     }
 
-    /// Gradients of the trained tensors: all, or LoRA's factors.
+    /// Returns the gradients of the trained tensors: all, or LoRA's factors.
     pub fn gradients(&self) -> impl Iterator<Item = NamedTensor<'_>> {
         self.named(Store::Gradient, self.trained())
     }

@@ -161,7 +161,7 @@ operations! {
         fn low_rank_backward_input(self, update: LowRank<'_, Self::Weights>, dy: &Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.tensor(update.adapted.weight, update.rows, update.adapted.inputs);
 
-        /// `dA += scale · (dy B)ᵀ x` and `dB += scale · dyᵀ (x Aᵀ)`, where `dy` is the derivative with respect to the result of the linear map.
+        /// Computes `dA += scale · (dy B)ᵀ x` and `dB += scale · dyᵀ (x Aᵀ)`, with `dy` as in [`LinearOps::low_rank_backward_input`].
         fn low_rank_backward(self, update: LowRank<'_, Self::Weights>, gradient: &mut Self::Gradient, dy: &Self::Buffer, x: &Self::Buffer);
     }
 }
@@ -205,8 +205,8 @@ operations! {
         fn gate_backward(self, kind: Gate, len: usize, gate: &mut Self::Buffer, x: &Self::Buffer, dy: &mut Self::Buffer, y: &mut Self::Buffer)
             => dy: self.named(self.place.needed, &[(gate_name(kind), len / self.place.needed.max(1))]);
 
-        /// Causal convolution of the first columns of `x` along the paths of the forest, then SiLU. Stores the latest inputs of each tree in the
-        /// cache, if given, at the nodes in the lists.
+        /// Computes a causal convolution of the first columns of `x` along the paths of the forest, then SiLU. Stores the latest inputs of each tree
+        /// in the cache, if given, at the nodes in the lists.
         fn convolve(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]);
 
@@ -214,9 +214,9 @@ operations! {
         fn convolve_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dy: &mut Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.input_width())]);
 
-        /// Gated delta rule along the paths of the forest. Inputs are `mixed`, the result of the convolution, and the last columns of `x`, which are
-        /// `b` and `a` of each head. Normalises queries and keys in `mixed` in place. Stores the last state of each tree in the cache, if given, at
-        /// the nodes in the lists.
+        /// Computes the gated delta rule along the paths of the forest. Inputs are `mixed`, the result of the convolution, and the last columns of
+        /// `x`, which are `b` and `a` of each head. Normalises queries and keys in `mixed` in place. Stores the last state of each tree in the cache,
+        /// if given, at the nodes in the lists.
         fn delta_rule(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, mixed: &mut Self::Buffer, out: &mut Self::Buffer)
             => out: self.named(self.rows_of(mixer.rows), &[("linear_attn (gated delta rule)", mixer.layout.sizes.value_width())]);
 
@@ -234,8 +234,8 @@ operations! {
 operations! {
     /// Gated short convolutions. A row of inputs is a gate before the convolution, a gate after it, and the values, each as wide as the result.
     trait ConvolutionOps {
-        /// `out = after * conv(before * values)` for the needed rows, along the paths of the forest. Stores the latest inputs of each tree's convolution in
-        /// the cache, if given, at the nodes in the lists.
+        /// Computes `out = after * conv(before * values)` for the needed rows, along the paths of the forest. Stores the latest inputs of each tree's
+        /// convolution in the cache, if given, at the nodes in the lists.
         fn short_convolution(self, mixer: Mixer<'_, Self::Weights, Self::Lists, ConvolutionLayout>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, out: &mut Self::Buffer) [on_cpus]
             => out: self.named(self.rows_of(mixer.rows), &[("conv.conv", mixer.layout.sizes.width)]);
 

@@ -23,8 +23,8 @@ fn elsewhere() -> impl Iterator<Item = (&'static str, &'static str)> {
 const SMALLEST: &str =
     "steps = 1\n[task]\nkind = \"arithmetic\"\n[sft]\nsteps = 1\n[lora]\n[model]\npath = \"model\"\n";
 
-/// Full names of the keys that `name` may mean, most likely first: keys with that name, the key for another trainer's
-/// name, or keys with a similar spelling.
+/// Returns the full names of the keys that `name` may mean, most likely first: keys with that name, the key for another
+/// trainer's name, or keys with a similar spelling.
 pub fn suggestions(name: &str) -> Vec<String> {
     let name = name.trim_start_matches('-').replace('-', "_");
     let known = known();

@@ -185,8 +185,8 @@ impl ScheduledKey {
         ((step.max(1) - 1) as f64 / (self.over - 1) as f64).min(1.0)
     }
 
-    /// Steps that suffice to check the range of the value. Valid values form an interval, plus 0, which turns a
-    /// setting off, so the first and last two steps decide.
+    /// Returns the steps that suffice to check the range of the value. Valid values form an interval, plus 0, which
+    /// turns a setting off, so the first and last two steps decide.
     pub(super) fn deciding_steps(&self) -> [u64; 4] {
         [1, 2, self.over - 1, self.over]
     }

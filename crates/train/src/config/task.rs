@@ -150,7 +150,7 @@ impl TaskConfig {
         }
     }
 
-    /// Strings that end a completion.
+    /// Returns the strings that end a completion.
     pub fn stop(&self) -> &[String] {
         match self {
             Self::Mix(mix) => &mix.stop,

@@ -328,7 +328,7 @@ fn candidates(text: &[char]) -> impl Iterator<Item = Candidate> + '_ {
     })
 }
 
-/// Ranges between the breaks. Of overlapping candidates only the last is considered.
+/// Returns the ranges between the breaks. Of overlapping candidates only the last is considered.
 fn slices(text: &[char]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut last_break = 0;

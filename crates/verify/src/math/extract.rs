@@ -266,7 +266,7 @@ fn is_stranger(byte: u8) -> bool {
     b"{}\\[]_&|<>\"';!?#".contains(&byte)
 }
 
-/// Strings matched by the groups of a pattern.
+/// Returns the strings matched by the groups of a pattern.
 fn found_by<'a>(get: impl Fn(&str) -> Option<&'a str>) -> Option<Found<'a>> {
     if let Some(expr) = get("expr") {
         return Some(Found::Expression(expr));

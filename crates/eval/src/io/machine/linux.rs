@@ -12,7 +12,7 @@ pub fn available() -> Option<u64> {
     [group, address_space()].into_iter().flatten().chain([machine]).min()
 }
 
-/// Number of bytes that an address-space limit (`ulimit -v`) leaves for this process, or `None` without a limit.
+/// Returns the number of bytes that an address-space limit (`ulimit -v`) leaves for this process, or `None`.
 fn address_space() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: writes to a local variable.

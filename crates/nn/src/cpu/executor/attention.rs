@@ -12,7 +12,7 @@ impl<'a> Attention<'a, Lists> {
 }
 
 impl CpuExecutor {
-    /// Attention of queries to keys. Each thread computes a range of queries.
+    /// Computes attention of queries to keys. Each thread computes a range of queries.
     pub(super) fn attend(
         &self,
         heads: Heads,

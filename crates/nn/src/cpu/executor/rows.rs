@@ -1,4 +1,4 @@
-//! Row operations.
+//! Copies of rows, the embedding, rotary embedding, and the MLP's activation.
 
 use std::ops::Range;
 

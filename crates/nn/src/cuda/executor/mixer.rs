@@ -40,7 +40,7 @@ fn is_silu(kind: Gate) -> usize {
     usize::from(kind == Gate::Silu)
 }
 
-/// Channels of the convolution, its kernel size, and the width of an input row.
+/// Returns the number of channels of the convolution, its kernel size, and the width of an input row.
 fn widths(sizes: GatedDeltaNet) -> [usize; 3] {
     [sizes.channels(), sizes.linear_conv_kernel_dim, sizes.input_width()]
 }
@@ -50,12 +50,12 @@ fn by_unit(sizes: GatedDeltaNet, rows: usize) -> Shape {
     warp_shape(rows * (2 * sizes.linear_num_key_heads + sizes.linear_num_value_heads.div_ceil(32)))
 }
 
-/// Parameters of the gates: `A_log` and `dt_bias`.
+/// Returns the parameters of the gates: `A_log` and `dt_bias`.
 fn gate_parameters(mixer: &Mixer<'_, Weights, Lists>) -> [Values; 2] {
     [mixer.layout.a_log, mixer.layout.dt_bias].map(|span| mixer.weights.at(span.offset))
 }
 
-/// Arguments of the delta rule's kernel for all heads, without states, a cache and errors.
+/// Returns the arguments of the delta rule's kernel for all heads, without states, a cache and errors.
 fn delta_rule(
     sizes: GatedDeltaNet,
     mixed: &Buffer,

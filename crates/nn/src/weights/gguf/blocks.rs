@@ -66,7 +66,7 @@ const OTHERS: [(u32, &str); 23] = [
 pub(in crate::weights) const Q8: (usize, usize) = (32, 34);
 
 impl Kind {
-    /// The type with this id in a header. The error is the type's name.
+    /// Returns the type with this id in a header. The error is the type's name.
     pub(super) fn new(id: u32) -> Result<Kind, String> {
         let kind = ALL.into_iter().find(|&kind| kind as u32 == id);
         kind.ok_or_else(|| match OTHERS.iter().find(|(n, _)| *n == id) {

@@ -119,7 +119,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Layout of the tensor with this Hugging Face name and shape.
+    /// Returns the layout of the tensor with this Hugging Face name and shape.
     pub(super) fn new(name: &str, shape: &[usize], config: &Config) -> Layout {
         let family = config.architecture.family();
         let interleaved = family.gguf.is_some_and(|form| form.rows == GgufRows::Interleaved);
@@ -199,7 +199,7 @@ impl Layout {
     }
 }
 
-/// Tensors for the scaling of the rotary frequencies, which a checkpoint doesn't have.
+/// Returns the tensors for the scaling of the rotary frequencies, which a checkpoint doesn't have.
 pub(super) fn rope_tensors(config: &Config) -> Vec<(&'static str, Vec<f32>)> {
     let singles = |factors: &[f64]| factors.iter().map(|&factor| factor as f32).collect();
     match &config.rope_scaling {

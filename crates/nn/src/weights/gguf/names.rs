@@ -10,7 +10,7 @@ use crate::config::{Architecture, Config};
 use crate::error::Error;
 use crate::families::{FURTHER_LAYERS, Family, GgufForm};
 
-/// Families that can be read and written, with their forms.
+/// Returns the families that can be read and written, with their forms.
 pub(super) fn families() -> impl Iterator<Item = (&'static Family, GgufForm)> {
     Architecture::ALL.into_iter().filter_map(|a| Some((a.family(), a.family().gguf?)))
 }
@@ -86,7 +86,7 @@ pub(super) fn yarn_factor(factor: f64) -> f64 {
 }
 
 impl Gguf {
-    /// Fields of the `config.json` that corresponds to this file.
+    /// Returns the fields of the `config.json` that corresponds to this file.
     /// Returns an error if a key is missing or of another type.
     pub fn config(&self) -> Result<Map<String, Value>, Error> {
         if let Some(parts) = self.value("split.count")?.filter(|parts| *parts != 1) {
@@ -370,7 +370,7 @@ impl Gguf {
         Ok(())
     }
 
-    /// Divisors of the rotary frequencies in a tensor, or `None` if the file doesn't have it.
+    /// Returns the divisors of the rotary frequencies in a tensor, or `None` if the file doesn't have it.
     fn factors(&self, name: &str) -> Result<Option<Vec<f64>>, Error> {
         let Some(tensor) = self.tensors.get(name) else { return Ok(None) };
         let mut factors = vec![0.0; tensor.shape.iter().product()];

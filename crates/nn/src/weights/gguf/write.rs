@@ -108,7 +108,7 @@ impl GgufType {
 }
 
 impl Item {
-    /// Item for a field of `config.json`, or `None` if it isn't a number, a Boolean, or a list of them.
+    /// Returns the item for a field of `config.json`, or `None` if it isn't a number, a Boolean, or a list of them.
     fn new(value: &Value) -> Option<Item> {
         Some(match value {
             Value::Number(n) => match n.as_u64() {
@@ -125,7 +125,7 @@ impl Item {
     }
 }
 
-/// Metadata for a configuration, whose family has this form. `fields` are those of `config.json`, as the family's form writes them.
+/// Returns the metadata of a configuration whose family has the form `form`, which has written `fields`, the fields of `config.json`.
 fn metadata(
     config: &Config,
     form: &GgufForm,

@@ -175,7 +175,7 @@ fn place_stars(
     None
 }
 
-/// Pairs of stars, near ones first, as a start whose territories may touch.
+/// Returns the pairs of stars, near ones first, as a start whose territories may touch.
 fn pair_up(n: usize, stars: &[(usize, usize)], source: &mut Source<'_>) -> Vec<Vec<(usize, usize)>> {
     let mut left = stars.to_vec();
     source.shuffle(&mut left);

@@ -85,7 +85,7 @@ pub struct Rewards {
 }
 
 impl Default for Rewards {
-    /// The paper's binary rewards, 1 and 0.
+    /// Returns the paper's binary rewards, 1 and 0.
     fn default() -> Self {
         Self { correct: 1.0, wrong: 0.0, threshold: None }
     }

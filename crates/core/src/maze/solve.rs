@@ -48,7 +48,7 @@ impl Maze {
         paths[self.index(self.goal())]
     }
 
-    /// Moves of every shortest path from start to goal, in the order of [`Move::ALL`]. The number of paths may grow
+    /// Returns the moves of every shortest path from start to goal, in the order of [`Move::ALL`]. The number of paths may grow
     /// exponentially with the size; call [`Maze::solution_count`] first.
     pub fn solutions(&self) -> Vec<Vec<Move>> {
         let distances = self.distances();
@@ -95,7 +95,7 @@ impl Distances<'_> {
         self.maze.is_open(cell).then(|| self.moves[self.maze.index(cell)]).flatten()
     }
 
-    /// Moves that lead from a cell to a cell one move closer to the goal, with those cells.
+    /// Returns the moves from a cell to the cells one move closer to the goal, with these cells.
     fn closer(&self, cell: Position) -> impl Iterator<Item = (Move, Position)> + '_ {
         let here = self.distance(cell);
         Move::ALL.into_iter().filter_map(move |step| {

@@ -272,15 +272,15 @@ macro_rules! for_every_processor {
 }
 
 for_every_processor! {
-    /// One step of every slot: moments, logit, weight, and the blocks' sums of weights.
+    /// Takes one step of every slot: updates moments, logit, weight, and the blocks' sums of weights.
     update [PROBABILITY, ADAM] (a: Arrays<'_>, r: &Rates) = update_blocks
 }
 for_every_processor! {
-    /// The metrics' sums over slots; `start` is the weight below which an action has lost mass.
+    /// Returns the metrics' sums over slots; `start` is the weight below which an action has lost mass.
     sums (z: &[f64], w: &[f64], shift: f64, start: f64) -> Sums = sum_blocks
 }
 for_every_processor! {
-    /// Sum over slots of draws times weight.
+    /// Returns the sum over slots of draws times weight.
     drawn_weight (w: &[f64], count: &[u32]) -> f64 = drawn_blocks
 }
 

@@ -59,7 +59,7 @@ pub struct Setup {
 }
 
 impl Default for Setup {
-    /// The paper's simulation, with the surrogate and optimizer that reproduce its figure.
+    /// Returns the paper's simulation, with the surrogate and optimizer that reproduce its figure.
     fn default() -> Self {
         Self {
             actions: 128_000,

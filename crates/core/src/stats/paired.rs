@@ -92,7 +92,7 @@ impl Difference {
         (2.0 * low.min(high)).min(1.0)
     }
 
-    /// Bounds of the exact p-value. If the lattice is exact, they are within about `1e-12` of the p-value, and within `1e-15`
+    /// Returns bounds of the exact p-value. If the lattice is exact, they are within about `1e-12` of it, and within `1e-15`
     /// for k = 1 and k = m. Otherwise they include the largest effect of rounding to the grid.
     pub fn p_bounds(&self) -> (f64, f64) {
         // The rounded value is D + e with e within drift +- blur, so D <= 0 lies between

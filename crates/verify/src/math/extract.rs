@@ -129,7 +129,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Returns the start of the text to search after an occurrence of "answer", for a stage.
+    /// Returns the start of the text that a stage searches after an occurrence of "answer", which ends at `end`.
     fn tail_of(&self, stage: Stage, end: usize) -> Option<usize> {
         let rest = &self.text[end..];
         let is_final = || ends_with_word(&self.text.as_bytes()[..end - 6], b"final ");

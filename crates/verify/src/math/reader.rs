@@ -336,7 +336,7 @@ struct Reader {
     spaced: bool,
     /// Words that haven't been read as tokens yet.
     words: String,
-    /// Environments of statements, and of matrices, that are open.
+    /// Number of open environments of statements, and of matrices.
     statements: usize,
     matrices: usize,
     /// Whether commas are between thousands.

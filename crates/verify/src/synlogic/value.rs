@@ -95,7 +95,7 @@ impl Value {
         }
     }
 
-    /// Python's truth value.
+    /// Returns Python's truth value.
     pub fn truthy(&self) -> bool {
         match self {
             Self::None => false,
@@ -167,7 +167,7 @@ pub(super) fn entries(dict: &[(Value, Value)]) -> HashMap<Option<Vec<u8>>, &Valu
 }
 
 impl PartialEq for Value {
-    /// Python's `==`.
+    /// Compares two values like Python's `==`.
     fn eq(&self, other: &Self) -> bool {
         use Value::{Bool, Bytes, Complex, Dict, Ellipsis, Float, Int, List, None, Set, Str, Tuple};
         match (self, other) {

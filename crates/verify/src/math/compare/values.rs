@@ -602,7 +602,7 @@ impl Comparer<'_> {
     }
 }
 
-/// How a value is written: exactly, or with so many digits from the one at `10^first` on, and zeros up to `10^last`.
+/// Form of a value: exact, or a decimal with `count` significant digits, of `10^first` and below, and zeros up to `10^last`.
 enum Written {
     Exact,
     Digits { first: i64, count: i64, last: i64 },
@@ -645,7 +645,7 @@ impl Written {
         }
     }
 
-    /// Counts the significant digits of a decimal without trailing zeros, and the digits up to `last`.
+    /// Returns the form of a decimal whose last written digit is at `10^last`.
     fn digits(value: &RBig, last: i64) -> Self {
         let Some((scaled, places)) = without_point(value, MAX_DIGITS) else { return Self::Exact };
         let digits = scaled.unsigned_abs().to_string();

@@ -127,7 +127,7 @@ struct Parser<'a> {
     /// Whether degrees are an angle: in strict mode, in the argument of a trigonometric function.
     angle: bool,
     tokens: Vec<Spanned>,
-    /// Number of bars from a position on.
+    /// For each token, the number of bars from that token on.
     bars: Vec<usize>,
     at: usize,
     depth: usize,

@@ -52,7 +52,7 @@ pub(super) fn finite(v: &Value) -> Result<Option<f64>> {
     }
 }
 
-/// Python's `divmod` for integers: the remainder has the divisor's sign.
+/// Computes Python's `divmod` for integers: the remainder has the divisor's sign.
 pub fn floor_division(a: &IBig, b: &IBig) -> (IBig, IBig) {
     let quotient = a.div_euclid(b);
     let remainder = a - &quotient * b;
@@ -64,7 +64,7 @@ pub fn floor_division(a: &IBig, b: &IBig) -> (IBig, IBig) {
     }
 }
 
-/// Python's `/` for integers: the nearest double of the exact quotient.
+/// Computes Python's `/` for integers: the nearest double of the exact quotient.
 pub(super) fn true_division(a: &IBig, b: &IBig) -> Result<Value> {
     let (x, y) = (int_to_f64(a), int_to_f64(b));
     let exact = 1_u64 << 53;
@@ -90,7 +90,7 @@ pub(super) fn true_division(a: &IBig, b: &IBig) -> Result<Value> {
     Ok(Value::Float(if a.is_negative() == b.is_negative() { magnitude } else { -magnitude }))
 }
 
-/// `x * 2^exponent`, in steps that neither overflow nor underflow early.
+/// Computes `x * 2^exponent`, in steps that neither overflow nor underflow early.
 pub(super) fn scale(mut x: f64, mut exponent: i64) -> f64 {
     while exponent > 0 && x.is_finite() {
         let step = exponent.min(1000);
@@ -105,7 +105,7 @@ pub(super) fn scale(mut x: f64, mut exponent: i64) -> f64 {
     x
 }
 
-/// Python's `%` and `//` for doubles.
+/// Computes Python's `//` and `%` for doubles.
 pub(super) fn float_divmod(x: f64, y: f64) -> (f64, f64) {
     let mut remainder = x % y;
     let mut quotient = (x - remainder) / y;
@@ -232,7 +232,7 @@ pub(super) fn compare(op: &str, a: &Value, b: &Value) -> Result<bool> {
     }
 }
 
-/// Python's ordering; `None` if NaN is involved.
+/// Compares two values as Python orders them. Returns `None` if NaN is involved.
 pub(super) fn order(a: &Value, b: &Value, depth: usize) -> Result<Option<std::cmp::Ordering>> {
     match (a, b) {
         (Value::Str(a), Value::Str(b)) => Ok(Some(a.cmp(b))),

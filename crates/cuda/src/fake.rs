@@ -94,6 +94,8 @@ pub fn report() -> Report {
     report
 }
 
+/// Returns the symbol with a name from the process's libraries.
+///
 /// # Safety
 /// The symbol must have this type.
 unsafe fn symbol<T: Copy>(name: &[u8]) -> T {

@@ -226,12 +226,12 @@ impl Config {
         Self::load_with(path, &Override::all("", assignments)?)
     }
 
-    /// [`Config::load`] with overrides from any source.
+    /// Like [`Config::load`], with overrides from any source.
     pub fn load_with(path: &Path, overrides: &[Override]) -> anyhow::Result<Self> {
         read(path, |text| Self::parse_with(text, overrides))
     }
 
-    /// [`Config::load`] for a configuration given as a string.
+    /// Like [`Config::load`], for a configuration given as a string.
     pub fn parse(text: &str, assignments: &[String]) -> anyhow::Result<Self> {
         Self::parse_with(text, &Override::all("", assignments)?)
     }
@@ -241,7 +241,7 @@ impl Config {
         Self::parse_with(&self.to_toml(), overrides)
     }
 
-    /// [`Config::parse`] with overrides from any source.
+    /// Like [`Config::parse`], with overrides from any source.
     pub fn parse_with(text: &str, overrides: &[Override]) -> anyhow::Result<Self> {
         let parse = |overrides: &[Override]| -> anyhow::Result<Self> {
             let mut config: Self = typed(text, overrides, keys::suggestions)?;

@@ -150,6 +150,8 @@ impl F32 {
         (n - column).next_multiple_of(microkernel::lanes()).min(microkernel::wide())
     }
 
+    /// Packs an operand whose columns are contiguous.
+    ///
     /// # Safety
     /// See [`Format::pack_right`].
     unsafe fn pack_columns(n: usize, k: usize, columns: RowMajor, to: *mut f32) {
@@ -176,6 +178,8 @@ impl F32 {
         }
     }
 
+    /// Packs an operand whose rows are contiguous.
+    ///
     /// # Safety
     /// See [`Format::pack_right`].
     unsafe fn pack_rows(n: usize, k: usize, rows: RowMajor, to: *mut f32) {

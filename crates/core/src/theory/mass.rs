@@ -107,8 +107,8 @@ pub struct Step {
 
 impl Step {
     /// Computes the step after drawing the actions `sample`, given by their indices, with repeats.
-    /// Fails if `sample` is empty or has an index out of range, if `lr` isn't finite, or if the rewards aren't finite and in
-    /// order.
+    /// Fails if `sample` is empty or has an index out of range, if `lr` or a reward isn't finite, or if `R_c` isn't above
+    /// `R_w`.
     pub fn new(policy: &Policy, sample: &[usize], rewards: Rewards, lr: f64) -> Result<Self, Error> {
         rewards.check()?;
         finite("lr", lr)?;
@@ -162,7 +162,7 @@ impl Step {
     /// Computes the step of a policy of which only the correct actions and the drawn wrong ones are known, each as its
     /// probability and its number of draws. `U_neg,2` is estimated from the draws without bias and clamped to its
     /// range, from 0 to the square of the undrawn wrong mass; [`Step::logit_change`] is empty.
-    /// Fails if nothing was drawn, if `lr` isn't finite, if the rewards aren't finite and in order, or if an entry
+    /// Fails if nothing was drawn, if `lr` or a reward isn't finite, if `R_c` isn't above `R_w`, or if an entry
     /// isn't a probability.
     pub fn of_draws(
         correct: &[(f64, u64)],

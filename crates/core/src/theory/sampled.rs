@@ -23,7 +23,7 @@ pub struct SampledMass {
 ///
 /// Source: F-GRPO, appendix "Monotonicity of Sampled Distinct Mass Conditioned on X", lemma and
 /// corollary.
-/// Fails if `n` is 0, `k > n`, the rewards aren't finite and in order, or `X = k` has probability 0.
+/// Fails if `n` is 0, `k > n`, a reward isn't finite, `R_c` isn't above `R_w`, or `X = k` has probability 0.
 pub fn sampled_mass(policy: &Policy, n: u64, k: u64, rewards: Rewards) -> Result<SampledMass, Error> {
     rewards.check()?;
     group_size(n)?;

@@ -61,7 +61,7 @@ pub(crate) fn is_digit(c: char) -> bool {
             | 0x278A..=0x2792 | 0x1_0A40..=0x1_0A43 | 0x1_0E60..=0x1_0E68 | 0x1_1052..=0x1_105A | 0x1_F100..=0x1_F10A)
 }
 
-/// Compiles a pattern of the reference so that `\s` has Python's meaning.
+/// Compiles a pattern of a reference verifier so that `\s` has Python's meaning.
 ///
 /// # Panics
 /// If the pattern is not a regular expression: patterns are constants, and a test compiles each.

@@ -32,7 +32,7 @@ pub(super) struct Class {
 /// Condition under which an action rests until it is drawn again, because its future changes are negligible.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rest {
-    /// The action rests when `|m| <= limit * s`.
+    /// Bound of the ratio `|m| / s` of an action's [`State`]: an action at or below the bound rests.
     pub(super) limit: f64,
     pub(super) beta1: f64,
     pub(super) beta2: f64,

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-/// Whether a response that is not blank follows an instruction.
+/// Function that returns whether a response follows an instruction. The response isn't blank.
 pub(super) type Check = Arc<dyn Fn(&Response<'_>) -> Result<bool, PatternError> + Send + Sync>;
 
 /// A response in the forms that the checks need, each computed once on first use.
@@ -52,7 +52,7 @@ impl Bound {
     }
 }
 
-/// The arguments of one instruction, with the reference's rules: values that are false in Python count as absent.
+/// The arguments of one instruction, with IFEval's rules: values that are false in Python count as absent.
 pub(super) struct Arguments<'a> {
     pub(super) instruction: &'a str,
     pub(super) given: &'a Map<String, Value>,
@@ -84,7 +84,7 @@ impl Arguments<'_> {
         self.get(name).and_then(Value::as_str).ok_or_else(|| self.error(name, "a string"))
     }
 
-    /// Returns a positive threshold. If it is absent or negative, the reference draws a random one; here it is an
+    /// Returns a positive threshold. If it is absent or negative, IFEval's code draws a random one; here it is an
     /// error.
     pub(super) fn count(&self, name: &'static str) -> Result<f64, Error> {
         self.get(name)

@@ -136,7 +136,7 @@ fn each(patterns: &[Pattern], text: &str, found: bool) -> Result<bool, PatternEr
     Ok(true)
 }
 
-/// Whether the text is in a language. As in the reference, this is true if the text's language can't be detected.
+/// Returns whether the text is in a language. As in IFEval's code, this is true if its language can't be detected.
 fn is_language(text: &str, code: &str) -> bool {
     language::detect(text).is_none_or(|found| found == code)
 }
@@ -155,7 +155,7 @@ fn parts<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
 }
 
 /// Returns whether the text has this number of parts between blank lines and the nth begins with the word. Blank parts
-/// are not counted but still have a number, as in the reference.
+/// are not counted but still have a number, as in IFEval's code.
 fn first_word_of_paragraph(text: &str, wanted: f64, nth: usize, word: &str) -> bool {
     let parts: Vec<&str> = text.split("\n\n").collect();
     let count = parts.iter().filter(|part| !is_blank(part)).count();

@@ -8,7 +8,7 @@ pub(crate) fn is_known(code: &str) -> bool {
     DetectorFactory::builtin().langlist().iter().any(|known| known == code)
 }
 
-/// Returns the language's code, or `None` if it can't be detected (the reference then counts the instruction as followed).
+/// Returns the language's code, or `None` if it can't be detected (IFEval's code then counts the instruction as followed).
 pub(crate) fn detect(text: &str) -> Option<String> {
     static FACTORY: OnceLock<DetectorFactory> = OnceLock::new();
     let factory = FACTORY.get_or_init(|| {

@@ -63,8 +63,8 @@ impl Pattern {
         Self::with_end(pattern, ignore_case, r"(?=\n?\z)")
     }
 
-    /// Compiles a pattern like `re.compile(pattern)`, for [`Pattern::is_found`]. `$` includes a line break at the end of the
-    /// text, so it doesn't match if the pattern requires a line break after it.
+    /// Compiles a pattern like `re.compile(pattern)`, for [`Pattern::is_found`]. `$` consumes a line break at the end of the
+    /// text, so a pattern such as `$\n` isn't found.
     /// Fails as [`Pattern::new`], and on look-around, back-references, atomic groups and possessive repeats, whose search
     /// takes more than linear time.
     pub fn linear(pattern: &str) -> Result<Self, PatternError> {

@@ -1,6 +1,6 @@
 //! Words as in NLTK's `word_tokenize`: Punkt sentences, then the Treebank substitutions.
 //!
-//! The substitutions are the reference's own patterns in its order: a later rule sees the spaces that an earlier one
+//! The substitutions are NLTK's patterns in NLTK's order: a later rule sees the spaces that an earlier one
 //! inserted.
 
 use super::characters::{is_unicode_word, is_word};

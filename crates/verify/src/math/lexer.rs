@@ -1,6 +1,6 @@
 //! Splits a normalised LaTeX answer into tokens.
 //!
-//! A command is the longest known name, as in the reference: `\cosx` is `\cos` and `x`.
+//! A command is the longest known name, as in math-verify: `\cosx` is `\cos` and `x`.
 
 use dashu_base::UnsignedAbs;
 use dashu_int::IBig;
@@ -219,12 +219,12 @@ fn greek(letter: char) -> Option<&'static str> {
     NAMES.letters.iter().find(|(known, _)| *known == letter).map(|(_, command)| *command)
 }
 
-/// Sizes of brackets, which the reference can't read.
+/// Sizes of brackets, which math-verify can't read.
 const SIZES: &[&str] = &[
     "biggl", "biggr", "Biggl", "Biggr", "bigg", "Bigg", "bigl", "bigr", "Bigl", "Bigr", "bigm", "big", "Big",
 ];
 
-/// Splits a normalised answer into tokens, as the reference does.
+/// Splits a normalised answer into tokens, as math-verify does.
 pub(super) fn tokenize(text: &str) -> Result<Vec<Spanned>, ParseError> {
     let mut tokens: Vec<Spanned> = Vec::new();
     let mut start = 0;
@@ -248,7 +248,7 @@ pub(super) fn token_at(text: &str, start: usize, mode: Mode) -> Result<(Option<T
         b' ' | b'\t' | b'\n' | b'\r' => return Ok((None, at + 1)),
         b'0'..=b'9' | b'.' => return number(text, at, mode).map(|(token, end)| (Some(token), end)),
         b'\\' => return command(text, at, mode),
-        // The reference reads a trace here, and fails because a matrix doesn't follow.
+        // math-verify reads a trace here, and fails because a matrix doesn't follow.
         b't' if mode == Mode::Parity && bytes.get(at + 1) == Some(&b'r') => return Err(ParseError::Syntax),
         b'a'..=b'z' | b'A'..=b'Z' => {
             at += 1;
@@ -398,7 +398,7 @@ fn differential(text: &str, at: usize, mode: Mode) -> Option<(Box<str>, usize)> 
     Some((greek.into(), at + skipped + 1 + length))
 }
 
-/// Returns the name of a letter. The reference has the same name for both cases.
+/// Returns the name of a letter. math-verify has the same name for both cases.
 pub(super) fn letter_name(letter: char, mode: Mode) -> Box<str> {
     let letter = if mode == Mode::Parity { letter.to_ascii_lowercase() } else { letter };
     letter.to_string().into()
@@ -441,7 +441,7 @@ fn command(text: &str, start: usize, mode: Mode) -> Result<(Option<Token>, usize
     let found = named.max_by_key(|(name, _)| name.len());
     let strict = mode == Mode::Strict;
     match found {
-        // The reference reads them as a division and as parentheses.
+        // math-verify reads them as a division and as parentheses.
         Some(("over", _)) if !strict => Ok((Some(Token::Divide), start + 5)),
         Some(("vee" | "wedge", _)) if !strict => Err(ParseError::Syntax),
         Some(("lbrace", _)) if !strict => Ok((Some(Token::OpenGroup), start + 7)),

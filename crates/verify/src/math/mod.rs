@@ -88,7 +88,7 @@ pub struct Options {
     pub strict: bool,
     /// Whether an inequality in the completion may equal a set in the gold.
     pub allow_set_relation_comp: bool,
-    /// Strict mode: whether `35\%` also equals 35. Parity mode has the reference's rule for percentages.
+    /// Strict mode: whether `35\%` also equals 35. Parity mode has math-verify's rule for percentages.
     pub percent_as_number: bool,
     /// Strict mode: whether an operation that is not carried out is an answer, as `12+17` for 29. It always is if the
     /// gold is written with it.
@@ -112,7 +112,7 @@ impl Default for Options {
     }
 }
 
-/// An answer as the reference reads it.
+/// An answer as math-verify reads it.
 #[derive(Debug, Clone, Default)]
 struct Reading {
     subject: Option<Subject>,
@@ -440,7 +440,7 @@ fn read_latex(raw: &str, percent: bool) -> (Result<Subject, ParseError>, String)
     let mut value = latex::parse(&text);
     let mut read = &*text;
     if value == Err(ParseError::Syntax) {
-        // A chain that cannot be read ends in its value. For the reference, a list is no chain.
+        // A chain that cannot be read ends in its value. For math-verify, a list is no chain.
         let list = text.contains([',', ';']);
         if let Some(at) = text.rfind('=').filter(|at| !list && text[..*at].contains('=')) {
             let tail = text[at + 1..].trim();

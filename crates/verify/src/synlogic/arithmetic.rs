@@ -72,7 +72,7 @@ pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Outcome of the reference's test `abs(x - x) < 1e-10`, which holds for every number but infinities and NaN.
+/// Returns the outcome of SynLogic's test `abs(x - x) < 1e-10`, which holds for every number but infinities and NaN.
 fn finite(value: &Value) -> Outcome {
     let holds = match value {
         Value::Bool(_) | Value::Int(_) => true,
@@ -229,7 +229,7 @@ fn last_two_decimals(text: &str) -> Option<&str> {
 }
 
 /// Rules for operation: the answer is the value of an expression, compared by the math verifier.
-/// Quirk: in parity mode the response and the stored answer are swapped in the comparison, as in the reference;
+/// Quirk: in parity mode the response and the stored answer are swapped in the comparison, as in SynLogic's code;
 /// both are parsed in either notation.
 pub(crate) fn operation(game: &Game) -> Result<Rules, Error> {
     let answer = match &game.answer {

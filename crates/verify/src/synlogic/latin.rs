@@ -114,7 +114,7 @@ pub(crate) fn calcudoko(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Reads rows as the reference does: from brackets, or else from lines such as "Row 1: 1 2 3", or else a default grid.
+/// Reads rows as SynLogic's code does: from brackets, or else from lines such as "Row 1: 1 2 3", or else a default grid.
 fn lenient_rows(text: &str, n: usize) -> Option<Vec<Vec<i64>>> {
     let bracketed = regex!(r"\[\[(.*?)\]\]").captures(text).and_then(|c| c.get(1)).map(|m| m.as_str());
     let mut rows = described_or_split(text, bracketed, n).or_else(|| {

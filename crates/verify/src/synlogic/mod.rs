@@ -157,7 +157,7 @@ impl fmt::Display for Task {
 impl FromStr for Task {
     type Err = Error;
 
-    /// Parses a task's name or an alias of the reference, with or without a split (`val/sudoku`).
+    /// Parses a task's name or an alias in SynLogic's data, with or without a split (`val/sudoku`).
     fn from_str(text: &str) -> Result<Self, Error> {
         let name = text.rsplit('/').next().unwrap_or(text);
         let name = match name {

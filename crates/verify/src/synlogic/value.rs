@@ -1,6 +1,6 @@
 //! A value of the Python data model, as far as puzzle answers need it, with Python's equality.
 //!
-//! Answers are Python literals or JSON and are compared as in the reference: `1 == 1.0 == True`, a list never equals a
+//! Answers are Python literals or JSON and are compared as in Python: `1 == 1.0 == True`, a list never equals a
 //! tuple, dictionaries and sets ignore order. Depth is bounded by the parsers ([`super::python`], [`super::json`]), so
 //! recursion here is bounded too.
 

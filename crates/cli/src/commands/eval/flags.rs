@@ -495,7 +495,7 @@ mod tests {
         Config::parse(&text, &[]).unwrap()
     }
 
-    /// Returns the flags' changes of a training configuration of this kind.
+    /// Lists the keys that the flags `words` change in a training configuration whose task has the kind `kind`.
     fn changed(kind: &str, words: &[&str]) -> anyhow::Result<String> {
         let words: Vec<String> = words.iter().map(|&word| word.to_owned()).collect();
         let before = training(kind);

@@ -14,7 +14,7 @@ use crate::layout::Write;
 use crate::sampling::{Draw, Drawn, Sampling};
 
 impl DecodeOps for CpuExecutor {
-    /// A step is complete when its submission returns, so a step ahead would not overlap with anything.
+    /// Always false: a step is complete when its submission returns, so the host can read its tokens before the next step.
     const RUNS_AHEAD: bool = false;
 
     fn begin_step(&mut self, changes: &DecodeChanges, decoding: &mut Decoding) {

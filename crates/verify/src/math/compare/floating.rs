@@ -1,4 +1,4 @@
-//! The reference's arithmetic on decimals, which has 53 bits. With it, `2.53 * 10^2` isn't 253, but `1.5 * 10^3` is 1500.
+//! math-verify's arithmetic on decimals, which has 53 bits. With it, `2.53 * 10^2` isn't 253, but `1.5 * 10^3` is 1500.
 
 use dashu_ratio::RBig;
 
@@ -7,7 +7,7 @@ use crate::math::expr::Expr;
 /// Largest exponent of a power of a decimal.
 const LARGEST_EXPONENT: isize = 64;
 
-/// A number during the reference's evaluation.
+/// A number as math-verify computes it: exact until an operation involves a decimal.
 enum Value {
     Exact(RBig),
     Float(f64),
@@ -29,7 +29,7 @@ impl Value {
     }
 }
 
-/// Computes the difference of two sums of products as the reference does. Returns `None` for other expressions.
+/// Computes the difference of two sums of products as math-verify does. Returns `None` for other expressions.
 ///
 /// Every result is rounded. The answer is computed first, and then the gold's terms are added to its negative.
 pub(super) fn difference(gold: &Expr, answer: &Expr) -> Option<f64> {

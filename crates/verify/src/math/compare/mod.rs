@@ -1,6 +1,6 @@
 //! Decides whether an answer equals the gold, by rules for each kind of answer.
 //!
-//! In parity mode the rules are the reference's, including its quirks: a literal decimal is compared after rounding, a
+//! In parity mode the rules are math-verify's, including its quirks: a literal decimal is compared after rounding, a
 //! percentage of a whole number also equals that number, differences below the sixteenth decimal are ignored. In strict
 //! mode only mathematically correct answers are accepted.
 

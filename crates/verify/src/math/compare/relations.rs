@@ -79,7 +79,7 @@ impl Comparer<'_> {
             if gold_kind != kind {
                 return Ok(EXACTLY_DIFFERENT);
             }
-            // The reference doesn't compare sets inside equations, except as they are written.
+            // math-verify doesn't compare sets inside equations, except as they are written.
             if self.parity() {
                 let equal = gold.iter().zip(answer).all(|(gold, answer)| same_writing(gold, answer));
                 return Ok(Answer { equal, evidence: Evidence::Exact });
@@ -92,7 +92,7 @@ impl Comparer<'_> {
             return Ok(Answer { equal: right.equal, evidence: right.evidence.max(left.evidence) });
         }
         if self.parity() && gold_kind == Relation::NotEqual && kind == Relation::NotEqual {
-            // In the reference, the left sides must agree, and the differences of the sides too.
+            // In math-verify, the left sides must agree, and the differences of the sides too.
             let left = self.values(&gold[0], &answer[0])?;
             if !left.equal {
                 return Ok(left);

@@ -505,7 +505,7 @@ impl Comparer<'_> {
         }
         let noisy = [gold, answer].iter().any(|side| side.any(&|node| matches!(node, Expr::Decimal(..))));
         let exactly = known(canonical::equal(gold, answer, &mut self.fuel))?;
-        // The reference computes decimals in floating point, so a difference may be rounding noise.
+        // math-verify computes decimals in floating point, so a difference may be rounding noise.
         if let Some(equal) = exactly.filter(|equal| *equal || !noisy || !self.parity()) {
             return Ok(Answer { equal, evidence: Evidence::Exact });
         }
@@ -783,14 +783,14 @@ fn below_chop(difference: &RBig) -> bool {
     difference.to_f64().value().abs() < 1e-16
 }
 
-/// Formats a decimal like the reference, with at most fifteen significant digits. The decimal equals the same text in `\text{}`.
+/// Formats a decimal like math-verify, with at most fifteen significant digits. The decimal equals the same text in `\text{}`.
 fn printed(value: &RBig) -> Option<String> {
     const DIGITS: usize = 15;
     const MOST: usize = 64;
     let (scaled, places) = without_point(value, MOST)?;
     let digits = scaled.to_string();
     let (sign, digits) = digits.strip_prefix('-').map_or(("", &digits[..]), |rest| ("-", rest));
-    // The reference prints smaller decimals with an exponent.
+    // math-verify prints smaller decimals with an exponent.
     if digits == "0" || digits.len() + 4 <= places || digits.len() > MOST {
         return None;
     }
@@ -800,7 +800,7 @@ fn printed(value: &RBig) -> Option<String> {
     Some(format!("{sign}{whole}.{fraction}{}", "0".repeat(missing)))
 }
 
-/// Spells symbols, products of symbols, numbers, and multiples and quotients of these as the reference prints them: `-x`,
+/// Spells symbols, products of symbols, numbers, and multiples and quotients of these as math-verify prints them: `-x`,
 /// `2*x`, `pi/2`.
 fn spelled(expr: &Expr) -> Option<String> {
     match expr {

@@ -172,7 +172,7 @@ impl Parser<'_> {
             if power.is_none() && self.peek() == Some(&Token::Caret) {
                 power = self.function_power()?;
             } else if base.is_none() && self.accept(&Token::Underscore) {
-                // The reference's grammar allows `e` here only in braces.
+                // math-verify's grammar allows `e` here only in braces.
                 if self.parity && self.peek() == Some(&Token::Letter('e')) {
                     return Err(ParseError::Syntax);
                 }

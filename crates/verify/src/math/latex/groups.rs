@@ -62,7 +62,7 @@ impl Parser<'_> {
             let order = interval_order(low, high);
             let is_infinite =
                 |end: &Expr| matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity));
-            // An interval never contains infinity. The reference reads a closed infinite end as open.
+            // An interval never contains infinity. math-verify reads a closed infinite end as open.
             if !self.parity && (!round && is_infinite(low) || !closed_round && is_infinite(high)) {
                 return Err(ParseError::Syntax);
             }

@@ -1,6 +1,6 @@
 //! The parser of LaTeX answers: precedence climbing over the tokens of a normalised answer.
 //!
-//! Departures from ordinary notation follow the reference: an integer followed by a fraction or an integer is a sum
+//! Departures from ordinary notation follow math-verify: an integer followed by a fraction or an integer is a sum
 //! (`3 1/2`, also `3(4)`), a function without parentheses takes the whole product after it, two ends in increasing
 //! order are an interval and otherwise a tuple.
 
@@ -24,7 +24,7 @@ use functions::{raised, root};
 
 type Parsed<T> = Result<T, ParseError>;
 
-/// Parses a normalised LaTeX answer as the reference does. Also returns the operations that the parser has carried out.
+/// Parses a normalised LaTeX answer as math-verify does. Also returns the operations that the parser has carried out.
 pub(super) fn parse(text: &str) -> Parsed<(Expr, Open)> {
     match separated_number(text) {
         Some(number) => Ok((number, Open::default())),
@@ -121,7 +121,7 @@ fn separated_number(text: &str) -> Option<Expr> {
 struct Parser<'a> {
     /// The text of the tokens, which only parity mode reads.
     text: &'a str,
-    /// Whether to parse as the reference does.
+    /// Whether to parse as math-verify does.
     parity: bool,
     mode: Mode,
     /// Whether degrees are an angle: in strict mode, in the argument of a trigonometric function.
@@ -438,7 +438,7 @@ impl Parser<'_> {
                         return Err(ParseError::Syntax);
                     }
                 }
-                // The reference transposes everything, even numbers.
+                // math-verify transposes everything, even numbers.
                 Some(Token::Caret)
                     if self.transposed() > 0
                         && !matches!(value, Expr::Matrix(..))
@@ -493,7 +493,7 @@ impl Parser<'_> {
 
     /// Parses the exponent after a caret.
     fn exponent(&mut self, base: Expr, start: usize) -> Parsed<Expr> {
-        // Degrees are dropped, but in strict mode not in a function of an angle. The reference reads them as one token.
+        // Degrees are dropped, but in strict mode not in a function of an angle. math-verify reads them as one token.
         let braced = self.peek() == Some(&Token::OpenBrace);
         if self.peek_at(usize::from(braced)) == Some(&Token::Circle) {
             let first = self.at;
@@ -558,7 +558,7 @@ impl Parser<'_> {
         &self.text[self.tokens[at - 1].end..self.tokens[at].start]
     }
 
-    /// Counts the tokens of `^T` or `^{T}`, which the reference reads as one token if it is written without spaces.
+    /// Counts the tokens of `^T` or `^{T}`, which math-verify reads as one token if it is written without spaces.
     fn transposed(&self) -> usize {
         let capital = Token::Letter('T');
         let length = match (self.peek_at(1), self.peek_at(2), self.peek_at(3)) {

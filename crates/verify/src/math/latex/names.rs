@@ -121,7 +121,7 @@ impl Parser<'_> {
     pub(super) fn named(&mut self, start: usize, name: Box<str>) -> Parsed<Operand> {
         let subscripted = self.peek() == Some(&Token::Underscore);
         let name = match &self.tokens[start] {
-            // The reference maps a Greek letter to its name only if it is alone.
+            // math-verify maps a Greek letter to its name only if it is alone.
             Spanned { start, end, .. }
                 if subscripted && self.parity && !self.text[*start..*end].is_ascii() =>
             {

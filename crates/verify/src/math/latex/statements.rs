@@ -94,7 +94,7 @@ impl Parser<'_> {
                 values.extend(row);
                 return Ok(Expr::relation(kind, left, list(values)));
             }
-            // For the reference, a relation in a list is between values.
+            // For math-verify, a relation in a list is between values.
             let about_sets = matches!(&row[0], Expr::Relation(_, pair)
                 if is_collection(&pair[1]) || pair[1].is_relation());
             if self.parity && row.len() > 1 && (self.membership || about_sets) {
@@ -210,7 +210,7 @@ impl Parser<'_> {
 
     /// Returns the sides of a relation, in which braces around one value are a group.
     ///
-    /// In the reference, they are a set on the right of a name if this is the whole answer. Sets equal only such names.
+    /// In math-verify, they are a set on the right of a name if this is the whole answer. Sets equal only such names.
     fn settled(&self, sides: Vec<Expr>, kinds: &[Relation], first: bool, alone: bool) -> Parsed<Vec<Expr>> {
         let (last, left) = sides.split_last().ok_or(ParseError::Syntax)?;
         let names = kinds.iter().all(|kind| *kind == Relation::Equal) && left.iter().all(is_atom);
@@ -383,7 +383,7 @@ fn names_list(left: &Expr) -> bool {
     }
 }
 
-/// Returns whether the reference reads an expression as a name: a letter with its exponent, or several in parentheses.
+/// Returns whether math-verify reads an expression as a name: a letter with its exponent, or several in parentheses.
 fn is_atom(left: &Expr) -> bool {
     match left {
         Expr::Symbol(_) => true,

@@ -1,7 +1,7 @@
 //! Generators of problems for all tasks except cipher, zebra_puzzle and arc_agi, whose problems are external.
 //!
 //! A problem is a function of the task, the difficulty and its random numbers. With counter-based random numbers, any
-//! problem can be generated without those before it. Metadata has the fields that the reference's verifiers and
+//! problem can be generated without those before it. Metadata has the fields that SynLogic's verifiers and
 //! trainers read; the questions are our own, in English. Each problem is checked before it is returned: the known
 //! answer must pass its verifier in both modes.
 
@@ -175,7 +175,7 @@ fn question(task: Task, values: &Values) -> Option<String> {
     Some(question)
 }
 
-/// Function that makes a problem of a difficulty, or returns `None` if these random numbers don't give one.
+/// Function that makes a problem of the given difficulty, or returns `None` if these random numbers don't give one.
 pub(super) type Maker = fn(usize, &mut Source<'_>) -> Option<Draft>;
 
 /// Returns whether the task has a generator.

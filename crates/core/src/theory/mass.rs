@@ -265,7 +265,7 @@ pub struct UnsampledChange {
     /// `-lr/N Q_u,pos (R_w - S_R) S_-,2`: the drawn wrong actions lose probability, which raises
     /// the probability of the undrawn correct ones.
     pub from_demotion: f64,
-    /// `lr/N Q_u,pos S_R U_2`: the effect of the baseline on all undrawn actions.
+    /// `lr/N Q_u,pos S_R (U_pos,2 + U_neg,2)`: the effect of the baseline on all undrawn actions.
     pub from_baseline: f64,
 }
 

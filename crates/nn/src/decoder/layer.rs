@@ -38,7 +38,7 @@ pub(super) struct LayerPass<'a, X: Executor> {
     pub(super) index: usize,
     pub(super) heads: Heads,
     pub(super) lists: &'a X::Lists,
-    /// All rows, which have keys.
+    /// All rows of the pass, for which keys are computed.
     pub(super) all: RowSet,
     /// Rows whose results are needed: all rows, or the predicting rows.
     pub(super) needed: RowSet,

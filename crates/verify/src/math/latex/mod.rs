@@ -241,7 +241,7 @@ impl Parser<'_> {
         Ok(with_unit(terms, Expr::Add).into())
     }
 
-    /// Parses explicit products, quotients and remainders. `argument` is set inside a function's bare argument.
+    /// Parses explicit products, quotients and remainders. `argument` is whether they are a function's argument without parentheses.
     fn product(&mut self, argument: bool) -> Parsed<Operand> {
         let first = self.unary(argument)?;
         if !matches!(self.peek(), Some(Token::Times | Token::Divide | Token::Modulo)) {

@@ -46,7 +46,7 @@ impl Parser<'_> {
         }
     }
 
-    /// Whether, in strict mode, words follow that are the unit of the value before them.
+    /// Returns whether the next tokens are words that strict mode reads as the unit of the value before them.
     pub(super) fn unit_follows(&self) -> bool {
         let group = matches!(
             (self.peek(), self.peek_at(1), self.peek_at(2)),

@@ -332,7 +332,7 @@ impl Config {
         self.sft.as_ref().and_then(|s| s.seed).unwrap_or(self.seed)
     }
 
-    /// Checks the table `[eval]` for an evaluation outside a run, even if there are no evaluations during training.
+    /// Checks the table `[eval]` for an evaluation outside a run, even if the run itself is never evaluated.
     pub fn check_evaluation(&self) -> anyhow::Result<()> {
         self.eval.check_values("eval", &self.task)
     }

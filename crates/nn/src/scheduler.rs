@@ -375,7 +375,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
 
     /// Returns the expected length of a completion that has `drawn` tokens, estimated from finished completions; at first the maximum.
     fn expected(&self, job: usize, drawn: usize) -> usize {
-        /// Weight of the maximum length in the average, in completions.
+        /// Number of completions of maximum length that the average counts in addition to the finished ones.
         const PRIOR: usize = 4;
         let longest = self.jobs[job].max_new_tokens;
         let (count, tokens) = self.finished;

@@ -50,7 +50,7 @@ pub struct Language {
     stop: Stop,
     bos: Option<u32>,
     pad: Option<u32>,
-    /// Special tokens without their first character, indexed by it.
+    /// Special tokens without their first character, indexed by that character.
     special: BTreeMap<char, Vec<String>>,
     files: Vec<(String, Vec<u8>)>,
 }

@@ -61,7 +61,7 @@ pub(super) struct Found {
     pub(super) begins: bool,
     /// Alpaca's `input` column, which is appended to the instruction.
     pub(super) input: Option<String>,
-    /// Columns with material above the question: passages and images.
+    /// Columns with material that is shown above the question: passages and images.
     pub(super) context: Vec<String>,
     pub(super) solution: Option<String>,
     pub(super) subject: Option<String>,

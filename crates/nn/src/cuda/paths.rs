@@ -24,7 +24,7 @@ pub(super) struct Paths {
     pub(super) later: List,
     /// Last row and cache node of each tree whose state is cached.
     pub(super) ends: List,
-    /// Two lists of the runs: with slots only for states that other runs continue, and with slots for the state after each stretch.
+    /// Two versions of the list of runs. In the first, only states that other runs continue have slots. In the second, every stretch has one.
     pub(super) runs: [List; 2],
     /// For each run, the range of the runs that continue it.
     pub(super) children: List,

@@ -79,7 +79,7 @@ pub struct MassMetrics<N = f64> {
     pub unsampled_sign_agrees: N,
     /// Like `unsampled_sign_agrees`, for proposition 1 with the group's mean reward subtracted, as in GRPO.
     pub unsampled_sign_agrees_centred: N,
-    /// Direct drift of proposition 1, for a learning rate of the group size.
+    /// Direct drift of proposition 1, for a learning rate that equals the group size.
     pub direct_drift: N,
     /// Normalization coupling of proposition 1, for the same learning rate.
     pub normalization_coupling: N,

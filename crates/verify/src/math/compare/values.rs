@@ -602,7 +602,7 @@ impl Comparer<'_> {
     }
 }
 
-/// Form of a value: exact, or a decimal with `count` significant digits, of `10^first` and below, and zeros up to `10^last`.
+/// Form of a value: exact, or a decimal whose `count` significant digits start at `10^first`; zeros follow down to `10^last`.
 enum Written {
     Exact,
     Digits { first: i64, count: i64, last: i64 },

@@ -36,7 +36,7 @@ pub enum Origin {
     Checkpoint,
     /// A server, with its interface and software.
     Server(Api, Option<ServerApi>),
-    /// A file.
+    /// A file of samples.
     Samples,
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct Family {
     pub(crate) supported: fn() -> Value,
     /// Reads the settings that only some families have.
     pub(crate) read: fn(&Fields<'_>, &mut Config) -> Result<(), Error>,
-    /// Writes the settings that only some families have.
+    /// Returns the fields to write for the settings that only some families have.
     pub(crate) write: fn(&Config) -> Value,
     /// The first setting that this family rejects, as (field, value, expected value).
     pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
@@ -100,7 +100,7 @@ pub(crate) const FURTHER_LAYERS: &str = "mtp_num_hidden_layers";
 /// A field that a GGUF file can't represent: name, value and expected value.
 type Unrepresentable = (&'static str, String, String);
 
-/// Name of the keys and fields for layers that alternate in a fixed period.
+/// Name of the GGUF key and of the field for layers that alternate in a fixed period.
 const PERIOD: &str = "sliding_window_pattern";
 
 /// Converts the layers with a window from the form of a GGUF file, a list with `true` for each of them, to `layer_types`.

@@ -22,7 +22,7 @@ pub(super) struct Class {
     untouched: u64,
     /// Drawn actions whose logits still change.
     moving: Slots,
-    /// Drawn actions whose future changes are below rounding, in the state in which they came to rest.
+    /// Actions that aren't computed until they are drawn again ([`Rest`]), in the state of the last step that computed them.
     resting: Slots,
     /// For each resting slot, the step after which the action came to rest.
     since: Vec<u64>,

@@ -14,7 +14,7 @@ const REST_EVERY: u64 = 32;
 /// Number of steps after which weights are recomputed from their logits.
 const EXACT_EVERY: u64 = 16;
 
-/// Total future change of a logit below which an action rests: a quarter of a unit in the last place of 1.
+/// Largest total future change of a logit that is neglected ([`Rest`]): a quarter of a unit in the last place of 1.
 const NEGLIGIBLE: f64 = f64::EPSILON / 4.0;
 
 /// The metrics of a simulated policy.

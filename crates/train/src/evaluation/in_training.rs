@@ -173,7 +173,7 @@ impl Series {
     }
 }
 
-/// Returns the first completion of each of the first problems.
+/// Returns the first completion of each of the first [`EXAMPLES`] problems.
 fn examples(plan: &Plan, evaluated: &Evaluated) -> anyhow::Result<Vec<Example>> {
     let problems = plan.problems();
     let first: HashMap<&str, usize> =

@@ -108,7 +108,7 @@ enum Source<'a> {
 
 /// Match of a source: mathematics, or a word.
 enum Match<'a> {
-    /// Mathematics, and whether a chain is read as its last part.
+    /// Mathematics, and whether a chain `a = b = c` is read as its last part.
     Found(Found<'a>, bool),
     Word(&'a str, bool),
 }

@@ -618,7 +618,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.plan_rows(0)
     }
 
-    /// Plans the step after the running one, in which the rows have the first draws `step`.
+    /// Plans the step after the running one, in which `step` has the index of each row's first draw. Returns the same for the planned step.
     fn plan_ahead(&mut self, step: &[usize]) -> Vec<usize> {
         self.changes.tokens = StepTokens::Sampled(step.iter().map(|&draw| draw as u32).collect());
         self.plan_rows(1)

@@ -213,7 +213,7 @@ impl Answer {
         answer
     }
 
-    /// Returns whether the outcome follows without a comparison of values, or depends on more than the values.
+    /// Returns whether more than the two values decides: the answer's braces, equal tokens, or an answer that is an empty equation.
     pub(super) fn decides_alone(&self, answer: &Self) -> bool {
         answer.braced || self.same_words(answer) || answer.is_empty_equation()
     }
@@ -356,7 +356,7 @@ fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
     Some(read(name).map(|name| (Expr::relation(Relation::Equal, name, cases), open)))
 }
 
-/// Parses one part of an answer: the whole part, or the value that it states of a quantity with an unknown notation.
+/// Parses one part of an answer: all of it, what follows its last arrow, or an equation as in [`application`].
 fn parse(tokens: &[Token]) -> Result<(Expr, Open), ParseError> {
     let whole = latex::parse_strictly(tokens);
     if whole != Err(ParseError::Syntax) {

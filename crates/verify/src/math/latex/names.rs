@@ -142,7 +142,7 @@ impl Parser<'_> {
         if self.parity { Ok(words) } else { lexer::text_name(&words, self.mode) }
     }
 
-    /// Returns a function's name, which keeps the spelling of its letter.
+    /// Returns a function's name, with a capital first letter if the token at `start` is that capital.
     pub(super) fn function_name(&self, start: usize, name: &str) -> Box<str> {
         match self.tokens.get(start).map(|spanned| &spanned.token) {
             Some(Token::Letter(letter)) if letter.is_ascii_uppercase() => {

@@ -244,7 +244,7 @@ struct Link<'a> {
     breaks: Option<(Vec<f64>, Vec<f64>)>,
 }
 
-/// Whether the solutions of a condition in one unknown are the set, or those of another condition; `None` if it can't be decided.
+/// Returns whether a condition in one unknown and a set, or two such conditions, have the same solutions; `None` if it isn't decided.
 pub(super) fn same_solutions(
     first: &Expr,
     second: &Expr,

@@ -453,7 +453,9 @@ fn in_prose(text: &str, sentence: Range<usize>) -> Option<Range<usize>> {
     // Words of a formula or of a number in words belong to the value.
     let bare = !regex!(r"[\\=^{\[]|\d\s*/\s*\d").is_match(said);
     let words = |said: &str| regex!(r"(?:^|[^\pL])\pL{2,}").is_match(said);
-    let before = words(&text[sentence.start..start]) && !said.starts_with(|c: char| c.is_ascii_digit());
+    let before = &text[sentence.start..start];
+    let about = regex!(r"(?i)\b(?:about|approximately|around|roughly|nearly|almost|circa)\b").is_match(before);
+    let before = words(before) && !about && !said.starts_with(|c: char| c.is_ascii_digit());
     let behind = regex!(r"^\**\s+\(").is_match(&text[end..sentence.end])
         || text[end..sentence.end].trim_start().starts_with(languages::is_unspaced);
     (bare && (before || behind)).then_some(start..end)

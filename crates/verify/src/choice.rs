@@ -4,18 +4,35 @@
 //! machine. The order is also stored with the problem.
 
 use std::ops::Range;
-use std::sync::LazyLock;
 
-use regex::Regex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::boxed;
 use crate::finder::{self, Candidate, Marker, Reason, Statement};
+use crate::forms::section;
 use crate::languages::{self, ANSWER, ANSWER_IN_OTHER_SCRIPTS};
+use crate::python_text::regex;
 use crate::retraction::{self, Written};
 use crate::statement;
 use crate::verdict::{Outcome, Verdict};
+
+/// Patterns of statements of a choice.
+const CHOICES: &str = include_str!("../data/choices.txt");
+
+/// Returns the pattern in a section of [`CHOICES`], which has the format of [`forms::SENTENCES`](crate::forms).
+fn source(name: &str) -> String {
+    let lines = section(CHOICES, name).lines().filter(|line| !line.starts_with("//"));
+    let joined = lines.collect::<Vec<_>>().join("\n").replace("\n  ", "").replace('\n', "|");
+    format!("(?i){}", joined.replace("ANSWER", ANSWER).replace("SCRIPTS", ANSWER_IN_OTHER_SCRIPTS))
+}
+
+/// Returns the compiled pattern in a section of [`CHOICES`], which is stored in a static.
+macro_rules! form {
+    ($name:literal) => {
+        regex!(&source($name))
+    };
+}
 
 /// Maximum number of options: one for each capital letter.
 pub const MOST_OPTIONS: usize = 26;
@@ -216,9 +233,8 @@ impl Verifier {
             })
             .collect();
         candidates.extend(marks.into_iter().map(|mark| mark.map(|said| self.read_formal(said))));
-        if let Some(place) = self.last_line(response) {
-            candidates.push(Candidate::new(place.clone(), self.read(&response[place])));
-        }
+        let last = self.last_line(response);
+        candidates.extend(last.or_else(|| self.apposed(response).filter(|_| candidates.is_empty())));
         // Of two that overlap, the one that begins first counts.
         candidates.sort_by_key(|candidate| (candidate.place.start, std::cmp::Reverse(candidate.place.end)));
         let mut end = 0;
@@ -237,8 +253,8 @@ impl Verifier {
             return reading;
         }
         let said = truncated(said, LONGEST_FORMAL);
-        let inner = announced(said).pop().or_else(|| self.last_line(said));
-        inner.map_or(reading, |inner| self.read(&said[inner]))
+        let announced = announced(said).pop().map(|inner| self.read(&said[inner]));
+        announced.or_else(|| Some(self.last_line(said)?.value)).unwrap_or(reading)
     }
 
     /// Whether the sentences after a statement say that it is wrong. If the options are words such as "true" and
@@ -247,56 +263,74 @@ impl Verifier {
     fn is_taken_back(&self, option: char, rest: &str) -> bool {
         let rest = self.behind_words(option, rest).unwrap_or(rest);
         // The letter behind the words of an option.
-        let labelled =
-            LABEL.captures(rest).filter(|label| label[1].eq_ignore_ascii_case(&option.to_string()));
+        let labelled = form!("letter behind")
+            .captures(rest)
+            .filter(|label| label[1].eq_ignore_ascii_case(&option.to_string()));
         let rest = &rest[labelled.map_or(0, |label| label[0].len())..];
+        let rest = &rest[form!("sure").find(rest).map_or(0, |sure| sure.end())..];
         let agrees = |sentence: &str| {
-            let called = CALLED.captures(sentence)?;
+            let called = form!("called").captures(sentence)?;
             Some((self.alone(&called[2])? == option) == called.get(1).is_none())
         };
-        let called = SENTENCE_END.split(truncated(rest, LONGEST_VALUE)).find_map(agrees);
+        let called = regex!(boxed::SENTENCE_END).split(truncated(rest, LONGEST_VALUE)).find_map(agrees);
         called.map_or_else(|| retraction::is_withdrawn(rest, Written::OTHER), |agrees| !agrees)
     }
 
-    /// Returns the last line that contains only a choice or ends in one, if the text around it states it. Lines behind it
-    /// may only explain it. Returns `None` if the line belongs to a list of options.
-    fn last_line(&self, response: &str) -> Option<Range<usize>> {
-        let bare = |line: Range<usize>| {
-            let start = line.end - unmarked(&response[line.clone()], "-># ").len();
-            let mark = |c: char| c.is_whitespace() || statement::is_decoration(c);
-            start..start + response[start..line.end].trim_end_matches(mark).len()
-        };
-        let lines: Vec<_> = finder::last_lines(response).take(LINES_BEHIND + 1).map(bare).collect();
+    /// Returns the last line that contains only a choice, ends in one or states one, if the text around it states it. Lines
+    /// behind it may only explain it. Returns `None` if the line belongs to a list of options.
+    fn last_line(&self, response: &str) -> Option<Candidate<Reading>> {
+        let lines: Vec<_> =
+            finder::last_lines(response).take(LINES_BEHIND + 1).map(|line| bare(response, line)).collect();
         let alone = |line: &Range<usize>| self.alone(&response[line.clone()]);
-        let stated = |value: &Range<usize>| finder::states(response, value.clone());
+        let read = |place: &Range<usize>| match (self.read(&response[place.clone()]), alone(place)) {
+            (Reading::Other, Some(option)) => Reading::Letter(option),
+            (reading, _) => reading,
+        };
+        let stated = |place: &Range<usize>| {
+            let (before, behind) = (&response[..place.start], &response[place.end..]);
+            let held = |option| !self.is_taken_back(option, behind);
+            finder::is_stated(response, place.clone())
+                && !(is_of_others(before) || is_refused(behind))
+                && read(place).option().is_none_or(held)
+        };
         for (at, line) in lines.iter().take(LINES_BEHIND).enumerate() {
-            if let Some(found) = alone(line) {
-                let listed = lines.get(at + 1).and_then(alone);
-                let stated = listed.is_none_or(|before| before == found) && stated(line);
-                return stated.then_some(line.clone());
+            let ends = regex!(boxed::SENTENCE_END).find_iter(&response[line.clone()]);
+            let last = ends.map(|end| line.start + end.end()).filter(|end| *end < line.end).last();
+            let last = last.unwrap_or(line.start)..line.end;
+            let mut found =
+                self.named_in(response, line.clone()).into_iter().rev().take(MOST_NAMED).find(stated);
+            if let Some(single) = [line, &last].into_iter().find(|place| alone(place).is_some()) {
+                let above =
+                    if single == line { lines.get(at + 1).cloned() } else { Some(line.start..last.start) };
+                let listed = above.as_ref().and_then(alone).is_some_and(|above| Some(above) != alone(single));
+                // `Is it B? No.`
+                let asked = is_asked(&response[line.start..single.start])
+                    && matches!(read(single), Reading::Content(_));
+                found = Some(single.clone()).filter(|place| !(listed || asked) && stated(place));
+                found.as_ref()?;
             }
-            if let Some(found) = LINE_END.captures(&response[line.clone()]) {
-                let found = found.get(1).or(found.get(2))?;
-                let value = line.start + found.start()..line.start + found.end();
-                return Some(value).filter(|value| alone(value).is_some() && stated(value));
-            }
-            if let Some(value) = self.stated_in(response, line.clone()) {
-                return Some(value);
+            if let Some(place) = found {
+                let value = read(&place);
+                let contradicted = self.is_contradicted(response, &place, value);
+                return Some(Candidate::new(place, if contradicted { Reading::Several } else { value }));
             }
         }
         None
     }
 
-    /// Returns the position of the last letter or words of an option that a line states, as in `I get B.`
-    fn stated_in(&self, response: &str, line: Range<usize>) -> Option<Range<usize>> {
+    /// Returns the ranges of the letters and words of options that a line names, as in `I get B.`
+    fn named_in(&self, response: &str, line: Range<usize>) -> Vec<Range<usize>> {
         let said = response[line.clone()].to_ascii_lowercase();
         let words = self.options.iter().filter(|words| words.len() > 1);
-        // `Is it B? No.` doesn't choose the option `No`.
-        let asked = |at: usize| said[..at].trim_end().ends_with('?');
+        // `Is it B? No.` doesn't choose the option `No`, and neither does `No idea.`
+        let part = |words: &str, end: usize| {
+            form!("common").is_match(words) && !form!("clause end").is_match(&said[end..])
+        };
         let words = words
-            .flat_map(|words| said.match_indices(&**words).map(|(at, words)| at..at + words.len()))
-            .filter(|at| !asked(at.start));
-        let letters = NAMED.captures_iter(&response[line.clone()]).filter_map(|named| {
+            .flat_map(|words| said.match_indices(&**words).map(|(at, words)| (words, at..at + words.len())))
+            .filter(|(words, at)| !is_asked(&said[..at.start]) && !part(words, at.end))
+            .map(|(_, at)| at);
+        let letters = form!("named").captures_iter(&response[line.clone()]).filter_map(|named| {
             let letter = named.get(1)?;
             let named = letter.as_str().chars().next().filter(|letter| self.place(*letter).is_some())?;
             // The words of the option can follow its letter.
@@ -304,18 +338,72 @@ impl Verifier {
             let behind = self.behind_words(named, rest).unwrap_or(rest);
             Some(letter.start()..line.len() - behind.len())
         });
-        let mut places: Vec<Range<usize>> =
-            words.chain(letters).map(|at| line.start + at.start..line.start + at.end).collect();
-        places.sort_by_key(|at| at.end);
         let touches = |at: &Range<usize>| {
             response[..at.start].ends_with(|c: char| c.is_alphanumeric() || "[{-−±".contains(c))
                 || response[at.end..].starts_with(char::is_alphanumeric)
         };
+        let places = words.chain(letters).map(|at| line.start + at.start..line.start + at.end);
+        let mut places: Vec<Range<usize>> = places.filter(|at| !touches(at)).collect();
+        places.sort_by_key(|at| at.end);
         places
-            .into_iter()
-            .rev()
-            .take(MOST_NAMED)
-            .find(|at| !touches(at) && finder::states(response, at.clone()))
+    }
+
+    /// Returns the option whose words end a string, and the position of these words with an article.
+    fn named_last(&self, text: &str) -> Option<(char, usize)> {
+        let lower =
+            text.trim_end_matches(|c: char| c.is_whitespace() || "*\"”)_`$".contains(c)).to_ascii_lowercase();
+        let ends = |(at, words): (usize, &String)| {
+            let bare = regex!(r"^(?:it|the|an?) ").replace(words, "");
+            let forms = [&*bare, &bare.replace("cannot", "can't")];
+            let head = forms.into_iter().find_map(|bare| lower.strip_suffix(bare))?;
+            if bare.is_empty() || head.ends_with(char::is_alphanumeric) {
+                return None;
+            }
+            let article = regex!(r"\b(?:it|the|an?)\s+\W*$").find(head);
+            Some((letter(at), article.map_or(head.len(), |article| article.start()), bare.len()))
+        };
+        let found = self.options.iter().enumerate().filter_map(ends).max_by_key(|(.., length)| *length);
+        found.map(|(option, start, _)| (option, start))
+    }
+
+    /// Whether a stated option is in apposition to another option: `(A) Paris`, `Rome, which corresponds to option B`.
+    fn is_contradicted(&self, response: &str, place: &Range<usize>, value: Reading) -> bool {
+        let line = &response[..place.end][response[..place.start].rfind('\n').map_or(0, |at| at + 1)..];
+        let others = |named: &char| Some(*named) != value.option() && self.place(*named).is_some();
+        let found = if let Reading::Content(_) = value {
+            let label =
+                form!("label").captures(line.strip_suffix(&response[place.clone()]).unwrap_or_default());
+            label.and_then(|label| label[1].chars().next())
+        } else {
+            let head = form!("apposed").find(line).map_or("", |found| &line[..found.start()]);
+            self.named_last(head)
+                .filter(|(_, start)| !form!("denied").is_match(&head[..*start]))
+                .map(|(other, _)| other)
+        };
+        found.as_ref().is_some_and(others)
+    }
+
+    /// Returns the letter in apposition at the end of the last line to the words of its option, `Paris (B)`, or to another
+    /// statement, `P = 1/4 (option B)`.
+    fn apposed(&self, response: &str) -> Option<Candidate<Reading>> {
+        let line = bare(response, finder::last_lines(response).next()?);
+        let sentence = statement::sentence(&response[line.clone()]);
+        let from = line.end - sentence.len();
+        let found = form!("apposed").captures(sentence)?;
+        let option = found[2].chars().next().filter(|option| self.place(*option).is_some())?;
+        let head = &sentence[..found.get(0)?.start()];
+        let praise = regex!(r"\s+(?:is|must be) (?:right|correct|the answer)\W*$").find(head);
+        let head = &head[..praise.map_or(head.len(), |praise| praise.start())];
+        let named = self.named_last(head);
+        let (start, end, value) = match named {
+            Some((named, start)) if named == option => (start, start, Reading::Letter(option)),
+            _ if form!("doubt").is_match(head) || form!("unapposed").is_match(head) => return None,
+            Some(_) => (0, head.len(), Reading::Several),
+            None => (0, head.len(), found.get(1).map(|_| Reading::Letter(option))?),
+        };
+        let before = &response[..from + end];
+        let stated = !is_of_others(before) && !statement::is_denied_before(before);
+        stated.then(|| Candidate::new(from + start..line.end, value))
     }
 
     /// Whether the rest of the sentence after an announced option corrects it, as in `B, but negated` and `B (pending)`.
@@ -324,16 +412,13 @@ impl Verifier {
         let own =
             self.place(option).and_then(|place| self.options.get(place)).filter(|words| words.len() > 1);
         let words = own.and_then(|words| Some(lower.find(&**words)? + words.len()));
-        let letter = || {
-            let found =
-                SINGLE.find_iter(said).find(|found| found.as_str().eq_ignore_ascii_case(&option.to_string()));
-            found.map(|found| found.end())
-        };
+        let is_own = |found: &regex::Match<'_>| found.as_str().eq_ignore_ascii_case(&option.to_string());
+        let letter = || Some(form!("single").find_iter(said).find(is_own)?.end());
         let Some(rest) = words.or_else(letter).map(|end| &said[end..]).filter(|rest| rest.is_ascii()) else {
             return false;
         };
-        let clause = REASONED.find(rest).map_or(rest, |end| &rest[..end.start()]);
-        let remark = QUALIFIED.captures(clause).map(|remark| remark[1].trim().to_lowercase());
+        let clause = form!("reasoned").find(rest).map_or(rest, |end| &rest[..end.start()]);
+        let remark = form!("qualified").captures(clause).map(|remark| remark[1].trim().to_lowercase());
         statement::is_redirected(&statement::Pieces::new().read(clause, false))
             || remark.is_some_and(|remark| !remark.starts_with("not ") && statement::is_correction(&remark))
     }
@@ -342,50 +427,53 @@ impl Verifier {
     fn alone(&self, line: &str) -> Option<char> {
         let text = essence(truncated(line, LONGEST_VALUE));
         // A single letter is first compared with the letters of the options, and only then with their text.
-        if let [letter @ b'a'..=b'z'] = text.as_bytes()
+        let text = text.strip_prefix("[x] ").unwrap_or(&text);
+        if let [letter @ b'a'..=b'z'] | [letter @ b'a'..=b'z', b'!'] = text.as_bytes()
             && let letter = letter.to_ascii_uppercase().into()
             && self.place(letter).is_some()
         {
             return Some(letter);
         }
-        if let Some(option) = self.labelled(&text) {
+        if let Some(option) = self.labelled(text) {
             return Some(option);
         }
+        let bare = form!("fillers").replace(text, "");
+        let spaced = text[..text.len() - bare.len()].ends_with(' ');
         let named = |option: &usize| {
-            let letter = letter(*option).to_ascii_lowercase();
-            let words = self.options.get(*option).filter(|words| text == **words);
-            words.is_some() || {
-                let bare = FILLERS.replace(&text, "");
-                let bare = bare.trim_start_matches(['(', '[']);
-                let rest = bare
-                    .strip_prefix(letter)
-                    .map(|rest| rest.trim_start_matches([')', ']', '.', ':', '*', ' ']));
-                rest.is_some_and(|rest| {
-                    rest.is_empty()
-                        || (bare.len() > rest.len() + 1
-                            && self.options.get(*option).is_some_and(|words| words == unwrapped(rest)))
-                })
-            }
+            let is_words = |said: &str| self.options.get(*option).is_some_and(|words| words == said);
+            let labelled = || {
+                let bare = bare.trim_start_matches(['(', '[', '"', '“', '⟨']);
+                let rest = bare.strip_prefix(letter(*option).to_ascii_lowercase())?;
+                let said = rest.trim_start_matches([')', ']', '.', ':', '*', ' ', '"', '”', '⟩']);
+                Some(said.is_empty() || said.len() < rest.len() && is_words(unwrapped(said)))
+            };
+            is_words(text) || spaced && is_words(&bare) || labelled() == Some(true)
         };
         let options = if self.options.is_empty() { MOST_OPTIONS } else { self.options.len() };
         let mut found = (0..options).filter(named);
         found.next().filter(|_| found.next().is_none()).map(letter)
     }
 
-    /// The option whose words and letter a text has, as in "paris is option (b)".
+    /// Returns the option that a string names by words and letter, as in "paris is option (b)", or by position: "the second option".
     fn labelled(&self, text: &str) -> Option<char> {
-        let has_letter = |option: usize, rest: &str| {
-            let found = LABELLED.captures(rest);
-            found.is_some_and(|found| found[1].starts_with(letter(option).to_ascii_lowercase()))
-        };
+        const ORDINALS: [&str; 8] =
+            ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth"];
+        if let Some(found) = form!("ordinal").captures(text) {
+            let at = ORDINALS.iter().position(|ordinal| *ordinal == &found[1])?;
+            let rest = &text[found[0].len()..];
+            let named = rest.is_empty() || self.options.get(at).is_some_and(|words| words == rest);
+            return Some(letter(at)).filter(|letter| named && self.place(*letter).is_some());
+        }
         // Options are compared without parentheses around them.
         let texts = [text, text.trim_start_matches('(')];
-        let mut options = self.options.iter().enumerate();
-        let named = options.find(|(option, words)| {
-            let rests = texts.into_iter().filter_map(|text| text.strip_prefix(&***words));
-            rests.into_iter().any(|rest| has_letter(*option, rest))
+        let named = self.options.iter().enumerate().find(|(at, words)| {
+            let mut rests = texts.into_iter().filter_map(|text| text.strip_prefix(&***words));
+            let letter = letter(*at).to_ascii_lowercase();
+            rests.any(|rest| {
+                form!("labelled").captures(rest).is_some_and(|found| found[1].starts_with(letter))
+            })
         });
-        named.map(|(option, _)| letter(option))
+        named.map(|(at, _)| letter(at))
     }
 
     /// Reads the first line of a stated value.
@@ -405,17 +493,16 @@ impl Verifier {
         }
         let content = |text: &str| {
             let found = self.option_of(text)?;
-            let end =
-                || SENTENCE_END.find(text).into_iter().chain(REASON.find(text)).map(|end| end.start()).min();
-            let rest = self.behind_words(found, text);
-            let rest = rest.unwrap_or_else(|| &text[end().unwrap_or(text.len())..]);
+            let ends = [regex!(boxed::SENTENCE_END).find(text), form!("reason").find(text)];
+            let end = ends.into_iter().flatten().map(|end| end.start()).min().unwrap_or(text.len());
+            let rest = self.behind_words(found, text).unwrap_or(&text[end..]);
             Some(self.amended(Reading::Content(found), "X", rest))
         };
         if let Some(reading) = self.labelled(&essence(text)).map(Reading::Letter).or_else(|| content(text)) {
             return reading;
         }
-        let text = FILLERS.replace(text, "");
-        let Some(found) = LETTER.captures(&text) else {
+        let text = form!("fillers").replace(text, "");
+        let Some(found) = form!("letter").captures(&text) else {
             return content(&text).unwrap_or_else(|| Reading::other(&text));
         };
         let letter = self.letter(found[1].chars().next().unwrap_or_default());
@@ -434,7 +521,7 @@ impl Verifier {
     fn amended(&self, reading: Reading, letter: &str, rest: &str) -> Reading {
         match reading.option() {
             Some(option) if self.names_another(option, letter, rest) => Reading::Several,
-            Some(option) if REFUSED.is_match(rest) || self.is_taken_back(option, rest) => Reading::Other,
+            Some(option) if is_refused(rest) || self.is_taken_back(option, rest) => Reading::Other,
             _ => reading,
         }
     }
@@ -465,7 +552,7 @@ impl Verifier {
     /// case of `letter` count.
     fn mentions<'a>(&self, option: char, letter: &str, clause: &'a str) -> Vec<(char, &'a str, &'a str)> {
         let lower = letter.starts_with(char::is_lowercase);
-        let found = SINGLE.find_iter(clause).filter_map(|found| {
+        let found = form!("single").find_iter(clause).filter_map(|found| {
             let named = found.as_str().chars().next().filter(|named| named.is_lowercase() == lower)?;
             let named = named.to_ascii_uppercase();
             let (before, behind) = (&clause[..found.start()], &clause[found.end()..]);
@@ -479,7 +566,11 @@ impl Verifier {
     /// describes or only mentions another option doesn't offer it. Other letters count only in the case of `letter`,
     /// the stated one.
     fn names_another(&self, option: char, letter: &str, rest: &str) -> bool {
-        let rest = truncated(rest, LONGEST_FORMAL);
+        // Other options as the subject of a reason: `A, C and D are in other countries.`
+        let offers = |said: &str| form!("agreeing").is_match(said) && !form!("denied").is_match(said);
+        let kept =
+            |said: &regex::Captures<'_>| if offers(&said[1]) { said[0].to_owned() } else { String::new() };
+        let rest = &*form!("listed subject").replace_all(truncated(rest, LONGEST_FORMAL), kept);
         let is_other = |named: Option<char>| named.is_some_and(|named| named != option);
         let words = unmarked(rest, " .:,;*\"”`')]–—=>$-").trim_end_matches(['*', '"', '”', '`']);
         let own = self.behind_words(option, rest);
@@ -488,49 +579,47 @@ impl Verifier {
             Some(_) if own.is_none() => return false,
             _ => {}
         }
-        SENTENCE_END.split(own.unwrap_or(rest)).any(|sentence| {
+        regex!(boxed::SENTENCE_END).split(own.unwrap_or(rest)).any(|sentence| {
             let clauses: Vec<&str> =
-                CLAUSE.split(sentence).filter(|clause| !clause.trim().is_empty()).collect();
+                form!("clause").split(sentence).filter(|clause| !clause.trim().is_empty()).collect();
             let in_words = |text: &str| {
-                let Some(joined) = JOINED.find(text) else { return false };
+                let Some(joined) = form!("joined").find(text) else { return false };
                 let behind = &text[joined.end()..];
-                let praised =
-                    |option| self.behind_words(option, behind).is_some_and(|rest| PRAISED.is_match(rest));
+                let praised = |option| {
+                    self.behind_words(option, behind).is_some_and(|rest| form!("praised").is_match(rest))
+                };
                 let mut others = (0..self.options.len()).map(self::letter).filter(|other| *other != option);
                 is_other(self.option_of(behind)) || others.any(praised)
             };
-            let offered = |clause: &str| {
-                self.mentions(option, letter, clause).into_iter().any(|(_, before, behind)| {
-                    if SUBJECT.is_match(behind) {
-                        PRAISED.is_match(behind)
-                    } else {
-                        OFFERS.is_match(before) && ENDED.is_match(behind)
-                    }
-                })
-            };
-            // Another option's letter followed by its words, which may contain a denial themselves.
-            let labelled = |clause: &str| {
+            let denied = |text: &str| form!("denied").is_match(text);
+            // Another option's letter can be followed by its words, which may contain a denial themselves.
+            let offers = |clause: &str, refuted: bool| {
                 self.mentions(option, letter, clause).into_iter().any(|(named, before, behind)| {
                     let words = self.option_of(behind.trim_start_matches([')', ']', '.', ':', '*', ' ']));
-                    words == Some(named) && !DENIED.is_match(before)
+                    let offered = if form!("subject").is_match(behind) {
+                        form!("praised").is_match(behind)
+                    } else {
+                        form!("offers").is_match(before)
+                            && form!("ended").is_match(behind)
+                            && !form!("refused in other scripts").is_match(behind)
+                    };
+                    words == Some(named) && !denied(before) || offered && !refuted
                 })
             };
             in_words(sentence)
                 || clauses.iter().enumerate().any(|(at, clause)| {
                     let mut later = clauses[at + 1..].iter().take(2);
-                    let denies = |later: &&str| DENIED.is_match(later) && self.option_of(later).is_none();
-                    labelled(clause)
-                        || (offered(clause) || in_words(clause))
-                            && !DENIED.is_match(clause)
-                            && !later.any(denies)
+                    let refuted =
+                        denied(clause) || later.any(|later| denied(later) && self.option_of(later).is_none());
+                    offers(clause, refuted) || in_words(clause) && !refuted
                 })
         })
     }
 
     /// Returns the letter of the only option with the given words, ignoring a reason after them.
     fn option_of(&self, said: &str) -> Option<char> {
-        let sentence = SENTENCE_END.find(said).map_or(said, |end| &said[..end.start()]);
-        let reason = REASON.find(sentence).map(|reason| &sentence[..reason.start()]);
+        let sentence = regex!(boxed::SENTENCE_END).find(said).map_or(said, |end| &said[..end.start()]);
+        let reason = form!("reason").find(sentence).map(|reason| &sentence[..reason.start()]);
         [Some(said), Some(sentence), reason].into_iter().flatten().find_map(|said| {
             let said = essence(said);
             let mut same = (0..self.options.len()).filter(|&i| self.options[i] == said);
@@ -589,68 +678,6 @@ const MOST_ANNOUNCED: usize = 256;
 /// Maximum number of marks, and of announcements, that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
-/// Patterns that announce an answer: phrases in English and Chinese.
-const ANNOUNCED: [&str; 4] = [
-    r"\b(?:answer|choice|option|solution)\b[^.,;:?!\n]{0,30}?\b(?:is|was|be)\b\s*:?",
-    r"\b(?:answer|choice|option)\W{0,4}[:=]",
-    r"\b(?:choos(?:e|ing)|chose|select(?:ing)?|pick(?:ing)?|go(?:ing)? with|opt for|settle on)\b",
-    r"(?:故|应|所以|因此)?选择?\s*:?",
-];
-/// Words or marks that can follow [`ANSWER`].
-const JOINS: &str =
-    "es|est|ist|is|è|é a\\s|é|adalah|ialah|là|ay|ni|to|je|este|är|er|on|είναι|является|[:=–—-]";
-const JOINS_IN_OTHER_SCRIPTS: &str =
-    "应该是|应该为|应是|应为|應為|是|为|為|は|が|은|는|이|คือ|هي|هو|ہے|است|है|ہے|היא|הוא|ঃ|[:=–—-]";
-/// Pattern of a letter that is called correct, as in "B is correct".
-const CALLED_CORRECT: &str = r"((?-i:(?:\b[A-Z]\b[)\]*]*\s*(?:,|/|or|and)\s*[(\[*]*)*\b[A-Z]\b))[)\]*]*(?:\s+(?:is|must be|would be|seems)(?: the| therefore| clearly| indeed| also| equally| only)* (?:correct|right|best|answer|choice)\b|\s*(?:选项)?(?:是)?正确)";
-/// Words that make a statement a supposition or a denial.
-const NO_STATEMENT: &str = r"(?:\b(?:not|never|cannot|if|whether|suppos\w*|assum\w*|unless|could|might|may|maybe|perhaps|possibly|wrong|incorrect|false|unlikely|why|neither|nor|none)\b|n't\b|n’t\b|不)";
-
-/// Patterns that ignore case.
-macro_rules! patterns {
-    ($($name:ident = $source:expr;)*) => {
-        $(static $name: LazyLock<Regex> = LazyLock::new(|| match Regex::new(&format!("(?i){}", $source)) {
-            Ok(regex) => regex,
-            Err(error) => panic!("{error}"),
-        });)*
-    };
-}
-patterns! {
-    ANNOUNCEMENT = ANNOUNCED.join("|");
-    ELSEWHERE = format!(r"\b(?:{ANSWER})\b(?:(?:\s+\pL+){{0,3}}?\s*(?:(?:{JOINS})(?:\b|[\s*(])\s*:?)|\s*)|(?:{ANSWER_IN_OTHER_SCRIPTS})(?:(?:\s*[\pL\pM--\p{{Latin}}]+){{0,2}}?\s*(?:{JOINS_IN_OTHER_SCRIPTS})\s*:?|\s*)");
-    CORRECT = CALLED_CORRECT;
-    DOUBT = NO_STATEMENT;
-    // Text between the words of an option and its letter, at the end of a line.
-    LABELLED = r"^\W*(?:is|means)\b(?:\W*(?:the|correct|right|best|answer|choice|option|letter)\b)*\W*([a-z])\W*$";
-    // A choice at the end of a line, in bold type or a letter in parentheses.
-    LINE_END = r"(\*\*[^*]+\*\*)[.!。]*$|(\([a-z]\))[.!。]*$";
-    FILLERS = r"^(?:(?:so|it|hence|the|option|choice|answer|letter|is|be|clearly|definitely|likely|most|probably|therefore|thus|indeed|correct|choosing|la|el|le|die|der|das|den|l['’]option|opción|opcion|opção|opzione|opsi|pilihan|letra|lettre|lettera|buchstabe|huruf|phương án|вариант|буква|选项|選項|विकल्प|বিকল্প|الخيار|گزینہ|گزینه|ตัวเลือก|选|번)\b\W*)+";
-    LETTER = r#"^(?:\\[(\[]|[(\[*`"“「『《【$])*([a-z])(?:$|\\[)\]]|[,:;!?)\]*`"”」』》】$/&|–—\n。、।؛،]|\.(?:\W|$)|['’](?:d[ıiuü]r|t[ıiuü]r)\b|\s*[\pL\pM--\p{Latin}]|(?-i)\s+(?:[(–—-]|(?:because|since|as|for|which|and|or|but|not|rather|instead|with|due|given)(?:\W|$)))"#;
-    REFUSED = r"^[\s.)\]$*]*(?:\?|(?:,? ?(?:which|that|but it|though it|and it)\s+)?(?:is|was|would be|seems|looks)\s+(?:wrong|incorrect|false|not|impossible)\b|[\pL\pM--\p{Latin}]{0,4}\s*(?:不|错|錯|誤|間違|ではな|じゃな|ではあり|아니|아닙|틀|नहीं|ग़?लत|नाही|নয়|ভুল|కాదు|தவறு|இல்லை|ليس|خطأ|خاطئ|غلط|نیست|نہیں|не|ไม่|ผิด|לא|שגוי)|değil|yanlış)";
-    // A capital letter that isn't an article or a part of a name.
-    NAMED = r#"(?-i)(?:^|[\s(*"`])([A-Z])(?:[.,;!?)*"`:]|$|\s*$|\s+(?i:is|it is|because|since|as|for|which|and nothing|[(–—-]))"#;
-    // Text behind an option that gives a reason or ends the sentence.
-    REASONED = r"[.;!?]|\b(?:since|because|as|so|where|while|whereas)\b";
-    QUALIFIED = r"^[\s)\]*.:$]*[(\[,–—-]\s*(.*?)[\s)\]*]*$";
-    // A sentence about the answer, such as "it isn't true". The groups are the negation and the words after it.
-    CALLED = r"^\W*(?:it|this|that|which|the (?:statement|claim|answer))(?:\s+(?:is|was|can|could)|['’]s)(\s*not|n['’]t)?(?:\s+be)?\s+(.+)$";
-    // Text behind a statement that makes it a question or a supposition.
-    ASKED = r"^\s*(?:\?|(?:if|unless|were|had)\b)";
-    LABEL = r"^[\s$)\]*]*\(([a-z])\)";
-    CLAUSE = r"[,;:(–—]|\bbut\b";
-    // A letter that isn't part of a Latin word. It may be beside a word of another script.
-    SINGLE = r"(?-u:\b)[a-z](?-u:\b)";
-    // Text before an offered letter, and text after it.
-    OFFERS = r"(?:^|\b(?:be|is|it|or|and|that|rather|though|although|albeit|unless|otherwise|else|maybe|perhaps|possibly|alternatively|hmm|thought|reflection|edit|update|option|choice|answer|also|even|either|with|for|to|say|mean|meant|prefer|choose|pick|take|now|actually|no|wait|sorry|oops|correction|instead|y|o|e|et|ou|und|oder|of|en|dan|atau|và|hoặc|ve|veya|или|и)\b|和|或者?|以及|と|または|および|또는|और|या|এবং|বা|و|أو)\W*$";
-    ENDED = r"^\W*$|^\s*[,;:.!?)\]*/&|]|^\s+(?:and|or|if|in|when|for|with|too|as well)\b|^['’]|^\s*[\pL--\p{Latin}]";
-    SUBJECT = r"^[)\]*\x22”$]*\s+(?:is|are|was|were|be|being|has|have|can|cannot|could|might|may|must|should|would|will|too|also|equally|[a-z]+s|[a-z]+n['’]t)\b";
-    PRAISED = r"^[)\]*\x22”$]*\s+(?:(?:is|are|was|(?:could|might|may|must|should|would) be|seems?|looks?)\s+(?:(?:\w+ly|just|as|the|an?|another|one|my)\s+)*(?:(?:also|equally|possible|plausible|right|correct|best|better|good|fine|acceptable|answer|choice)\b|(?:too|well)\W*$)|works?\b|fits?\b|too\W*$|also\b)";
-    JOINED = r"^\W*(?:(?:and|or|but|also|maybe|perhaps|possibly|alternatively|though|although|unless|otherwise|it (?:could|might|may)|could|might|may|be)\b[\s,:]*)+";
-    DENIED = r"\b(?:not|never|cannot|wrong|incorrect|false|fails?|impossible|neither|nor|than|unlike|exclud\w+|eliminat\w+|rul(?:e|es|ed|ing) out|discard\w*|reject\w*)\b|n['’]t\b";
-    SENTENCE_END = boxed::SENTENCE_END;
-    REASON = r"\?|\s+\(|,?\s+(?:because|since|as|which|due)\b|,\s+(?:the|an?|not|namely|i\.e\.|that is)\s";
-}
-
 /// Reads a box that contains only a letter.
 fn boxed_letter(said: &str) -> Reading {
     let plain = boxed::plain(said);
@@ -666,25 +693,33 @@ fn boxed_letter(said: &str) -> Reading {
 fn announced(text: &str) -> Vec<Range<usize>> {
     // Returns the text from the start of the clause around `from` up to `to`, and whether it is a statement.
     let clause = |from: usize, to: usize| {
-        let before = floor(text, from.saturating_sub(60));
+        let before = text.floor_char_boundary(from.saturating_sub(60));
         let start = text[before..from].rfind(CLAUSE_ENDS);
         &text[start.map_or(before, |at| before + at)..to]
     };
     let states = |from: usize, to: usize| {
-        !DOUBT.is_match(clause(from, to)) && !statement::is_denied_before(&text[..to])
+        !form!("doubt").is_match(clause(from, to)) && !statement::is_denied_before(&text[..to])
     };
-    let elsewhere = ELSEWHERE.find_iter(text).filter(|m| !languages::doubts(clause(m.start(), m.end())));
-    let announced: Vec<_> = ANNOUNCEMENT.find_iter(text).collect();
+    let elsewhere =
+        form!("elsewhere").find_iter(text).filter(|m| !languages::doubts(clause(m.start(), m.end())));
+    let by_writer = |verb: &regex::Match<'_>| {
+        let is_verb = form!("verb of choosing").find(verb.as_str()).is_some_and(|found| found.start() == 0);
+        !is_verb || is_chooser(&text[..verb.start()])
+    };
+    let announced: Vec<_> = form!("announcement").find_iter(text).collect();
     let earlier = announced.len().saturating_sub(MOST_ANNOUNCED);
-    let announced =
-        announced.into_iter().skip(earlier).filter(|m| states(m.start(), m.end())).chain(elsewhere);
+    let announced = announced
+        .into_iter()
+        .skip(earlier)
+        .filter(|m| by_writer(m) && states(m.start(), m.end()))
+        .chain(elsewhere);
     let line = |from: usize| {
         let window = truncated(&text[from..], LONGEST_VALUE);
         from..from + window.find('\n').unwrap_or(window.len())
     };
-    let correct = CORRECT.captures_iter(text).filter_map(|found| {
-        let (whole, letter) = (found.get(0)?, found.get(1)?);
-        let asked = ASKED.is_match(&text[whole.end()..]);
+    let correct = form!("called correct").captures_iter(text).filter_map(|found| {
+        let (whole, letter) = (found.get(0)?, found.get(1).or(found.get(2))?);
+        let asked = form!("asked").is_match(&text[whole.end()..]);
         (!asked && states(whole.start(), whole.end())).then_some(letter.range())
     });
     let mut places: Vec<_> = announced.map(|m| (m.start(), line(m.end()))).collect();
@@ -699,12 +734,41 @@ fn announced(text: &str) -> Vec<Range<usize>> {
     places.into_iter().map(|(_, place)| place).chain(correct).collect()
 }
 
-/// Returns the start of the character that contains this byte.
-fn floor(text: &str, mut at: usize) -> usize {
-    while !text.is_char_boundary(at) {
-        at -= 1;
-    }
-    at
+/// Whether the writer is the subject of a verb of choosing, which follows the string.
+fn is_chooser(before: &str) -> bool {
+    let before = &before[before.floor_char_boundary(before.len().saturating_sub(120))..];
+    let clause = before.rsplit(CLAUSE_ENDS).next().unwrap_or_default();
+    let main =
+        regex!(r"(?i)^.*\b(?:and|but|so|because|that)\b(\W+(?:i|we|you|let|lets|one)\b.*)$").captures(clause);
+    form!("chooser").is_match(main.and_then(|main| main.get(1)).map_or(clause, |main| main.as_str()))
+}
+
+/// Whether the sentence before an option says that others choose it, or that nothing speaks for it.
+fn is_of_others(before: &str) -> bool {
+    let sentence = statement::sentence(&before[statement::low_end(before)..]);
+    let verb = form!("verb of choosing").find_iter(sentence).last();
+    verb.is_some_and(|verb| !is_chooser(&sentence[..verb.start()])) || form!("baseless").is_match(sentence)
+}
+
+/// Whether a question is in front of an option.
+fn is_asked(before: &str) -> bool {
+    before.trim_end().ends_with('?')
+}
+
+/// Whether the text behind an option denies it.
+fn is_refused(rest: &str) -> bool {
+    form!("refused").is_match(rest) || form!("refused in other scripts").is_match(rest)
+}
+
+/// Returns the range of a line without marks, tags and decoration around it.
+fn bare(response: &str, line: Range<usize>) -> Range<usize> {
+    let line = form!("tagged")
+        .captures(&response[line.clone()])
+        .and_then(|found| found.get(1))
+        .map_or(line.clone(), |found| line.start + found.start()..line.start + found.end());
+    let start = line.end - unmarked(&response[line.clone()], "-># ").len();
+    let mark = |c: char| c.is_whitespace() || statement::is_decoration(c);
+    start..start + response[start..line.end].trim_end_matches(mark).len()
 }
 
 /// Strips leading marks. A minus sign before a number or a formula stays.
@@ -718,7 +782,7 @@ fn unmarked<'a>(text: &'a str, marks: &str) -> &'a str {
 }
 
 fn truncated(text: &str, length: usize) -> &str {
-    &text[..floor(text, length.min(text.len()))]
+    &text[..text.floor_char_boundary(length)]
 }
 
 /// Strips parentheses around the whole text.

@@ -7,10 +7,11 @@ use super::value::Value;
 use super::{Error, Mode, Rules, correct, exact, rational, unparsed, unscorable, wrong};
 use crate::finder::Candidate;
 use crate::math::{self, MatchTypes};
-use crate::python_text::{is_space, regex, strip};
+use crate::python_text::{is_space, pattern, regex, strip};
 use crate::verdict::{Outcome, Verdict};
 use dashu_ratio::RBig;
 use std::collections::HashMap;
+use std::sync::OnceLock;
 
 /// Rules for game_of_24: an expression of the given numbers has the target as its value.
 /// Quirk: in parity mode the value is not compared with the target; any expression that has a value passes.
@@ -18,13 +19,31 @@ pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
     let numbers = game.list("numbers", "a list of whole numbers", |v| Some(v.as_i64()?.to_string()))?;
     let operators = game.list("operators", "a list of operators", super::game::cell)?;
     let result = python::whole(game.field("result")?).map(RBig::from);
+    // `8 * 3 = 24`, or behind a block `This equals 24.`
+    const EQUALS: &str = r"(?i)^\W*(?:(?:this|that|it|which)\s+)?(?:=|equals|is|gives)\s*";
+    let equals = OnceLock::new();
     Ok(Box::new(move |text, mode| {
         let blocks = regex!(r"(?s)```python.*?```").find_iter(text);
         let bare = |block: &str| strip(&block.replace("```python", "").replace("```", "")).to_owned();
         let mut blocks: Vec<_> = blocks.map(|m| Candidate::new(m.range(), bare(m.as_str()))).collect();
-        let expression = match mode {
-            Mode::Parity => blocks.pop().ok_or(unparsed("no_code_block"))?.value,
-            Mode::Strict => only(text, blocks)?,
+        let expression = match (mode, &result) {
+            (Mode::Parity, _) => blocks.pop().ok_or(unparsed("no_code_block"))?.value,
+            (Mode::Strict, Some(result)) => {
+                let equals = equals.get_or_init(|| pattern(&format!("{EQUALS}{result}\\b\\W*")));
+                let side = format!("= {result}");
+                let bare = |said: &str| undressed(said).trim_end_matches(&*side).trim_end().to_owned();
+                let computes = |part: &str| {
+                    bare(part).contains(['+', '-', '*', '/']) && rational::evaluate(&bare(part)).is_ok()
+                };
+                if blocks.is_empty() {
+                    bare(only_statement(text, computes)?)
+                } else {
+                    let restated = |at: usize| equals.find(&text[at..]).map_or(0, |found| found.end());
+                    blocks.iter_mut().for_each(|block| block.place.end += restated(block.place.end));
+                    bare(&only(text, blocks)?)
+                }
+            }
+            (Mode::Strict, None) => return Err(unscorable("problem")),
         };
         let mut found: HashMap<&str, usize> = HashMap::new();
         let mut count = 0;
@@ -59,15 +78,12 @@ pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
                 Err(EvalError::Budget) => wrong("budget"),
                 Err(_) => wrong("no_value"),
             },
-            Mode::Strict => {
-                let wanted = result.as_ref().ok_or(unscorable("problem"))?;
-                match rational::evaluate(&expression) {
-                    Ok(value) if value == *wanted => correct("exact"),
-                    Ok(_) => wrong("value"),
-                    Err(EvalError::Budget) => wrong("budget"),
-                    Err(_) => wrong("no_value"),
-                }
-            }
+            Mode::Strict => match rational::evaluate(&expression) {
+                Ok(value) if result.as_ref() == Some(&value) => correct("exact"),
+                Ok(_) => wrong("value"),
+                Err(EvalError::Budget) => wrong("budget"),
+                Err(_) => wrong("no_value"),
+            },
         })
     }))
 }
@@ -100,7 +116,15 @@ pub(crate) fn math_path(game: &Game) -> Result<Rules, Error> {
             .filter_map(|c| Some(Candidate::new(c.get(0)?.range(), c.get(1)?.as_str().replace(' ', ""))));
         let mut found: Vec<_> = found.collect();
         if mode == Mode::Strict {
-            return Ok(restored(&query, strip(&only(text, found)?)));
+            let equation = |part: &str| {
+                part.contains('=') && part.chars().all(|c| " ()+-*/%=.".contains(c) || c.is_ascii_digit())
+            };
+            let stated = if found.is_empty() {
+                undressed(only_statement(text, equation)?).replace(' ', "")
+            } else {
+                only(text, found)?
+            };
+            return Ok(restored(&query, strip(&stated)));
         }
         let last = found.pop().ok_or(unparsed("no_brackets"))?;
         let answer = strip(&last.value);
@@ -152,12 +176,14 @@ pub(crate) fn cryptarithm(game: &Game) -> Result<Rules, Error> {
                 let found = pattern.find_iter(text).filter(|m| {
                     let before = text[..m.start()].trim_end_matches(is_space);
                     let after = &text[m.end()..];
+                    let bold = before.strip_suffix("**").zip(after.strip_prefix("**"));
+                    let (before, after) = bold.unwrap_or((before, after));
                     let continues = |c: char| c.is_alphanumeric() || "+-*/=^%_".contains(c);
                     let decimals = after
                         .strip_prefix(['.', ','])
                         .is_some_and(|t| t.starts_with(|c: char| c.is_ascii_digit()));
                     !(before.ends_with(['+', '-', '*', '/', '=', '.', '^', '%', '_'])
-                        || text[..m.start()].ends_with(char::is_alphanumeric)
+                        || before.len() == m.start() && before.ends_with(char::is_alphanumeric)
                         || after.starts_with(char::is_alphanumeric)
                         || after
                             .trim_start_matches([' ', '\t'])

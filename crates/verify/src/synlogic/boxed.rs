@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use super::extract::{last_boxed, last_boxed_simple, only_boxed, undressed};
+use super::extract::{last_boxed, last_boxed_simple, only, only_boxed, undressed, written};
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Checked, Error, Mode, Rules, exact, python, unparsed};
@@ -22,7 +22,14 @@ pub(crate) fn boolean_expressions(game: &Game) -> Result<Rules, Error> {
     let wanted = letters(&game.answer_text()?);
     Ok(Box::new(move |text, mode| match mode {
         Mode::Parity => equal(letters(last_boxed(text).ok_or(NO_BOX)?) == wanted),
-        Mode::Strict => equal(plain_letters(&only_boxed(text)?).as_ref() == Some(&wanted)),
+        Mode::Strict => {
+            const DRESS: &str =
+                r"(?i)^(?:the )?(?:true )?(?:options?|expressions?) (?:(?:are|is):? )?|(?: are| is) true$";
+            let named = |part: &str| {
+                plain_letters(&regex!(DRESS).replace_all(part, "")).filter(|letters| !letters.is_empty())
+            };
+            equal(named(&only_boxed(text, |part| named(part).is_some())?).as_ref() == Some(&wanted))
+        }
     }))
 }
 
@@ -47,7 +54,7 @@ pub(crate) fn count(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         let number = match mode {
             Mode::Parity => python::int(last_boxed_simple(text).ok_or(NO_BOX)?),
-            Mode::Strict => plain_int(&only_boxed(text)?),
+            Mode::Strict => plain_int(&only_boxed(text, |part| plain_int(part).is_some())?),
         };
         equal(number.ok_or(unparsed("not_an_integer"))? == wanted)
     }))
@@ -59,7 +66,10 @@ pub(crate) fn space_reasoning(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         equal(match mode {
             Mode::Parity => last_boxed(text).ok_or(NO_BOX)?.to_lowercase() == wanted,
-            Mode::Strict => only_boxed(text)?.to_lowercase() == undressed(&wanted),
+            Mode::Strict => {
+                let wanted = undressed(&wanted);
+                only_boxed(text, |part| part.to_lowercase() == wanted)?.to_lowercase() == wanted
+            }
         })
     }))
 }
@@ -71,8 +81,9 @@ pub(crate) fn space_reasoning_tree(game: &Game) -> Result<Rules, Error> {
         equal(match mode {
             Mode::Parity => name_set(last_boxed(text).ok_or(NO_BOX)?) == wanted,
             Mode::Strict => {
-                let names = name_set(&only_boxed(text)?.replace(" and ", ",").to_lowercase());
-                names == wanted.iter().map(|name| name.to_lowercase()).collect()
+                let wanted = wanted.iter().map(|name| name.to_lowercase()).collect();
+                let names = |part: &str| name_set(&part.replace(" and ", ",").to_lowercase());
+                names(&only_boxed(text, |part| names(part) == wanted)?) == wanted
             }
         })
     }))
@@ -88,7 +99,18 @@ pub(crate) fn word_sorting(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         equal(match mode {
             Mode::Parity => word_list(last_boxed_simple(text).ok_or(NO_BOX)?) == wanted,
-            Mode::Strict => word_list(&only_boxed(text)?) == wanted,
+            Mode::Strict => {
+                let item = |line: &str| {
+                    Some(regex!(r"^(?:\d+[.)]|[-*•])\s*([^\s,]+)$").captures(line)?[1].to_owned())
+                };
+                let listed = |part: &str| word_list(part) == wanted;
+                match only_boxed(text, listed) {
+                    Ok(stated) => listed(&stated),
+                    Err(missing) => {
+                        only(text, written(text, wanted.len(), item)).map_err(|_| missing)? == wanted
+                    }
+                }
+            }
         })
     }))
 }
@@ -107,7 +129,7 @@ pub(crate) fn word_sorting_mistake(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         let content = match mode {
             Mode::Parity => last_boxed_simple(text).ok_or(NO_BOX)?.to_owned(),
-            Mode::Strict => only_boxed(text)?,
+            Mode::Strict => only_boxed(text, |part| plain_int(part).is_some())?,
         };
         if !content.is_empty() && content.chars().all(|c| crate::python_text::decimal(c).is_some()) {
             let number = if mode == Mode::Parity { python::int(&content) } else { plain_int(&content) };
@@ -132,7 +154,7 @@ pub(crate) fn gpqa_diamond(game: &Game) -> Result<Rules, Error> {
             Mode::Strict => {
                 let bare =
                     |s: &str| s.strip_prefix('(').and_then(|s| s.strip_suffix(')')).unwrap_or(s).to_owned();
-                equal(bare(&only_boxed(&lower)?) == bare(&undressed(&wanted)))
+                equal(bare(&only_boxed(&lower, |_| false)?) == bare(&undressed(&wanted)))
             }
         }
     }))

@@ -4,11 +4,12 @@ use std::collections::BTreeSet;
 
 use dashu_int::IBig;
 
-use super::extract::{only_statement, undressed};
+use super::extract::{only, only_statement, undressed};
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Error, Mode, Rules, correct, exact, python, unparsed, wrong};
-use crate::python_text::{is_space, plain_int, strip};
+use crate::finder::{self, Candidate};
+use crate::python_text::{is_space, plain_int, regex, strip};
 use crate::verdict::Outcome;
 
 /// Rules for dyck_language: the answer is the whole sequence with all brackets closed.
@@ -60,8 +61,10 @@ pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
                 (answer.to_owned(), python::int(answer))
             }
             Mode::Strict => {
-                let answer =
-                    undressed(only_statement(text, |part| plain_int(part).is_some())?).to_lowercase();
+                let answer = match stated_position(text) {
+                    Some(position) => only(text, vec![position])?.to_owned(),
+                    None => undressed(only_statement(text, |part| plain_int(part).is_some())?).to_lowercase(),
+                };
                 let valid = ["合法", "valid", "correct", "the sequence is valid"]
                     .contains(&answer.trim_end_matches('!'));
                 let answer = if valid { "-1".to_owned() } else { answer };
@@ -80,6 +83,15 @@ pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
             (false, None) => unparsed("not_an_integer"),
         })
     }))
+}
+
+/// Returns the number in a last line that only says where an error is, as in `The first error is at position 12.`
+fn stated_position(text: &str) -> Option<Candidate<&str>> {
+    let line = finder::last_lines(text).next()?;
+    const SAYS: &str = r"(?i)^(?:(?:so|thus|hence|therefore|the|first|an|error|mistake|is|was|occurs|appears|found|located|at|in|position|index|bracket|character|number)\b\W*|[因此所以第一个處处错误錯誤出现出現发生在于的位置是为為：:，]|\W)*(-?\d+)\s*(?:个|位|个?字符|个?位置|处)*\W*$";
+    let number = regex!(SAYS).captures(&text[line.clone()])?.get(1)?;
+    let alone = number.len() == undressed(&text[line.clone()]).len();
+    (!alone).then(|| Candidate::new(line, number.as_str()))
 }
 
 const NO_ERRORS: [&str; 7] =

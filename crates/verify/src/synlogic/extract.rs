@@ -6,7 +6,7 @@ use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed::{self, trimmed};
 use crate::finder::{self, Candidate, Marker, Reason, Statement};
-use crate::python_text::{is_space, plain_int, regex, strip, words};
+use crate::python_text::{is_space, plain_int, regex, strip};
 use crate::statement::{self, is_decoration};
 use crate::verdict::Outcome;
 
@@ -70,12 +70,51 @@ pub(crate) fn may_state(behind: &str) -> bool {
 
 /// Returns the last answer found in a string, for strict mode. Fails if no answer was found, if different answers are adjacent
 /// at the end, or if the text around the answer doesn't state it.
-pub(crate) fn only<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<T, Outcome> {
+pub(crate) fn only<T: PartialEq>(text: &str, mut found: Vec<Candidate<T>>) -> Result<T, Outcome> {
+    found.iter_mut().for_each(|candidate| candidate.place = whole(text, &candidate.place));
+    // `A: [[1, 2]]`, and on the next line `B: [[2, 1]]`
+    let labelled = |at: &Candidate<T>| {
+        regex!(r"(?:^|\n)[ *]*(?:\pL|\d+)[ *]*[:.)][\s*]*$").is_match(&text[..at.place.start])
+    };
+    if let [.., first, second] = &found[..]
+        && first.value != second.value
+        && labelled(first)
+        && labelled(second)
+    {
+        return Err(Reason::Several.into());
+    }
     Ok(last(text, found)?.only()?)
 }
 
 fn last<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<Statement<T>, Reason> {
-    finder::last(text, found, |_, place| finder::states(text, place).then_some(()))
+    const OTHER: &str = r"(?i)(?:^|\n|_)(?:bad|wrong|incorrect|invalid|original|initial|given|question|puzzle|input|old|draft|example|attempt|guess)\w*\s*=\s*$";
+    finder::last(text, found, |_, place| {
+        let before = &text[..place.start];
+        let hidden = before.rfind("<!--") > before.rfind("-->");
+        (!hidden && !regex!(OTHER).is_match(before) && finder::states(text, place)).then_some(())
+    })
+}
+
+/// Returns the range of a value with the call around it, `np.array(..)`, or with the line that prints it: `print(result)`.
+fn whole(text: &str, value: &Range<usize>) -> Range<usize> {
+    const CALL: &str = r"(?:\b(?:\w+\.)?(?:array|matrix|Matrix|list|tuple|print)(\()?|(\\left\W\\begin\{array\}\{\w+\}))\s*$";
+    let before = |end: usize| &text[statement::low_end(&text[..end])..end];
+    let mut whole = value.clone();
+    // `print(np.array(..))`
+    for _ in 0..2 {
+        let Some(call) = regex!(CALL).captures(before(whole.start)) else { break };
+        let closed =
+            regex!(r"^\s*(?:(?:,\s*dtype=[\w.]+\s*)?\)|\\end\{array\}\s*\\right\W)").find(&text[whole.end..]);
+        let opens = call.get(1).or(call.get(2)).is_some();
+        if opens && closed.is_none() {
+            break;
+        }
+        whole = whole.start - call[0].len()..whole.end + closed.filter(|_| opens).map_or(0, |end| end.end());
+    }
+    let name = regex!(r"(?:^|\n)(\w+)\s*=\s*$").captures(before(whole.start));
+    let printed = regex!(r"^\s*print\((\w+)\)").captures(&text[whole.end..]);
+    let same = name.zip(printed).filter(|(name, printed)| name[1] == printed[1]);
+    whole.start..whole.end + same.map_or(0, |(_, printed)| printed[0].len())
 }
 
 /// Returns in strict mode the content of the last box. Fails if a later box isn't closed.
@@ -86,9 +125,14 @@ fn only_box(text: &str) -> Result<&str, Outcome> {
     }
 }
 
-/// Returns in strict mode the content of the last box, without markup around it and without a final period.
-pub(crate) fn only_boxed(text: &str) -> Result<String, Outcome> {
-    only_box(text).map(undressed)
+/// Returns in strict mode the content of the last box or, without boxes, a stated value. Markup around it and a final period
+/// are removed.
+pub(crate) fn only_boxed(text: &str, is_value: impl Fn(&str) -> bool) -> Result<String, Outcome> {
+    if !finder::marked(text, Marker::Box).is_empty() {
+        return only_box(text).map(undressed);
+    }
+    let stated = only_statement(text, |_| false).map(undressed);
+    stated.ok().filter(|stated| is_value(stated)).ok_or(unparsed("no_box"))
 }
 
 /// Maximum length in bytes of a value behind other words of its line. Without a limit, the search takes quadratic time.
@@ -132,7 +176,14 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
         let words = words.map(|word| line.start + word.start()..line.start + word.end());
         let words: Vec<_> = words.map(|word| trimmed(text, word, |c| ".,!*`\"'$".contains(c))).collect();
         let values = words.into_iter().rev().filter(|word| is_value(&text[word.clone()]));
-        values.take(MOST_WORDS).find(|word| finder::states(text, word.clone()))
+        // A number of things, as in `12 correct brackets`, is another value.
+        let counts = |word: &Range<usize>| {
+            let next = regex!(r"^\W* (\pL+)").captures(&text[word.end..line.end]);
+            next.is_some_and(|next| {
+                !regex!("^(?:is|was|it|because|since|as|where|which|in)$").is_match(&next[1])
+            })
+        };
+        values.take(MOST_WORDS).find(|word| !counts(word) && finder::states(text, word.clone()))
     };
     let found = found.or_else(|| Some((0, inner()?)));
     let at = found.as_ref().map_or(0, |(at, _)| *at);
@@ -224,8 +275,9 @@ pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<
     found
 }
 
-/// Returns in strict mode the last grid: rows of cells as in Python or JSON, or as in `[[1 2,3 4]]`. A grid smaller
-/// than three by three is skipped unless it has the given size, because it may be a list of cells.
+/// Returns in strict mode the last grid: rows of cells as in Python or JSON, or as in `[[1 2,3 4]]` or, without such lists,
+/// lines of cells. A grid smaller than three by three is skipped unless it has the given size, because it may be a list of
+/// cells.
 pub(crate) fn only_grid<T: PartialEq>(
     text: &str,
     size: (usize, usize),
@@ -235,20 +287,85 @@ pub(crate) fn only_grid<T: PartialEq>(
         let number = plain_int(word).filter(|_| !word.starts_with('+'));
         number.map_or_else(|| Value::Str(word.to_owned()), Value::Int)
     };
-    let rows_by_comma = |source: &str| -> Option<Vec<Vec<T>>> {
-        let inside = source.strip_prefix("[[")?.strip_suffix("]]")?;
-        inside.split(',').map(|row| words(row).map(|w| cell(&word(w))).collect()).collect()
+    let bare_lists = |source: &str| -> Option<Vec<Vec<T>>> {
+        let plain = regex!(r"\\(?:[ ,;:]|q?quad\b)").replace_all(source, " ");
+        let inside = &regex!(r"^\[\s*\[([^\[\]]+(?:\]\s*,\s*\[[^\[\]]+)*)\]\s*,?\s*\]$").captures(&plain)?[1];
+        let lists = inside.contains(']');
+        let rows = if lists { regex!(r"\]\s*,\s*\[") } else { regex!(",") }.split(inside);
+        let words = |row| words_of(row, |c| is_space(c) || lists && c == ',');
+        rows.map(|row| words(row).map(|found| cell(&word(found))).collect()).collect()
     };
     let read = |source: &str| {
         let grid = match python::plain(source) {
             Ok(value) => sequences(&value, &cell),
-            Err(_) => rows_by_comma(source),
+            Err(_) => bare_lists(source),
         }?;
         let columns = grid.first()?.len();
         let alike = grid.iter().all(|row| row.len() == columns);
         (alike && ((grid.len(), columns) == size || grid.len().min(columns) >= 3)).then_some(grid)
     };
-    shaped(only(text, bracketed(text, read))?, size)
+    let short = |found: &str| plain_int(found).is_some() || found.chars().count() < 2;
+    let row = |line: &str| -> Option<Vec<T>> {
+        let dress = regex!(
+            r#"(?i)^\W*(?:row|line|r|zeile|ligne|fila|第|行)\s*\d+\s*行?\W{0,3}[:：]|^\d+[.):]\s|\\(?:left|right|text|mathrm|q?quad)\b|\\[ ,;]|[\[\](){}"'`*$]"#
+        );
+        let line = dress.replace_all(line, " ");
+        let mut cells: Vec<&str> = words_of(&line, |c| is_space(c) || "|│┃&,;".contains(c)).collect();
+        if let [run] = cells[..] {
+            cells = run.split("").filter(|c| !c.is_empty()).collect();
+        } else if cells.len() == size.1 + 1 && !short(cells[0]) {
+            // The name of the row.
+            cells.remove(0);
+        } else if cells.len() < size.1 {
+            cells = strip(&line).trim_matches('|').split('|').map(strip).collect();
+        }
+        let fits = cells.len() == size.1 && cells.iter().copied().all(short);
+        if fits { cells.into_iter().map(|found| cell(&word(found))).collect() } else { None }
+    };
+    let found = bracketed(text, read);
+    let found = if found.is_empty() { written(text, size.0, row) } else { found };
+    shaped(only(text, found)?, size)
+}
+
+/// Returns the parts of a string between separators that aren't empty.
+fn words_of(text: &str, separates: impl Fn(char) -> bool) -> impl Iterator<Item = &str> {
+    text.split(separates).filter(|word| !word.is_empty())
+}
+
+/// Returns the places where `n` lines follow each other that `row` reads, as in a table, a matrix or a list. Lines that only
+/// draw a table aren't rows, nor is its head.
+pub(crate) fn written<R>(text: &str, n: usize, row: impl Fn(&str) -> Option<R>) -> Vec<Candidate<Vec<R>>> {
+    let ends = regex!(r"\n|(?:[ \t]*(?:\\\\|\\(?:begin|end)\{\w+\*?\}(?:\{[^{}]*\})?|\\hline)\s*)+");
+    let ends =
+        ends.find_iter(text).map(|end| end.range()).chain([text.len()..text.len(), text.len()..text.len()]);
+    let mut from = 0;
+    let mut found = Vec::new();
+    let (mut place, mut rows, mut headed) = (None::<Range<usize>>, Vec::new(), false);
+    // An empty line ends the last rows.
+    for end in ends {
+        let line = trimmed(text, from..end.start, char::is_whitespace);
+        let said = &text[line.clone()];
+        from = end.end;
+        let drawn = !said.is_empty()
+            && said.chars().all(|c| " |+-:=".contains(c) || ('\u{2500}'..='\u{257f}').contains(&c));
+        let read = if drawn { None } else { row(said) };
+        if drawn || read.is_some() {
+            place.get_or_insert(line.clone()).end = line.end;
+            headed |= drawn && rows.len() == 1;
+            rows.extend(read);
+            continue;
+        }
+        let head = usize::from(headed && rows.len() == n + 1);
+        if rows.len() == n + head
+            && let Some(place) = place
+        {
+            found.push(Candidate::new(place, rows.split_off(head)));
+        }
+        rows.clear();
+        headed = false;
+        place = said.starts_with('|').then_some(line);
+    }
+    found
 }
 
 /// Returns an answer's grid if it has the given size: in strict mode the last grid, in parity mode the grid that

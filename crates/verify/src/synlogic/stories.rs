@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::extract::{Listed, bracketed, last_group, listed, only, only_grid, only_statement, undressed};
+use super::extract::{
+    Listed, bracketed, last_group, listed, only, only_grid, only_statement, undressed, written,
+};
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Error, Mode, Rules, correct, exact, json, python, unparsed, wrong};
@@ -24,7 +26,15 @@ pub(crate) fn goods_exchange(game: &Game) -> Result<Rules, Error> {
                 let answer = answer.filter(|a| a.starts_with('(') && a.ends_with(')'));
                 ownership(answer.ok_or(unparsed("no_tuple"))?)
             }
-            Mode::Strict => only(text, bracketed(text, plain_pairs))?,
+            Mode::Strict => {
+                let pair = |line: &str| {
+                    let pair = regex!(r"^\W*(\w[^:：|→]*?)[\s*]*(?:[:：|→]|[=-]>)[\s*]*(\w.*?)\W*$")
+                        .captures(line)?;
+                    Some((pair[1].to_owned(), pair[2].to_owned()))
+                };
+                let found = bracketed(text, plain_pairs);
+                only(text, if found.is_empty() { written(text, owns.len(), pair) } else { found })?
+            }
         };
         if found.is_empty() {
             return Err(unparsed("no_pairs"));
@@ -158,8 +168,16 @@ fn truths(text: &str) -> Vec<bool> {
 /// Reads in strict mode a list that consists only of yes and no.
 fn plain_truths(text: &str) -> Option<Vec<bool>> {
     let lower = undressed(text).to_lowercase();
-    let words =
-        lower.split([',', '，', '、', ';', ' ', '\n']).filter(|word| !word.is_empty() && *word != "and");
+    let words = lower
+        .split([',', '，', '、', ';', ' ', '\n', '[', ']'])
+        .filter(|word| !word.is_empty() && *word != "and");
+    // `1. yes`, and on the next line `2. no`
+    let mut item = 1;
+    let words = words.filter(|word| {
+        let numbered = word.strip_suffix(['.', ')']) == Some(&*item.to_string());
+        item += usize::from(numbered);
+        !numbered
+    });
     let truth = |word: &str| match word.trim_matches(['*', '"', '\'']) {
         "yes" | "true" | "是" | "真话" | "真" => Some(true),
         "no" | "false" | "不是" | "否" | "假话" | "假" => Some(false),
@@ -170,6 +188,9 @@ fn plain_truths(text: &str) -> Option<Vec<bool>> {
 
 /// Reads in strict mode the last list in bold type or, without bold lists, the last statement.
 fn only_truths(text: &str) -> Result<Vec<bool>, Outcome> {
+    if let Some(truths) = plain_truths(text) {
+        return Ok(truths);
+    }
     let bold = regex!(r"\*\*([^*]+)\*\*").captures_iter(text).filter_map(|c| {
         let list = match plain_truths(c.get(1)?.as_str())?.as_slice() {
             [truth] => Listed::Item(*truth),
@@ -227,7 +248,14 @@ pub(crate) fn time_sequence(game: &Game) -> Result<Rules, Error> {
                     let value = python::plain(source).ok()?;
                     (value.as_list()?.len() == 2).then_some(value)
                 };
-                only(text, bracketed(text, read))?
+                let found = bracketed(text, read);
+                if found.is_empty() {
+                    let listed = |part: &str| format!("[{}]", part.replace('，', ","));
+                    let stated = only_statement(text, |part| read(&listed(part)).is_some())?;
+                    read(&listed(&undressed(stated))).ok_or(unparsed("no_list"))?
+                } else {
+                    only(text, found)?
+                }
             }
         };
         Ok(match list.as_list() {

@@ -8,7 +8,7 @@ use std::ops::Range;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::boxed;
+use crate::boxed::{self, trimmed};
 use crate::finder::{self, Candidate, Marker, Reason, Statement};
 use crate::forms::section;
 use crate::languages::{self, ANSWER, ANSWER_IN_OTHER_SCRIPTS};
@@ -234,7 +234,9 @@ impl Verifier {
             .collect();
         candidates.extend(marks.into_iter().map(|mark| mark.map(|said| self.read_formal(said))));
         let last = self.last_line(response);
-        candidates.extend(last.or_else(|| self.apposed(response).filter(|_| candidates.is_empty())));
+        let missing = candidates.is_empty() && last.is_none();
+        candidates.extend(last);
+        candidates.extend(self.apposed(response).filter(|found| missing || found.value == Reading::Several));
         // Of two that overlap, the one that begins first counts.
         candidates.sort_by_key(|candidate| (candidate.place.start, std::cmp::Reverse(candidate.place.end)));
         let mut end = 0;
@@ -303,16 +305,19 @@ impl Verifier {
                 let above =
                     if single == line { lines.get(at + 1).cloned() } else { Some(line.start..last.start) };
                 let listed = above.as_ref().and_then(alone).is_some_and(|above| Some(above) != alone(single));
-                // `Is it B? No.`
-                let asked = is_asked(&response[line.start..single.start])
-                    && matches!(read(single), Reading::Content(_));
-                found = Some(single.clone()).filter(|place| !(listed || asked) && stated(place));
+                let before = &response[line.start..single.start];
+                let part = is_part(before, &response[single.clone()], "");
+                found = Some(single.clone()).filter(|place| !(listed || part) && stated(place));
                 found.as_ref()?;
             }
             if let Some(place) = found {
                 let value = read(&place);
-                let contradicted = self.is_contradicted(response, &place, value);
-                return Some(Candidate::new(place, if contradicted { Reading::Several } else { value }));
+                // `(A) Paris`
+                let label = form!("label").find(&response[line.start..place.start]);
+                let label = label.filter(|_| matches!(value, Reading::Content(_)));
+                let label = label.and_then(|label| label.as_str().chars().rfind(char::is_ascii_uppercase));
+                let other = label.is_some_and(|label| self.letter(label) != value);
+                return Some(Candidate::new(place, if other { Reading::Several } else { value }));
             }
         }
         None
@@ -322,21 +327,20 @@ impl Verifier {
     fn named_in(&self, response: &str, line: Range<usize>) -> Vec<Range<usize>> {
         let said = response[line.clone()].to_ascii_lowercase();
         let words = self.options.iter().filter(|words| words.len() > 1);
-        // `Is it B? No.` doesn't choose the option `No`, and neither does `No idea.`
-        let part = |words: &str, end: usize| {
-            form!("common").is_match(words) && !form!("clause end").is_match(&said[end..])
-        };
         let words = words
-            .flat_map(|words| said.match_indices(&**words).map(|(at, words)| (words, at..at + words.len())))
-            .filter(|(words, at)| !is_asked(&said[..at.start]) && !part(words, at.end))
-            .map(|(_, at)| at);
+            .flat_map(|words| said.match_indices(&**words).map(|(at, words)| at..at + words.len()))
+            .filter(|at| !is_part(&said[..at.start], &said[at.clone()], &said[at.end..]));
         let letters = form!("named").captures_iter(&response[line.clone()]).filter_map(|named| {
             let letter = named.get(1)?;
             let named = letter.as_str().chars().next().filter(|letter| self.place(*letter).is_some())?;
             // The words of the option can follow its letter.
             let rest = &response[line.start + letter.end()..line.end];
             let behind = self.behind_words(named, rest).unwrap_or(rest);
-            Some(letter.start()..line.len() - behind.len())
+            // A parenthesis belongs to the letter.
+            let start =
+                letter.start() - usize::from(said[..letter.start()].ends_with('(') && rest.starts_with(')'));
+            let end = line.len() - behind.len();
+            Some(start..end + usize::from(start < letter.start() && behind.len() == rest.len()))
         });
         let touches = |at: &Range<usize>| {
             response[..at.start].ends_with(|c: char| c.is_alphanumeric() || "[{-−±".contains(c))
@@ -364,23 +368,6 @@ impl Verifier {
         };
         let found = self.options.iter().enumerate().filter_map(ends).max_by_key(|(.., length)| *length);
         found.map(|(option, start, _)| (option, start))
-    }
-
-    /// Whether a stated option is in apposition to another option: `(A) Paris`, `Rome, which corresponds to option B`.
-    fn is_contradicted(&self, response: &str, place: &Range<usize>, value: Reading) -> bool {
-        let line = &response[..place.end][response[..place.start].rfind('\n').map_or(0, |at| at + 1)..];
-        let others = |named: &char| Some(*named) != value.option() && self.place(*named).is_some();
-        let found = if let Reading::Content(_) = value {
-            let label =
-                form!("label").captures(line.strip_suffix(&response[place.clone()]).unwrap_or_default());
-            label.and_then(|label| label[1].chars().next())
-        } else {
-            let head = form!("apposed").find(line).map_or("", |found| &line[..found.start()]);
-            self.named_last(head)
-                .filter(|(_, start)| !form!("denied").is_match(&head[..*start]))
-                .map(|(other, _)| other)
-        };
-        found.as_ref().is_some_and(others)
     }
 
     /// Returns the letter in apposition at the end of the last line to the words of its option, `Paris (B)`, or to another
@@ -449,8 +436,7 @@ impl Verifier {
             };
             is_words(text) || spaced && is_words(&bare) || labelled() == Some(true)
         };
-        let options = if self.options.is_empty() { MOST_OPTIONS } else { self.options.len() };
-        let mut found = (0..options).filter(named);
+        let mut found = (0..MOST_OPTIONS).filter(|at| self.place(letter(*at)).is_some() && named(at));
         found.next().filter(|_| found.next().is_none()).map(letter)
     }
 
@@ -750,9 +736,10 @@ fn is_of_others(before: &str) -> bool {
     verb.is_some_and(|verb| !is_chooser(&sentence[..verb.start()])) || form!("baseless").is_match(sentence)
 }
 
-/// Whether a question is in front of an option.
-fn is_asked(before: &str) -> bool {
-    before.trim_end().ends_with('?')
+/// Whether the words of an option are part of another statement: `No` in `Is it B? No.` and in `No idea.`
+fn is_part(before: &str, words: &str, behind: &str) -> bool {
+    form!("common").is_match(words)
+        && (before.trim_end().ends_with('?') || !form!("clause end").is_match(behind))
 }
 
 /// Whether the text behind an option denies it.
@@ -766,9 +753,9 @@ fn bare(response: &str, line: Range<usize>) -> Range<usize> {
         .captures(&response[line.clone()])
         .and_then(|found| found.get(1))
         .map_or(line.clone(), |found| line.start + found.start()..line.start + found.end());
-    let start = line.end - unmarked(&response[line.clone()], "-># ").len();
     let mark = |c: char| c.is_whitespace() || statement::is_decoration(c);
-    start..start + response[start..line.end].trim_end_matches(mark).len()
+    let line = trimmed(response, line, mark);
+    line.end - unmarked(&response[line.clone()], "-># ").len()..line.end
 }
 
 /// Strips leading marks. A minus sign before a number or a formula stays.

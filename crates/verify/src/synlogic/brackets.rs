@@ -88,7 +88,7 @@ pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
 /// Returns the number in a last line that only says where an error is, as in `The first error is at position 12.`
 fn stated_position(text: &str) -> Option<Candidate<&str>> {
     let line = finder::last_lines(text).next()?;
-    const SAYS: &str = r"(?i)^(?:(?:so|thus|hence|therefore|the|first|an|error|mistake|is|was|occurs|appears|found|located|at|in|position|index|bracket|character|number)\b\W*|[因此所以第一个處处错误錯誤出现出現发生在于的位置是为為：:，]|\W)*(-?\d+)\s*(?:个|位|个?字符|个?位置|处)*\W*$";
+    const SAYS: &str = r"(?i)^(?:(?:so|thus|hence|therefore|the|first|an|error|mistake|is|was|occurs|appears|found|located|at|in|position|index|bracket|character|number)\b[^\w-]*|[因此所以第一个處处错误錯誤出现出現发生在于的位置是为為：:，]|[^\w-])*(-?\d+)\s*(?:个|位|个?字符|个?位置|处)*\W*$";
     let number = regex!(SAYS).captures(&text[line.clone()])?.get(1)?;
     let alone = number.len() == undressed(&text[line.clone()]).len();
     (!alone).then(|| Candidate::new(line, number.as_str()))

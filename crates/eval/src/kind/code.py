@@ -13,6 +13,7 @@ import collections
 import contextlib
 import ctypes
 import decimal
+import enum
 import fractions
 import gc
 import importlib
@@ -25,6 +26,7 @@ import select
 import signal
 import socket
 import struct
+import symtable
 import sys
 import sysconfig
 import threading
@@ -33,7 +35,7 @@ import traceback
 import types
 
 # Loaded once, for all programs.
-import bisect, cmath, copy, datetime, functools, heapq, itertools, math, random, statistics, string, typing  # noqa: E401,F401,I001
+import bisect, cmath, copy, datetime, functools, heapq, io, itertools, marshal, math, random, statistics, string, typing, unittest  # noqa: E401,F401,I001
 
 USUAL = ("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools", "functools")
 USUAL += ("operator", "io", "sys", "json", "typing")
@@ -329,18 +331,17 @@ class Process:
         with contextlib.suppress(ProcessLookupError):
             os.kill(self.pid, signal.SIGKILL)
 
-    def reported(self):
+    def reported(self, most=-1):
         """The reports' lines."""
-        lines = bytes(self.read[self.report]).split(b"\n")[:-1]
         said = []
-        for line in lines[:1000]:
+        for line in bytes(self.read[self.report]).split(b"\n", most)[:-1]:
             with contextlib.suppress(ValueError):
                 said.append(json.loads(line))
         return [s for s in said if isinstance(s, dict)]
 
     def failure(self, late, limit):
         """Why the program failed, if it did, and with which words."""
-        told = next((s for s in self.reported() if "error" in s), None)
+        told = next((s for s in self.reported(1000) if "error" in s), None)
         if self.overflow:
             return {"reason": "error", "text": f"more than {OUTPUT >> 20} MB of output"}
         if late or self.status == -signal.SIGXCPU or self.cpu_s > limit:
@@ -374,7 +375,7 @@ def usual_names():
 
 def run_program(payload, link):
     """Runs a program with its input; or, with a link, defines its functions and answers calls."""
-    header, source = json.loads(payload)
+    header, source, classes = json.loads(payload)
     sys.argv = ["program.py"]
     main = types.ModuleType("__main__" if link is None else "program")
     # As built-in names, so that what is listed as the program's own is what it defines or imports.
@@ -386,7 +387,7 @@ def run_program(payload, link):
             exec(compile(header, "header.py", "exec"), main.__dict__)
         exec(compile(source, "program.py", "exec"), main.__dict__)
         if link is not None:
-            Served(link, main.__dict__).answer_all()
+            Served(link, main.__dict__, classes).answer_all()
     except SystemExit as error:
         if link is not None:
             raise
@@ -413,12 +414,14 @@ def end_interpreter(main):
 # ---- Values between a program and its judge ----
 
 SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset, "q": collections.deque}
+DICTS = {"o": collections.OrderedDict, "k": collections.Counter, "d": dict}
+DATES = {c.__name__: c for c in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone)}
 
 
 def encode(value, other, depth=0):
     """A value as JSON. What isn't plain data becomes what `other` makes of it."""
     if depth > 200:
-        raise Unsupported("nested more than 200 deep")
+        raise ValueError("nested more than 200 deep")
     kind = type(value)
     if value is None or kind in (bool, int, float, str):
         return value
@@ -426,8 +429,9 @@ def encode(value, other, depth=0):
         if issubclass(kind, base):
             return base(value)
     inner = lambda x: encode(x, other, depth + 1)  # noqa: E731
-    if issubclass(kind, dict):
-        return ["d", [[inner(k), inner(v)] for k, v in dict.items(value)]]
+    for name, base in DICTS.items():
+        if issubclass(kind, base):
+            return [name, [[inner(k), inner(v)] for k, v in base.items(value)]]
     for name, base in SEQUENCES.items():
         if issubclass(kind, base):
             return [name, [inner(x) for x in base.__iter__(value)]]
@@ -441,6 +445,9 @@ def encode(value, other, depth=0):
         return ["F", value.numerator, value.denominator]
     if kind is range:
         return ["g", value.start, value.stop, value.step]
+    if DATES.get(kind.__name__) is kind:
+        args = value.__getinitargs__() if kind is datetime.timezone else value.__reduce__()[1]
+        return ["T", kind.__name__, [inner(x) for x in args]]
     if kind.__module__ == "numpy":
         numpy = sys.modules["numpy"]
         if issubclass(kind, numpy.generic):
@@ -456,18 +463,67 @@ def decode(value, other):
         return value
     name, rest = value[0], value[1:]
     inner = lambda x: decode(x, other)  # noqa: E731
-    if name == "d":
-        return {inner(k): inner(v) for k, v in rest[0]}
+    if name in DICTS:
+        made = DICTS[name]()
+        for k, v in rest[0]:
+            made[inner(k)] = inner(v)
+        return made
     if name in SEQUENCES:
         return SEQUENCES[name]([inner(x) for x in rest[0]])
     if name in "bB":
         return (bytes if name == "b" else bytearray).fromhex(rest[0])
     if name == "n":
-        if rest[0][1] not in "iufb":
+        if not re.fullmatch("[<>|=][iufb][0-9]+", rest[0]):
             raise ValueError("array of another type")
         return importlib.import_module("numpy").array(rest[1], dtype=rest[0])
+    if name == "T":
+        return DATES[rest[0]](*map(inner, rest[1]))
     simple = {"c": complex, "D": decimal.Decimal, "F": fractions.Fraction, "g": range}
     return simple[name](*rest) if name in simple else other(name, *rest)
+
+
+class Copies:
+    """The values of one exchange. Objects of the prompt's classes are copied, and what the callee changes is copied back."""
+
+    def __init__(self, classes, out, into):
+        self.classes, self.out, self.into, self.items, self.indices = classes, out, into, [], {}
+
+    def encoded(self, **values):
+        said = {name: encode(value, self.other) for name, value in values.items()}
+        # The list grows: objects refer to others.
+        said["objects"] = [[self.name(type(x)), encode(vars(x), self.other)] for x in self.items]
+        return said
+
+    def decoded(self, said, name):
+        for kind, _ in said["objects"][len(self.items) :]:
+            self.other(object.__new__(self.classes(kind)))
+        for item, (_, state) in zip(self.items, said["objects"]):
+            state = decode(state, self.known)
+            vars(item).clear()
+            vars(item).update(state)
+        said["objects"] = []
+        return decode(said[name], self.known)
+
+    def name(self, kind):
+        return next((c.__name__ for c in kind.__mro__ if self.classes(c.__name__)), None)
+
+    def other(self, value):
+        if isinstance(value, type) and self.classes(value.__name__):
+            return ["K", value.__name__]
+        if (kind := self.name(type(value))) is None or not hasattr(value, "__dict__"):
+            return self.out(value)
+        if isinstance(value, enum.Enum):
+            return ["E", kind, value.name]
+        if self.indices.setdefault(id(value), len(self.items)) == len(self.items):
+            self.items.append(value)
+        return ["O", self.indices[id(value)]]
+
+    def known(self, name, which, *rest):
+        if name == "O":
+            return self.items[which]
+        if name in ("K", "E"):
+            return self.classes(which)[rest[0]] if rest else self.classes(which)
+        return self.into(name, which, *rest)
 
 
 class Line:
@@ -494,24 +550,30 @@ class Line:
 
 
 def raised(error):
-    """An exception for the other side: its name, its nearest built-in class and its text."""
-    base = next(c for c in type(error).__mro__ if c.__module__ == "builtins")
-    return {"raise": [type(error).__name__, base.__name__, str(error)[:SHOWN]], "text": described(error)["text"]}
+    """An exception for the other side: the names of its classes and its text."""
+    return {"raise": [[c.__name__ for c in type(error).__mro__], str(error)[:SHOWN]], "text": described(error)["text"]}
 
 
+UNARY = ("len", "iter", "next", "str", "repr", "bool", "int", "float", "hash", "abs", "round", "reversed", "format")
+BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and", "or", "xor")
+ORDER = ("lt", "le", "gt", "ge")
 OPERATIONS = {
     "call": lambda f, *a, **k: f(*a, **k),
     "isinstance": lambda c, x: isinstance(x, c),
-    **{name: getattr(builtins, name) for name in ("getattr", "setattr", "len", "iter", "next", "str", "repr", "bool", "hash", "int", "float")},
-    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "eq")},
+    "enter": lambda c: type(c).__enter__(c),
+    "exit": lambda c: type(c).__exit__(c, None, None, None),
+    **{name: getattr(builtins, name) for name in ("getattr", "setattr", "delattr", *UNARY)},
+    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "eq", "contains", "neg", "pos", "invert", *ORDER)},
+    **{name: getattr(operator, f"__{name}__") for base in BINARY for name in (base, "i" + base)},
 }
 
 
 class Served:
     """The program's side: answers what the judge asks."""
 
-    def __init__(self, link, names):
+    def __init__(self, link, names, classes):
         self.line, self.names, self.objects = Line(link), names, []
+        self.copies = lambda: Copies(lambda name: self.names.get(name) if name in classes else None, self.kept, self.theirs)
 
     def answer_all(self):
         kinds = {name: self.kind(name, value) for name, value in list(self.names.items()) if name[:2] != "__"}
@@ -522,33 +584,31 @@ class Served:
 
     @staticmethod
     def kind(name, value):
-        """Where a name's value comes from, if from a module."""
+        """Where a name's value comes from, if from a module; and the classes of an exception."""
         if isinstance(value, types.ModuleType):
             return ["module", value.__name__]
+        if isinstance(value, type) and issubclass(value, Exception):
+            return ["error", [c.__name__ for c in value.__mro__]]
         module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
         return ["import", module] if own == name and isinstance(module, str) and module != "program" else ["own", ""]
 
     def answer(self, asked):
         try:
+            copies = self.copies()
             if "get" in asked:
-                return {"value": self.encoded(self.names[asked["get"]])}
-            args, named = decode(asked["args"], self.theirs), decode(asked["named"], self.theirs)
+                return copies.encoded(value=self.names[asked["get"]])
+            args, named = copies.decoded(asked, "args"), copies.decoded(asked, "named")
             value = OPERATIONS[asked["do"]](*args, **named)
-            said = {"value": self.encoded(value)}
-            if asked["do"] == "call":  # arguments may have been changed in place
-                said["args"] = self.encoded(args)
-            return said
+            # Arguments may have been changed in place.
+            return copies.encoded(value=value, args=args if asked["do"] == "call" else [])
         except Lost:
             raise
         except BaseException as error:
             return raised(error)
 
-    def encoded(self, value):
-        return encode(value, self.kept)
-
     def kept(self, value):
         self.objects.append(value)
-        return ["h", len(self.objects) - 1]
+        return ["h", len(self.objects) - 1, type(value).__name__]
 
     def theirs(self, name, which):
         if name == "r":
@@ -558,12 +618,13 @@ class Served:
         return lambda *args: self.call_back(which, args)
 
     def call_back(self, which, args):
-        self.line.send(callback=which, args=self.encoded(args))
+        copies = self.copies()
+        self.line.send(callback=which, **copies.encoded(args=args))
         while "do" in (said := self.line.receive()):
             self.line.send(**self.answer(said))
         if "raise" in said:
-            raise getattr(builtins, said["raise"][1])(said["raise"][2])
-        return decode(said["value"], self.theirs)
+            raise next(vars(builtins)[name] for name in said["raise"][0] if name in vars(builtins))(said["raise"][1])
+        return copies.decoded(said, "value")
 
 
 # ---- In the judge's process ----
@@ -573,7 +634,8 @@ class Judge:
     """Runs assertions. What the program defines is used through proxies."""
 
     def __init__(self, link):
-        self.line, self.functions = Line(link), []
+        self.line, self.functions, self.classes, self.errors, self.kinds, self.classy = Line(link), [], {}, {}, {}, set()
+        self.asked = self.failed = False  # whether the program was asked anything, and raised an exception
         judge = self
 
         class Proxy:
@@ -590,9 +652,6 @@ class Judge:
             def __getattr__(self, name):
                 return judge.ask("getattr", self, name)
 
-            def __setattr__(self, name, value):
-                judge.ask("setattr", self, name, value)
-
             def __eq__(self, other):
                 return isinstance(other, Proxy) and judge.ask("eq", self, other) is True
 
@@ -602,39 +661,76 @@ class Judge:
             def __instancecheck__(self, value):
                 return isinstance(value, Proxy) and judge.ask("isinstance", self, value) is True
 
-        for name in ("len", "iter", "next", "str", "repr", "bool", "int", "float", "getitem", "setitem", "delitem"):
-            asked = lambda self, *args, name=name: judge.ask(name, self, *args)  # noqa: E731
-            setattr(Proxy, f"__{name}__", asked)
+            def __exit__(self, *error):
+                return judge.ask("exit", self)
+
+            def __contains__(self, item):
+                return judge.ask("contains", self, item) is True if judge.mixes(self) else any(item == x for x in iter(self))
+
+        def operation(name, swapped=False):
+            def asked(self, other):
+                pair = (other, self) if swapped else (self, other)
+                if isinstance(other, Proxy) or name not in ORDER and judge.mixes(self):
+                    return judge.ask(name, *pair)
+                return NotImplemented
+
+            return asked
+
+        for name in (*UNARY, "getitem", "setitem", "delitem", "setattr", "delattr", "neg", "pos", "invert", "enter"):
+            if name != "hash":
+                setattr(Proxy, f"__{name}__", lambda self, *args, name=name: judge.ask(name, self, *args))
+        for name in (*ORDER, *BINARY, *("i" + name for name in BINARY)):
+            setattr(Proxy, f"__{name}__", operation(name))
+        for name in BINARY:
+            setattr(Proxy, f"__r{name}__", operation(name, swapped=True))
         self.Proxy = Proxy
+        self.copies = lambda: Copies(self.classes.get, self.ours, self.theirs)
+
+    def mixes(self, proxy):
+        """Whether an operator may join an object with a test's own value: only if tests name the object's class.
+
+        Otherwise `abs(f(1) - 2.5) < 1e-6` would accept an object whose difference to anything is 0.
+        """
+        return type(proxy).__name__ in self.classy
 
     def ask(self, do, *args, **named):
-        given = encode(list(args), self.ours)
-        self.line.send(do=do, args=given, named=encode(named, self.ours))
-        said = self.answer()
-        if "args" in said:
-            for mine, theirs in zip(args, decode(said["args"], self.theirs)):
-                replace(mine, theirs)
-        return decode(said["value"], self.theirs)
+        self.asked, copies = True, self.copies()
+        self.line.send(do=do, **copies.encoded(args=list(args), named=named))
+        said = self.answer(do == "next")
+        value = copies.decoded(said, "value")
+        for mine, theirs in zip(args, copies.decoded(said, "args")):
+            replace(mine, theirs)
+        return value
 
-    def answer(self):
+    def answer(self, iterates=False):
         while "callback" in (said := self.line.receive()):
             try:
-                args = decode(said["args"], self.theirs)
-                self.line.send(value=encode(self.functions[said["callback"]](*args), self.ours))
+                copies = self.copies()
+                value = self.functions[said["callback"]](*copies.decoded(said, "args"))
+                self.line.send(**copies.encoded(value=value))
             except Exception as error:
                 self.line.send(**raised(error))
         if "raise" in said:
-            name, base, text = map(str, said["raise"])
-            kind = getattr(builtins, base, None)
-            if not (isinstance(kind, type) and issubclass(kind, Exception)):
+            self.failed, (names, text) = True, said["raise"]
+            kind = self.error(names)
+            # An iteration of the tests mustn't end because a function of the program raises this.
+            if issubclass(kind, (StopIteration, StopAsyncIteration)) and not iterates:
                 kind = RuntimeError
             try:
                 error = kind(text)
             except Exception:  # such as UnicodeDecodeError, which takes five
                 error = RuntimeError(text)
-            error.program = {"error": name, "text": str(said.get("text", ""))[-SHOWN:]}
+            error.program = {"error": names[0], "text": str(said.get("text", ""))[-SHOWN:]}
             raise error
         return said
+
+    def error(self, names):
+        """The exception class of the first name, which is derived from those of the others."""
+        name = names[0] if names else "RuntimeError"
+        known = self.classes.get(name) or self.errors.get(name) or getattr(builtins, name, None)
+        if not (isinstance(known, type) and issubclass(known, Exception)):
+            known = self.errors[name] = RuntimeError if name == "BaseException" else type(name, (self.error(names[1:]),), {})
+        return known
 
     def ours(self, value):
         if isinstance(value, self.Proxy):
@@ -644,48 +740,48 @@ class Judge:
         if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, functools.partial)):
             self.functions.append(value)
             return ["j", len(self.functions) - 1]
-        if isinstance(value, collections.abc.Iterator):
+        if isinstance(value, (collections.abc.Iterator, collections.abc.MappingView)):
             return encode(list(value), self.ours)
         raise Unsupported(f"a {type(value).__name__} of the tests can't be given to a program")
 
-    def theirs(self, name, which):
-        if name != "h" or not isinstance(which, int):
+    def theirs(self, name, which, kind):
+        if name != "h" or not isinstance(which, int) or kind in self.classes:
             raise ValueError("an unknown value")
-        return self.Proxy(which)
+        if kind not in self.kinds:
+            self.kinds[kind] = type(kind, (self.Proxy,), {"__slots__": ()})
+        return self.kinds[kind](which)
 
     def get(self, name):
         self.line.send(get=name)
-        return decode(self.answer()["value"], self.theirs)
+        value = self.copies().decoded(self.answer(), "value")
+        self.asked |= not isinstance(value, self.Proxy)
+        return value
 
-    def namespace(self, texts, entry):
-        """What tests find by name: the program's definitions, and modules that it imports."""
-        kinds = self.line.receive()["names"]
-        used = {name for text in texts for name in re.findall(r"[^\W\d]\w*", text)} | {entry, "Solution"}
-        found = {name: kind for name, kind in kinds.items() if name in used}
-        hidden = {name for name in found if hasattr(builtins, name)}
-        # A program mustn't put its own `len` under the tests, unless that is the function that was asked for.
-        if entry is None and not (found.keys() - hidden - {"Solution"}):
-            hidden = set()
-        names, usual = {"__name__": "__main__"}, usual_names()
-        if entry is None and not found:
-            raise NameError("the program defines none of the names that the tests use")
-        for name in used & usual.keys() - {entry}:
-            if entry or name in COMPARING or isinstance(usual[name], types.ModuleType) or name not in found:
-                names[name] = usual[name]
-        for name, (kind, module) in found.items():
-            if name in hidden - {entry}:
-                continue
-            top = module.split(".")[0]
+    def find(self, names, free, entry):
+        """Adds what tests find by name: the program's definitions, and modules that it imports. Whether there is any.
+
+        Tests ask for names that Python lacks; without those, for names of usual imports; without those, for built-in
+        names. A program mustn't put its own `abs` or `Counter` under tests that ask for another name.
+        """
+        kinds, usual = self.line.receive()["names"], names["__builtins__"]
+        free = free - names.keys() - set(NUMPY)
+        rank = lambda n: 2 if n not in usual else 0 if hasattr(builtins, n) else 1 - 2 * isinstance(usual[n], types.ModuleType)  # noqa: E731
+        most = 2 if entry else max(map(rank, free.difference(COMPARING) or free), default=2)
+        asked = {name for name in free if rank(name) == most} | {entry, "Solution"}
+        self.classy = {name for name in asked - {entry, "Solution", None} if name[:1].isupper()}
+        for name in asked & kinds.keys() - names.keys():
+            kind, module = kinds[name]
+            top = module.split(".")[0] if kind in ("module", "import") else ""
             known = top in sys.stdlib_module_names or top == "numpy"
-            if kind == "module" and known and name in (module, module.split(".")[-1], {"numpy": "np"}.get(module)):
-                names[name] = importlib.import_module(module if name != top else top)
-            elif kind == "import" and known:
+            if kind == "error":
+                names[name] = self.error(module)
+            elif known and kind == "import":
                 names[name] = getattr(importlib.import_module(module), name)
-            elif name in NUMPY and name != entry:
-                names[name] = importlib.import_module("numpy")
-            elif name not in names:
+            elif known and name in (module, module.split(".")[-1]):
+                names[name] = importlib.import_module(module if name != top else top)
+            else:
                 names[name] = self.get(name)
-        return names
+        return bool(entry or asked & kinds.keys())
 
 
 # Names of the standard library with which asserts compare results. A program mustn't put its own under the tests.
@@ -709,34 +805,38 @@ def replace(mine, theirs):
 def run_tests(spec, link):
     """Runs the assertions of a problem. Reports each start, and the first failure."""
     spec = json.loads(spec)
-    calls = revived(spec["calls"])
-    judge, texts, entry = Judge(link), spec["asserts"], spec["entry"]
-    test = 0
+    header, setup, *codes = marshal.loads(bytes.fromhex(spec["codes"]))
+    judge, entry, free = Judge(link), spec["entry"], set(spec["free"])
+    sys.stdout = sys.__stdout__ = sys.stderr = type("Nowhere", (io.TextIOBase,), {"write": lambda self, text: len(text)})()
+    unittest.main = lambda *args, **named: None  # as if another program ran the tests
+    ran, test, own = itertools.count(), 0, True  # whether what runs is the problem's own
+    names = {"__name__": "__main__", "__builtins__": {**vars(builtins), **usual_names()}, RAN: ran.__next__}
     try:
-        header = compile(spec["definitions"], "header.py", "exec")
-        codes = [compile(text, "test.py", "exec") for text in (spec["setup"], *texts)]
-    except (SyntaxError, ValueError) as error:
-        tell(unscorable=f"bad_tests: {error}")
-        return 0
-    try:
-        names = judge.namespace([spec["setup"], *texts], entry)
+        exec(header, names)
+        names.update({name: importlib.import_module("numpy") for name in free.intersection(NUMPY)})
+        judge.classes, own = {name: names[name] for name in spec["classes"]}, False
+        found = judge.find(names, free, entry)
         function = names.get(entry)
         if entry and function is None:
             if "Solution" not in names:
                 raise NameError(f"name {entry!r} is not defined")
             function = getattr(names["Solution"](), entry)
-        names["candidate"] = function
-        exec(header, names)
-        exec(codes[0], names)
-        for test, code in enumerate(codes[1:]):
+        names["candidate"], own = function, True
+        exec(setup, names)
+        for test, code in enumerate(codes):
             tell(test=test)
             exec(code, names)
-        for call in calls:
+        run_defined(names, spec, function)
+        for call in revived(spec["calls"]):
             test = call["test"]
             tell(test=test)
-            found, wanted = function(*call["args"]), call["output"]
-            if not (same(found, wanted) or call["wrapped"] and same(found, wanted[0])):
+            result, wanted = function(*call["args"]), call["output"]
+            if not (same(result, wanted) or call["wrapped"] and same(result, wanted[0])):
                 raise AssertionError(f"{call['args']} gives another result than {call['output']}")
+        if not found:
+            raise NameError("the program defines none of the names that the tests use")
+        if not (next(ran) or judge.failed or spec["calls"]):
+            raise AssertionError("no assertion ran") if judge.asked else Unsupported("no assertion ran")
     except AssertionError as error:
         tell(failed=test, reason="wrong_answer", text=described(error)["text"])
     except Unsupported as error:
@@ -745,10 +845,49 @@ def run_tests(spec, link):
         tell(failed=test, reason="lost")
     except BaseException as error:
         said = getattr(error, "program", None) or described(error)
-        tell(failed=test, reason=REASONS.get(said["error"], "error"), text=said["text"])
+        if own and isinstance(error, ImportError) and not hasattr(error, "program"):
+            tell(unscorable=f"bad_tests: {error}")
+        else:
+            tell(failed=test, reason=REASONS.get(said["error"], "error"), text=said["text"])
     else:
         tell(passed=True)
     return 0
+
+
+def run_defined(names, spec, function):
+    """Runs what tests define and leave to a runner: `check`, and functions and classes as pytest and unittest find them."""
+
+    def run(test, given=()):
+        needed = test.__code__.co_argcount - len(test.__defaults__ or ())
+        if getattr(test, "pytestmark", None) or needed > len(given):
+            raise Unsupported(f"{test.__name__} has arguments of pytest")
+        test(*given[: test.__code__.co_argcount])
+
+    for name in spec["bound"]:
+        test, methods = names.get(name), []
+        if isinstance(test, type) and issubclass(test, unittest.TestCase):
+            unittest.defaultTestLoader.loadTestsFromTestCase(test).run(Strict())
+        elif isinstance(test, type) and name.startswith("Test"):
+            methods = [method for key, method in vars(test).items() if key.startswith("test")]
+        elif name == "check" and callable(test) and function and name not in spec["used"]:
+            test(function)
+        elif isinstance(test, types.FunctionType) and name.startswith("test_") and name not in spec["used"]:
+            run(test)
+        for method in methods:
+            run(method, (test(),))
+
+
+class Strict(unittest.TestResult):
+    """Ends the tests at the first failure."""
+
+    def addError(self, test, error):
+        raise error[1]
+
+    addFailure = addError
+
+    def addSubTest(self, test, subtest, error):
+        if error:
+            raise error[1]
 
 
 def same(found, wanted):
@@ -766,9 +905,10 @@ def same(found, wanted):
 
 
 def close(found, wanted):
-    """Whether two finite numbers agree to six digits."""
+    """Whether two finite numbers agree to six digits; for zero, to nine decimals."""
     try:
-        return math.isfinite(found) and math.isfinite(wanted) and math.isclose(found, wanted, rel_tol=1e-6, abs_tol=1e-9)
+        near = math.isclose(found, wanted, rel_tol=1e-6, abs_tol=0.0 if wanted else 1e-9)
+        return near and math.isfinite(found) and math.isfinite(wanted)
     except OverflowError:  # an integer that no float holds
         return False
 
@@ -788,15 +928,17 @@ MARK = "\ufdd0number:"
 
 # ---- The supervisor ----
 
-NUMBER = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
+NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 SHORT = re.compile(r"[+-]?[0-9]*\.?[0-9]{0,3}")
 
 
 def same_output(found, wanted):
     """Whether outputs agree: line by line, word by word."""
-    lines = lambda text: [re.findall(r"[^ \t\r\f\v]+", line) for line in text.strip().split("\n")]  # noqa: E731
-    found, wanted = lines(found), lines(wanted)
-    return len(found) == len(wanted) and all(map(same_line, found, wanted))
+    found, wanted = found.strip(), wanted.strip()
+    if found.count("\n") != wanted.count("\n"):
+        return False
+    words = lambda line: re.findall(r"[^ \t\r\f\v]+", line)  # noqa: E731
+    return all(f == w or same_line(words(f), words(w)) for f, w in zip(found.split("\n"), wanted.split("\n")))
 
 
 def same_line(found, wanted):
@@ -809,9 +951,9 @@ def same_word(found, wanted, words):
     """Whether words are equal, or are numbers of equal value: exactly for a whole number, else to six digits."""
     if found == wanted:
         return True
-    if not (NUMBER.fullmatch(found) and NUMBER.fullmatch(wanted)) or re.match("[+-]?0[0-9]", wanted):
+    if not (NUMBER.fullmatch(wanted) and NUMBER.fullmatch(found)) or re.match("[+-]?0[0-9]", wanted):
         return False
-    if words and SHORT.fullmatch(found) and SHORT.fullmatch(wanted):
+    if words and SHORT.fullmatch(wanted):
         return False
     if not re.search("[.eE]", wanted):
         return re.fullmatch(re.escape(wanted) + r"\.0*", found) is not None
@@ -824,13 +966,16 @@ class Supervisor:
         self.programs, self.judges = Zygote(limits, run_program), Zygote(limits, run_tests)
 
     def verdict(self, problem, source):
-        definitions, of_tests = own_definitions(problem["header"] or "", problem["entry"])
-        said = self.judged(problem, of_tests, with_header(source, problem, definitions))
+        header, entry = problem["header"] or "", problem["entry"] or ""
+        tests = prepared(header, entry, problem["setup"], tuple(problem["asserts"]))
+        if "unscorable" in tests:
+            return tests
+        said = self.judged(problem, tests, with_header(source, header, entry, tests))
         if said.pop("syntax", False) and not problem["fenced"]:
             return wrong("no_code")
         return said
 
-    def judged(self, problem, definitions, program):
+    def judged(self, problem, tests, program):
         until = time.monotonic() + 10 * self.timeout
         for test, pair in enumerate(problem["pairs"]):
             process = self.programs.start(program, pair["input"].encode(), self.timeout)
@@ -841,17 +986,17 @@ class Supervisor:
             if not same_output(output, pair["output"]):
                 return wrong("wrong_answer", test)
         if problem["asserts"] or problem["calls"]:
-            return self.run_tests(program, problem, definitions, until)
+            return self.run_tests(program, problem, tests, until)
         return {"score": 1.0, "reason": "passed"}
 
     def wall(self, until):
         """When a test ends. Processor time is what is limited: other work on the machine mustn't count."""
         return min(time.monotonic() + 2 * self.timeout + 1, until)
 
-    def run_tests(self, program, problem, definitions, until):
+    def run_tests(self, program, problem, tests, until):
         ours, theirs = socket.socketpair()
         program = self.programs.start(program, cpu_s=10 * self.timeout, link=theirs)
-        spec = json.dumps({"definitions": definitions, **{name: problem[name] for name in ("setup", "asserts", "calls", "entry")}})
+        spec = json.dumps({**tests, "calls": problem["calls"], "entry": problem["entry"]})
         judge = self.judges.start(spec, cpu_s=10 * self.timeout, link=ours)
         end, seen = self.wall(until), 0
         while judge.status is None and (left := end - time.monotonic()) > 0:
@@ -886,25 +1031,73 @@ def wrong(reason, test=None, text="", **more):
     return said
 
 
-def own_definitions(header, entry):
-    """The statements of a problem's header but for the function that is asked for: imports and helpers, which tests use too.
+RAN = "__ran__"
 
-    Also those that tests may run themselves: all, or none if there is a class, whose objects can't pass between processes.
-    """
+
+class Counting(ast.NodeTransformer):
+    """Counts the checks of tests when they run: assertions, conditions for `raise`, and calls such as `self.assertEqual`."""
+
+    def visit(self, node):
+        if isinstance(node, ast.expr):
+            return node
+        self.generic_visit(node)
+        parts = [item.context_expr for item in node.items] if isinstance(node, ast.With) else [getattr(node, "value", None)]
+        called = [getattr(part.func, "attr", getattr(part.func, "id", "")) for part in parts if isinstance(part, ast.Call)]
+        raises = isinstance(node, ast.If) and any(isinstance(n, ast.Raise) for n in ast.walk(node))
+        if isinstance(node, ast.Assert) or raises or any(re.match("assert|fail|raises", name) for name in called):
+            self.found = True
+            return [ast.Expr(ast.Call(ast.Name(RAN, ast.Load()), [], [])), node]
+        return node
+
+
+# What acts inside of the tests' process, where no program is.
+REACHING = {"patch", "mock", "Mock", "MagicMock", "redirect_stdout", "tempfile", "open"}
+
+
+@functools.lru_cache(64)
+def prepared(header, entry, setup, asserts):
+    """What the prompt defines but for the function that is asked for, and the tests: compiled, with the names that they use."""
+    definitions, classes, readable = [], [], False
     for text in (header, header.rstrip() + "\n    pass\n"):
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
-            body = [node for node in ast.parse(text).body if getattr(node, "name", None) != entry]
-            code = ast.unparse(ast.Module(body, []))
-            return code, "" if any(isinstance(node, ast.ClassDef) for node in body) else code
-    return "", ""
+            definitions, readable = [n for n in ast.parse(text).body if getattr(n, "name", None) not in (entry, "Solution")], True
+            classes = [node.name for node in definitions if isinstance(node, ast.ClassDef)]
+            break
+    counting, codes, bound, used, imported = Counting(), [], {}, set(), set()
+    try:
+        codes.append(compile(ast.Module(definitions, []), "header.py", "exec"))
+        for text in (setup, *asserts):
+            codes.append(compile(ast.fix_missing_locations(counting.visit(ast.parse(text))), "test.py", "exec"))
+            tables = [symtable.symtable(text, "test.py", "exec")]
+            for table in tables:
+                tables += table.get_children()
+                top = table is tables[0]
+                for symbol in table.get_symbols():
+                    if symbol.is_imported():
+                        imported.add(symbol.get_name())
+                    if top and (symbol.is_assigned() or symbol.is_imported()):
+                        bound[symbol.get_name()] = None
+                    if symbol.is_referenced() and (top or symbol.is_global()):
+                        used.add(symbol.get_name())
+    except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
+        return {"unscorable": f"bad_tests: {error}"}
+    free = used - bound.keys()
+    outline = set() if readable else {n for pair in re.findall(r"(?m)^(?:(?:async )?def|class) +(\w+)|^(\w+) *=", header) for n in pair}
+    if lost := outline & free - {entry}:
+        return {"unscorable": f"bad_prompt: tests use {min(lost)} of a prompt that this Python can't parse"}
+    if asserts and not hasattr(counting, "found"):
+        return {"unscorable": "bad_tests: no assertion"}
+    if reaching := REACHING & (imported | free & {"open"}):
+        return {"unscorable": f"bad_tests: {min(reaching)} acts outside of the program"}
+    code = ast.unparse(ast.Module(definitions, []))
+    return {"header": code, "codes": marshal.dumps(codes).hex(), "classes": classes, "free": [*free], "bound": [*bound], "used": [*used]}
 
 
-def with_header(source, problem, definitions):
-    """What is run before a program, and the program. A function's body alone follows the problem's header."""
-    header, entry = problem["header"], problem["entry"]
-    if header and entry and not re.search(rf"^\s*(async\s+)?def\s+{re.escape(entry)}\b", source, re.M):
-        return json.dumps(["", header.rstrip("\n") + "\n" + source])
-    return json.dumps([definitions, source])
+def with_header(source, header, entry, tests):
+    """What is run before a program, the program, and the prompt's classes. A function's body alone follows the prompt."""
+    if header and entry and not re.search(rf"^[ \t]*(async\s+)?def\s+{re.escape(entry)}\b", source, re.M):
+        return json.dumps(["", header.rstrip("\n") + "\n" + source, tests["classes"]])
+    return json.dumps([tests["header"], source, tests["classes"]])
 
 
 def main():

@@ -192,18 +192,24 @@ fn problem_of(row: &Row, index: usize, columns: &columns::Found) -> Result<Probl
     }
     for column in columns.context.iter().rev() {
         let Some(last) = messages.iter_mut().rfind(|message| message.role == "user") else { break };
+        let passage = columns::PASSAGES.iter().any(|name| column.eq_ignore_ascii_case(name));
         match value(row, column) {
-            None | Some(Value::Null) => {}
+            Some(Value::String(text)) if text.trim().is_empty() && !passage => {}
+            Some(Value::Null) if !passage => {}
+            None | Some(Value::Number(_) | Value::Bool(_)) => {}
             Some(Value::Array(list)) if list.is_empty() => {}
-            Some(Value::String(context)) if last.content.contains(context.trim()) => {}
-            Some(Value::String(context)) if !column.to_lowercase().contains("image") => {
+            // A text of the whole sample.
+            Some(Value::String(text)) if column == "text" && text.contains(last.content.trim()) => {}
+            Some(Value::String(context))
+                if !context.trim().is_empty() && last.content.contains(context.trim()) => {}
+            Some(Value::String(context))
+                if !(context.trim().is_empty() || column.to_lowercase().contains("image")) =>
+            {
                 last.content = format!("{}\n\n{}", context.trim_end(), last.content);
             }
             Some(_) => {
-                return Err(Unusable::new(
-                    "an image or structured data above the question",
-                    shown(row, column),
-                ));
+                let what = "an image, structured data or a missing passage above the question";
+                return Err(Unusable::new(what, shown(row, column)));
             }
         }
     }

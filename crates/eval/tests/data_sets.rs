@@ -213,24 +213,32 @@ fn what_a_question_is_about_stands_above_it_or_its_row_is_refused_by_name() {
         prompts[0].ends_with("Each pack costs 76 dollars, less 25.\n\nHow much is a pack?"),
         "{prompts:?}"
     );
-    for name in
-        ["article", "passage", "context", "Context", "paragraph", "story", "background", "document", "table"]
-    {
+    let names = "article passage context Context paragraph story background document table text premise facts support \
+                 CONTEXTS pre_text background_information";
+    for name in names.split_whitespace() {
         let race = json!({"question": "What was there?", name: "Long ago there was a cat.", "options": ["dog", "cat"], "answer": "B"});
         let prompts = prompts_of(&shown(folder.path(), &race.to_string(), "choice", "").unwrap());
         assert!(prompts[0].contains("Long ago there was a cat.\n\nWhat was there?\n"), "{name}: {prompts:?}");
     }
-    // A passage that the question already contains, an empty passage, and a named prompt.
+    // A passage that the question already contains, an empty passage, a named prompt, and a late column.
     let lines = "{\"question\": \"A cat sat. Who sat?\", \"context\": \"A cat sat.\", \"answer\": \"1\"}\n\
                  {\"question\": \"Who?\", \"context\": null, \"answer\": \"1\"}\n";
     let prompts = prompts_of(&shown(folder.path(), lines, "math", "").unwrap());
     assert!(prompts[0] == "A cat sat. Who sat?" && prompts[1] == "Who?", "{prompts:?}");
     let rows = shown(folder.path(), &svamp.to_string(), "math", "prompt=Question").unwrap();
-    assert!(!prompts_of(&rows)[0].contains("76"), "{rows:?}");
+    assert!(prompts_of(&rows)[0].contains("76"), "{rows:?}");
+    let plain = |i: i64| format!("{}\n", json!({"question": format!("Who is {i}?"), "answer": "1"}));
+    let late = json!({"question": "Who?", "article": "A cat sat.", "answer": "1"}).to_string();
+    let rows = shown(folder.path(), &((0..60).map(plain).collect::<String>() + &late), "math", "").unwrap();
+    assert!(prompts_of(&rows)[60].contains("A cat sat."), "{rows:?}");
     for (name, value) in [
         ("context", json!({"title": ["A"]})),
         ("table", json!([[1, 2]])),
         ("image", json!({"bytes": "x"})),
+        ("article", json!(null)),
+        ("Body", json!(" ")),
+        ("pre_text", json!(["x"])),
+        ("CONTEXTS", json!(["x"])),
         ("images", json!(["x.png"])),
     ] {
         let row = json!({"question": "Who?", name: value, "answer": "1"});
@@ -249,6 +257,10 @@ fn conversations_and_lists_are_read_as_python_prints_them() {
         "[{'role': 'system', 'content': 'Be brief.'}\n {'role': 'user', 'content': \"What is '1' + 1?\"}]",
         "[{\"from\": \"human\", \"value\": \"What is '1' + 1?\"}]",
         "{'role': 'user', 'content': \"What is '1' + 1?\"}",
+        "array([{'role': 'user', 'content': 'x' or 'y'}], dtype=object)",
+        "[Message(role='user', content='x' or 'y')]",
+        "[{'role': 'user', 'text': 'x' or 'y'}]",
+        "[OrderedDict([('role', 'user'), ('content', 'x' or 'y')])]",
     ] {
         let row = json!({"prompt": conversation, "answer": "2"}).to_string();
         match shown(folder.path(), &row, "math", "") {

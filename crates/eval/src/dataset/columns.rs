@@ -4,8 +4,11 @@ use super::Message;
 use crate::kind::{TaskKind, Truth};
 use crate::row::{Row, Table, structured, value};
 use crate::verifier::{Beside, Reader};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use std::collections::HashSet;
+use std::sync::LazyLock;
 
 /// Column names that differ from the usual ones. A dot selects a field of an object, as in `reward_model.ground_truth`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,21 +76,10 @@ pub(super) struct Found {
 const PROMPT: &[&str] =
     &["problem", "question", "prompt", "messages", "instruction", "input", "query", "conversations"];
 /// Columns with the subject matter of a question, such as SVAMP's `Body`, RACE's `article` and DROP's `passage`.
-const CONTEXT: [&str; 13] = [
-    "body",
-    "article",
-    "passage",
-    "context",
-    "paragraph",
-    "story",
-    "background",
-    "document",
-    "table",
-    "image",
-    "images",
-    "image_1",
-    "decoded_image",
-];
+const CONTEXT: &str = "background background_information document context contexts facts support pre_text table post_text \
+    premise hypothesis image images image_1 decoded_image text body article passage paragraph story";
+/// Columns of [`CONTEXT`] without which a row has lost its passage.
+pub(super) const PASSAGES: [&str; 5] = ["body", "article", "passage", "paragraph", "story"];
 const SOLUTION: &[&str] = &["solution", "completion", "response", "output", "generation", "explanation"];
 const SUBJECT: &[&str] =
     &["subject", "type", "category", "subdomain", "high-level domain", "domain", "ability"];
@@ -104,8 +96,13 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, names: &Columns) -> any
     let (mut input, mut context) = (None, Vec::new());
     // A user's grader may need a context column itself.
     let custom = matches!(kind, TaskKind::Python | TaskKind::Command | TaskKind::Environment);
-    if names.prompt.is_none() && !custom {
-        context = CONTEXT.iter().filter_map(|name| table.spelling(name)).collect();
+    if !custom {
+        // In all rows: files of a folder may differ in their columns.
+        let columns: HashSet<&String> = table.rows.iter().flat_map(|row| row.keys()).collect();
+        let usual = CONTEXT.split_whitespace().filter(|name| *name != "text" || kind == TaskKind::Choice);
+        let spelled =
+            usual.filter_map(|name| columns.iter().find(|column| column.eq_ignore_ascii_case(name)));
+        context = spelled.filter(|name| ***name != prompt).map(ToString::to_string).collect();
     }
     if names.prompt.is_none() {
         input = table.spelling("input").filter(|_| prompt.eq_ignore_ascii_case("instruction"));
@@ -227,9 +224,10 @@ pub(super) fn messages(row: &Row, column: &str) -> Option<Vec<Message>> {
 
 /// Returns whether a string looks like a conversation in JSON, or as printed by Python or NumPy.
 fn is_conversation(text: &str) -> bool {
+    static BEGINS: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r#"^(?:[\[({\s]|[\w.]+\()+(?:['"]|role=|from=)"#).expect("a pattern"));
     let text = text.trim();
-    let key = |name: &str| text.contains(&format!("'{name}'")) || text.contains(&format!("\"{name}\""));
-    let begins = text.trim_start_matches(['[', '{', ' ', '\n']).starts_with(['\'', '"']);
-    let whole = text.starts_with(['[', '{']) && text.ends_with([']', '}']);
-    whole && begins && (key("role") && key("content") || key("from") && key("value"))
+    let key = |name: &str| ["'*'", "\"*\"", "*="].iter().any(|form| text.contains(&form.replace('*', name)));
+    let keys = key("role") && (key("content") || key("text")) || key("from") && key("value");
+    keys && text.ends_with([']', '}', ')']) && BEGINS.is_match(text)
 }

@@ -224,10 +224,8 @@ fn field(value: &Field) -> Value {
         Field::Bool(x) => (*x).into(),
         Field::Byte(x) => (*x).into(),
         Field::Short(x) => (*x).into(),
-        Field::Int(x) | Field::Date(x) | Field::TimeMillis(x) => (*x).into(),
-        Field::Long(x) | Field::TimeMicros(x) | Field::TimestampMillis(x) | Field::TimestampMicros(x) => {
-            (*x).into()
-        }
+        Field::Int(x) => (*x).into(),
+        Field::Long(x) => (*x).into(),
         Field::UByte(x) => (*x).into(),
         Field::UShort(x) => (*x).into(),
         Field::UInt(x) => (*x).into(),
@@ -254,7 +252,12 @@ fn field(value: &Field) -> Value {
                 })
                 .collect(),
         ),
-        Field::Decimal(_) => Value::String(value.to_string()),
+        Field::Decimal(_)
+        | Field::Date(_)
+        | Field::TimeMillis(_)
+        | Field::TimeMicros(_)
+        | Field::TimestampMillis(_)
+        | Field::TimestampMicros(_) => Value::String(value.to_string()),
     }
 }
 

@@ -38,7 +38,7 @@ import types
 import bisect, cmath, copy, datetime, functools, heapq, io, itertools, marshal, math, random, statistics, string, typing, unittest  # noqa: E401,F401,I001
 
 USUAL = ("string", "re", "datetime", "collections", "heapq", "bisect", "copy", "math", "random", "statistics", "itertools", "functools")
-USUAL += ("operator", "io", "sys", "json", "typing")
+USUAL += ("operator", "io", "sys", "json", "typing", "decimal", "fractions")
 OUTPUT = 16 << 20  # bytes of a program's output
 MESSAGE = 64 << 20  # bytes of an argument or a result
 SCRATCH = "size=64m,nr_inodes=1024"
@@ -415,7 +415,7 @@ def end_interpreter(main):
 
 SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset, "q": collections.deque}
 DICTS = {"o": collections.OrderedDict, "k": collections.Counter, "d": dict}
-DATES = {c.__name__: c for c in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta, datetime.timezone)}
+DATES = {c.__name__: c for c in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)}
 
 
 def encode(value, other, depth=0):
@@ -446,8 +446,7 @@ def encode(value, other, depth=0):
     if kind is range:
         return ["g", value.start, value.stop, value.step]
     if DATES.get(kind.__name__) is kind:
-        args = value.__getinitargs__() if kind is datetime.timezone else value.__reduce__()[1]
-        return ["T", kind.__name__, [inner(x) for x in args]]
+        return ["T", kind.__name__, [inner(x) for x in value.__reduce__()[1]]]
     if kind.__module__ == "numpy":
         numpy = sys.modules["numpy"]
         if issubclass(kind, numpy.generic):
@@ -554,17 +553,17 @@ def raised(error):
     return {"raise": [[c.__name__ for c in type(error).__mro__], str(error)[:SHOWN]], "text": described(error)["text"]}
 
 
-UNARY = ("len", "iter", "next", "str", "repr", "bool", "int", "float", "hash", "abs", "round", "reversed", "format")
-BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and", "or", "xor")
 ORDER = ("lt", "le", "gt", "ge")
+BINARY = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "lshift", "rshift", "and", "or", "xor")
+JOINED = (*ORDER, *BINARY, *("i" + name for name in BINARY))
+FUNCTIONS = ("getattr", "setattr", "delattr", "len", "iter", "next", "str", "repr", "bool", "int", "float", "hash", "abs", "round")
 OPERATIONS = {
     "call": lambda f, *a, **k: f(*a, **k),
     "isinstance": lambda c, x: isinstance(x, c),
     "enter": lambda c: type(c).__enter__(c),
     "exit": lambda c: type(c).__exit__(c, None, None, None),
-    **{name: getattr(builtins, name) for name in ("getattr", "setattr", "delattr", *UNARY)},
-    **{name: getattr(operator, name) for name in ("getitem", "setitem", "delitem", "eq", "contains", "neg", "pos", "invert", *ORDER)},
-    **{name: getattr(operator, f"__{name}__") for base in BINARY for name in (base, "i" + base)},
+    **{name: getattr(builtins, name) for name in (*FUNCTIONS, "reversed", "format")},
+    **{name: getattr(operator, f"__{name}__") for name in ("getitem", "setitem", "delitem", "eq", "contains", "neg", "pos", "invert", *JOINED)},
 }
 
 
@@ -576,21 +575,12 @@ class Served:
         self.copies = lambda: Copies(lambda name: self.names.get(name) if name in classes else None, self.kept, self.theirs)
 
     def answer_all(self):
-        kinds = {name: self.kind(name, value) for name, value in list(self.names.items()) if name[:2] != "__"}
+        classes = lambda kind: [c.__name__ for c in kind.__mro__] if isinstance(kind, type) and issubclass(kind, Exception) else []  # noqa: E731
+        kinds = {name: [isinstance(value, types.ModuleType), classes(value)] for name, value in list(self.names.items())}
         self.line.send(names=kinds)
         with contextlib.suppress(Lost):
             while True:
                 self.line.send(**self.answer(self.line.receive()))
-
-    @staticmethod
-    def kind(name, value):
-        """Where a name's value comes from, if from a module; and the classes of an exception."""
-        if isinstance(value, types.ModuleType):
-            return ["module", value.__name__]
-        if isinstance(value, type) and issubclass(value, Exception):
-            return ["error", [c.__name__ for c in value.__mro__]]
-        module, own = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        return ["import", module] if own == name and isinstance(module, str) and module != "program" else ["own", ""]
 
     def answer(self, asked):
         try:
@@ -646,17 +636,8 @@ class Judge:
             def __init__(self, which):
                 object.__setattr__(self, "which", which)
 
-            def __call__(self, *args, **named):
-                return judge.ask("call", self, *args, **named)
-
-            def __getattr__(self, name):
-                return judge.ask("getattr", self, name)
-
             def __eq__(self, other):
                 return isinstance(other, Proxy) and judge.ask("eq", self, other) is True
-
-            def __hash__(self):
-                return hash(judge.ask("hash", self))
 
             def __instancecheck__(self, value):
                 return isinstance(value, Proxy) and judge.ask("isinstance", self, value) is True
@@ -667,22 +648,21 @@ class Judge:
             def __contains__(self, item):
                 return judge.ask("contains", self, item) is True if judge.mixes(self) else any(item == x for x in iter(self))
 
-        def operation(name, swapped=False):
-            def asked(self, other):
-                pair = (other, self) if swapped else (self, other)
+        def asked(name):
+            return lambda self, *args, **named: judge.ask(name, self, *args, **named)
+
+        def joined(name, swapped=False):
+            def operation(self, other):
                 if isinstance(other, Proxy) or name not in ORDER and judge.mixes(self):
-                    return judge.ask(name, *pair)
+                    return judge.ask(name, *((other, self) if swapped else (self, other)))
                 return NotImplemented
 
-            return asked
+            return operation
 
-        for name in (*UNARY, "getitem", "setitem", "delitem", "setattr", "delattr", "neg", "pos", "invert", "enter"):
-            if name != "hash":
-                setattr(Proxy, f"__{name}__", lambda self, *args, name=name: judge.ask(name, self, *args))
-        for name in (*ORDER, *BINARY, *("i" + name for name in BINARY)):
-            setattr(Proxy, f"__{name}__", operation(name))
+        for name in OPERATIONS.keys() - {"isinstance", "eq", "contains", "exit"}:
+            setattr(Proxy, f"__{name}__", joined(name) if name in JOINED else asked(name))
         for name in BINARY:
-            setattr(Proxy, f"__r{name}__", operation(name, swapped=True))
+            setattr(Proxy, f"__r{name}__", joined(name, swapped=True))
         self.Proxy = Proxy
         self.copies = lambda: Copies(self.classes.get, self.ours, self.theirs)
 
@@ -714,8 +694,7 @@ class Judge:
             self.failed, (names, text) = True, said["raise"]
             kind = self.error(names)
             # An iteration of the tests mustn't end because a function of the program raises this.
-            if issubclass(kind, (StopIteration, StopAsyncIteration)) and not iterates:
-                kind = RuntimeError
+            kind = RuntimeError if issubclass(kind, StopIteration) and not iterates else kind
             try:
                 error = kind(text)
             except Exception:  # such as UnicodeDecodeError, which takes five
@@ -758,27 +737,23 @@ class Judge:
         return value
 
     def find(self, names, free, entry):
-        """Adds what tests find by name: the program's definitions, and modules that it imports. Whether there is any.
+        """Adds what tests find by name: the program's definitions, and modules that it imports. Whether it has any.
 
         Tests ask for names that Python lacks; without those, for names of usual imports; without those, for built-in
         names. A program mustn't put its own `abs` or `Counter` under tests that ask for another name.
         """
         kinds, usual = self.line.receive()["names"], names["__builtins__"]
-        free = free - names.keys() - set(NUMPY)
+        free = free - names.keys() - NUMPY
         rank = lambda n: 2 if n not in usual else 0 if hasattr(builtins, n) else 1 - 2 * isinstance(usual[n], types.ModuleType)  # noqa: E731
         most = 2 if entry else max(map(rank, free.difference(COMPARING) or free), default=2)
         asked = {name for name in free if rank(name) == most} | {entry, "Solution"}
         self.classy = {name for name in asked - {entry, "Solution", None} if name[:1].isupper()}
         for name in asked & kinds.keys() - names.keys():
-            kind, module = kinds[name]
-            top = module.split(".")[0] if kind in ("module", "import") else ""
-            known = top in sys.stdlib_module_names or top == "numpy"
-            if kind == "error":
-                names[name] = self.error(module)
-            elif known and kind == "import":
-                names[name] = getattr(importlib.import_module(module), name)
-            elif known and name in (module, module.split(".")[-1]):
-                names[name] = importlib.import_module(module if name != top else top)
+            module, exceptions = kinds[name]
+            if exceptions:
+                names[name] = self.error(exceptions)
+            elif module and name in sys.stdlib_module_names:
+                names[name] = importlib.import_module(name)
             else:
                 names[name] = self.get(name)
         return bool(entry or asked & kinds.keys())
@@ -786,20 +761,15 @@ class Judge:
 
 # Names of the standard library with which asserts compare results. A program mustn't put its own under the tests.
 COMPARING = ("Counter", "OrderedDict", "Decimal", "Fraction", "isclose", "fabs", "ceil", "floor", "sqrt", "deepcopy")
-NUMPY = ("np", "numpy")
+NUMPY = {"np", "numpy"}
 
 
 def replace(mine, theirs):
     """Changes an argument as the program changed its copy."""
-    if type(mine) is type(theirs) and mine != theirs:
-        if isinstance(mine, (list, bytearray)):
-            mine[:] = theirs
-        elif isinstance(mine, (dict, set)):
-            mine.clear()
-            mine.update(theirs)
-        elif isinstance(mine, collections.deque):
-            mine.clear()
-            mine.extend(theirs)
+    kinds = (list, bytearray, dict, set, collections.deque)
+    if isinstance(mine, kinds) and type(mine) is type(theirs) and mine != theirs:
+        mine.clear()
+        getattr(mine, "extend", getattr(mine, "update", None))(theirs)
 
 
 def run_tests(spec, link):
@@ -813,7 +783,7 @@ def run_tests(spec, link):
     names = {"__name__": "__main__", "__builtins__": {**vars(builtins), **usual_names()}, RAN: ran.__next__}
     try:
         exec(header, names)
-        names.update({name: importlib.import_module("numpy") for name in free.intersection(NUMPY)})
+        names.update({name: importlib.import_module("numpy") for name in free & NUMPY})
         judge.classes, own = {name: names[name] for name in spec["classes"]}, False
         found = judge.find(names, free, entry)
         function = names.get(entry)
@@ -857,37 +827,23 @@ def run_tests(spec, link):
 def run_defined(names, spec, function):
     """Runs what tests define and leave to a runner: `check`, and functions and classes as pytest and unittest find them."""
 
-    def run(test, given=()):
-        needed = test.__code__.co_argcount - len(test.__defaults__ or ())
-        if getattr(test, "pytestmark", None) or needed > len(given):
+    def run(test, *given):
+        if getattr(test, "pytestmark", None) or test.__code__.co_argcount - len(test.__defaults__ or ()) != len(given):
             raise Unsupported(f"{test.__name__} has arguments of pytest")
-        test(*given[: test.__code__.co_argcount])
+        test(*given)
 
     for name in spec["bound"]:
-        test, methods = names.get(name), []
+        test = names.get(name)
         if isinstance(test, type) and issubclass(test, unittest.TestCase):
-            unittest.defaultTestLoader.loadTestsFromTestCase(test).run(Strict())
+            unittest.defaultTestLoader.loadTestsFromTestCase(test).debug()
         elif isinstance(test, type) and name.startswith("Test"):
-            methods = [method for key, method in vars(test).items() if key.startswith("test")]
-        elif name == "check" and callable(test) and function and name not in spec["used"]:
-            test(function)
-        elif isinstance(test, types.FunctionType) and name.startswith("test_") and name not in spec["used"]:
-            run(test)
-        for method in methods:
-            run(method, (test(),))
-
-
-class Strict(unittest.TestResult):
-    """Ends the tests at the first failure."""
-
-    def addError(self, test, error):
-        raise error[1]
-
-    addFailure = addError
-
-    def addSubTest(self, test, subtest, error):
-        if error:
-            raise error[1]
+            for method in [method for key, method in vars(test).items() if key.startswith("test")]:
+                run(method, test())
+        elif isinstance(test, types.FunctionType) and name not in spec["used"]:
+            if name == "check" and function:
+                test(function)
+            elif name.startswith("test_"):
+                run(test)
 
 
 def same(found, wanted):
@@ -1071,21 +1027,20 @@ def prepared(header, entry, setup, asserts):
             tables = [symtable.symtable(text, "test.py", "exec")]
             for table in tables:
                 tables += table.get_children()
-                top = table is tables[0]
                 for symbol in table.get_symbols():
-                    if symbol.is_imported():
-                        imported.add(symbol.get_name())
+                    name, top = symbol.get_name(), table is tables[0]
+                    imported |= {name} if symbol.is_imported() else set()
                     if top and (symbol.is_assigned() or symbol.is_imported()):
-                        bound[symbol.get_name()] = None
+                        bound[name] = None
                     if symbol.is_referenced() and (top or symbol.is_global()):
-                        used.add(symbol.get_name())
+                        used.add(name)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         return {"unscorable": f"bad_tests: {error}"}
     free = used - bound.keys()
     outline = set() if readable else {n for pair in re.findall(r"(?m)^(?:(?:async )?def|class) +(\w+)|^(\w+) *=", header) for n in pair}
     if lost := outline & free - {entry}:
         return {"unscorable": f"bad_prompt: tests use {min(lost)} of a prompt that this Python can't parse"}
-    if asserts and not hasattr(counting, "found"):
+    if asserts and not (hasattr(counting, "found") and (entry or free)):
         return {"unscorable": "bad_tests: no assertion"}
     if reaching := REACHING & (imported | free & {"open"}):
         return {"unscorable": f"bad_tests: {min(reaching)} acts outside of the program"}

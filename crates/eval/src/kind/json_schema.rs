@@ -9,9 +9,11 @@ use crate::row::{Table, Unusable, shown, shown_text, value};
 use crate::verifier::{Beside, Grading, Reader, Reference, Unreadable, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use jsonschema::{PatternOptions, Validator};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
+use std::sync::LazyLock;
 
 /// Maximum number of characters of an error that a message shows.
 const SHOWN: usize = 300;
@@ -45,6 +47,17 @@ fn compiled(schema: &Value) -> Result<Validator, String> {
             }
         });
     });
+    let mut foreign = None;
+    at_schemas(&mut schema, &mut |keywords| {
+        let names = keywords.get("patternProperties").and_then(Value::as_object);
+        let named = names.into_iter().flat_map(|names| names.keys().map(String::as_str));
+        let patterns = named.chain(keywords.get("pattern").and_then(Value::as_str));
+        let parts = patterns.flat_map(|pattern| FOREIGN.captures_iter(pattern));
+        foreign = parts.filter_map(|part| Some(part.get(1)?.as_str().to_owned())).next().or(foreign.take());
+    });
+    if let Some(part) = foreign {
+        return Err(format!("/pattern: {part} doesn't have the meaning of ECMAScript here"));
+    }
     let international = |text: &str| {
         let halves = text.rsplit_once('@');
         halves.is_some_and(|(name, host)| {
@@ -56,6 +69,13 @@ fn compiled(schema: &Value) -> Result<Validator, String> {
     let options = options.should_validate_formats(true).with_format("idn-email", international);
     options.build(&schema).map_err(|error| format!("{}: {error}", error.instance_path()))
 }
+
+/// Parts of a pattern. The group is the syntax that `regex` accepts and ECMAScript lacks, or gives another meaning.
+static FOREIGN: LazyLock<Regex> = LazyLock::new(|| {
+    let class = r"\[(?:[^\\\]]|\\[^pPxU]|\\[pP]\{|\\x[^{])*\]";
+    let foreign = r"\\(?:[AzU<>]|x\{|[pP][^{]|[bB]\{)|\(\?(?:P|R|[A-Za-z-]*\))|[*+?}]\+";
+    Regex::new(&format!(r"({foreign})|\\.|{class}")).expect("a pattern")
+});
 
 /// Maximum number of different numbers in the schema and the answer together, if a number has too many digits for a
 /// double and is kept as a string ([`exact::MARK`]).

@@ -372,6 +372,13 @@ impl Translation {
     fn escape(&mut self) -> Result<Last, PatternError> {
         let c = self.read("bad escape (end of pattern)")?;
         let exact = |both: &str| format!("(?:(?<=[{WORD}])(?{both}[{WORD}])|(?<![{WORD}])");
+        let open = self.end.trim_end_matches(')');
+        if matches!(c, 'b' | 'B' | 'Z')
+            && !open.contains("?=")
+            && self.out.trim_end_matches(')').ends_with(open)
+        {
+            return refuse("an assertion directly after $ isn't supported");
+        }
         Ok(match c {
             'b' | 'B' => {
                 self.has_edges = true;

@@ -25,7 +25,7 @@ pub(crate) fn is_foreign(word: &str) -> bool {
         || means_answer(word)
 }
 
-/// Whether a character belongs to a script that doesn't separate words by spaces, or attaches endings to numbers.
+/// Whether a character is Chinese, Japanese or Korean: in these scripts a word may follow a number without a space.
 pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
 }

@@ -1,9 +1,9 @@
 //! Decides whether the sentence around a value states the value as the answer, for every kind of problem.
 //!
-//! [`pieces`] splits the text around a value into words and signs. Only known forms state an answer: in front
-//! of the value there is nothing, an equals sign, a colon or a stating word ([`lead`](mod@lead)), and behind it a counted noun, a
-//! reason or the end of the sentence ([`after`]). Nothing in front of it may deny the value, suppose it or attribute it to
-//! somebody else, in its sentence or in the line above ([`denial`]).
+//! [`pieces`] splits the text around a value into words and signs. Only known forms state an answer: the
+//! value begins the sentence or follows an equals sign, a colon or a stating word ([`lead`](mod@lead)), and a counted noun, a reason
+//! or the end of the sentence follows it ([`after`]). The text in front of it, in its sentence or in the line above, may not
+//! deny the value, suppose it or attribute it to somebody else ([`denial`]).
 
 mod after;
 mod denial;

@@ -308,13 +308,13 @@ pub fn responses(path: &Path, format: DumpFormat) -> anyhow::Result<Vec<Response
         }
         Ok(())
     })?;
-    tell_apart(&mut all);
+    distinguish_by_answer(&mut all);
     Ok(all)
 }
 
 /// Appends the reference answer to the name of each problem whose prompt appears with several reference answers,
 /// because these are different problems.
-fn tell_apart(all: &mut [Response]) {
+fn distinguish_by_answer(all: &mut [Response]) {
     let name = |r: &Response| (r.benchmark.clone(), r.problem.clone());
     let mut first: HashMap<(Option<&str>, &str), &str> = HashMap::new();
     let several: HashSet<_> = all
@@ -383,8 +383,8 @@ fn instructions(doc: &Value) -> Option<Truth> {
     Some(Truth::IfEval(kind::ifeval::Truth { instruction_id_list, kwargs }))
 }
 
-/// Reads the scored samples of one path: samples written by `fgrpo eval`, or a dump, which is graded. How a dump is
-/// graded is logged, and the data sets that can't be graded.
+/// Reads the scored samples of one path: samples written by `fgrpo eval`, or a dump, which is graded. Logs how a dump is
+/// graded, and which data sets can't be graded.
 ///
 /// Returns the errors of [`read_each`], and an error if no data set can be graded.
 pub fn read(path: &Path, mode: Option<Mode>) -> anyhow::Result<Vec<Benchmark>> {

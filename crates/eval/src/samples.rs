@@ -264,7 +264,7 @@ struct Line<'a> {
     #[serde(alias = "sample_id", alias = "sample_index", alias = "completion_id", alias = "attempt")]
     sample: Option<u64>,
     #[serde(borrow)]
-    id: Option<Ours<Id<'a>>>,
+    id: Option<EvalField<Id<'a>>>,
     #[serde(
         default,
         deserialize_with = "present",
@@ -283,9 +283,9 @@ struct Line<'a> {
     #[serde(borrow)]
     subject: Option<Id<'a>>,
     #[serde(borrow)]
-    verifier: Option<Ours<Id<'a>>>,
+    verifier: Option<EvalField<Id<'a>>>,
     tokens: Option<u64>,
-    reward: Option<Ours<f64>>,
+    reward: Option<EvalField<f64>>,
     #[serde(borrow)]
     finish: Option<Cow<'a, str>>,
     #[serde(default, deserialize_with = "present")]
@@ -298,7 +298,7 @@ impl<'a> From<&'a GradedSample> for Line<'a> {
         Self {
             problem: text(&sample.problem),
             sample: Some(sample.sample),
-            id: sample.id.as_deref().map(|id| Ours::Known(text(id))),
+            id: sample.id.as_deref().map(|id| EvalField::Known(text(id))),
             correct: Some(sample.correct.map(Truth::Bool)),
             verdict: None,
             n: None,
@@ -306,9 +306,9 @@ impl<'a> From<&'a GradedSample> for Line<'a> {
             unscorable: None,
             benchmark: Some(Cow::Borrowed(&sample.benchmark)),
             subject: sample.subject.as_deref().map(text),
-            verifier: Some(Ours::Known(text(&sample.verifier))),
+            verifier: Some(EvalField::Known(text(&sample.verifier))),
             tokens: sample.tokens,
-            reward: sample.reward.map(Ours::Known),
+            reward: sample.reward.map(EvalField::Known),
             finish: sample.finish.as_deref().map(Cow::Borrowed),
             answer: sample.answer.clone(),
         }
@@ -334,7 +334,7 @@ pub(crate) enum Id<'a> {
 /// A field that `fgrpo eval` writes. In files of other programs it may be anything, which is ignored.
 #[derive(Deserialize)]
 #[serde(untagged)]
-enum Ours<T> {
+enum EvalField<T> {
     Known(T),
     Other(serde::de::IgnoredAny),
 }
@@ -393,8 +393,8 @@ impl Gathered {
         if let Some(tokens) = line.tokens.filter(|&t| t > MOST_TOKENS) {
             return Err(format!("problem {}: tokens: expected at most {MOST_TOKENS}, found {tokens}", p.id));
         }
-        let name = |field: &Option<Ours<Id<'_>>>| match field {
-            Some(Ours::Known(name)) => Some(name.to_string()),
+        let name = |field: &Option<EvalField<Id<'_>>>| match field {
+            Some(EvalField::Known(name)) => Some(name.to_string()),
             _ => None,
         };
         if p.data_id.is_none() {
@@ -468,7 +468,7 @@ impl Gathered {
         if let Some(tokens) = line.tokens {
             p.tokens = (p.tokens.0 + tokens, p.tokens.1 + 1);
         }
-        if let Some(Ours::Known(reward)) = line.reward {
+        if let Some(EvalField::Known(reward)) = line.reward {
             p.rewards = (p.rewards.0 + reward, p.rewards.1 + 1);
         }
         if let Some(finish) = &line.finish {

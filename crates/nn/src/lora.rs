@@ -257,12 +257,12 @@ impl Adapter {
 
     fn saves(&self, module: &str, tied: bool) -> bool {
         let lists = |module: &str| self.saved.iter().any(|end| module.ends_with(end.as_str()));
-        lists(module) || (tied && self.ties && twin(module).is_some_and(lists))
+        lists(module) || (tied && self.ties && tied_module(module).is_some_and(lists))
     }
 
     fn has_factors(&self, module: &str, tied: bool) -> bool {
         let lists = |module: &str| self.outside.iter().any(|end| module.ends_with(end.as_str()));
-        lists(module) || (tied && self.ties && twin(module).is_some_and(lists))
+        lists(module) || (tied && self.ties && tied_module(module).is_some_and(lists))
     }
 
     /// Reads a tensor outside of the layers' factors as the adapter trains it, or returns `None` if the adapter doesn't train it.
@@ -280,10 +280,10 @@ impl Adapter {
         let (module, part) = name.rsplit_once('.').expect("a module and its parameter");
         let (saved, factors) = (self.saves(module, tied), self.has_factors(module, tied));
         let mut places = vec![format!("{PEFT}{name}")];
-        if !saved && (factors || twin(module).is_some()) {
+        if !saved && (factors || tied_module(module).is_some()) {
             // PEFT also writes the matrix beside its factors; if embedding and head are tied, it may write either of them.
             places.push(format!("{PEFT}{module}.base_layer.{part}"));
-            if let Some(other) = twin(module).filter(|other| tied && !self.saves(other, true)) {
+            if let Some(other) = tied_module(module).filter(|other| tied && !self.saves(other, true)) {
                 places.extend(["", "base_layer."].map(|inner| format!("{PEFT}{other}.{inner}{part}")));
             }
         } else if !saved {
@@ -338,7 +338,7 @@ impl Adapter {
 }
 
 /// Returns the head's module for the embedding's, and the embedding's for the head's.
-fn twin(module: &str) -> Option<&'static str> {
+fn tied_module(module: &str) -> Option<&'static str> {
     match module {
         EMBEDDING => Some(HEAD),
         HEAD => Some(EMBEDDING),

@@ -67,7 +67,7 @@ impl Episode {
     pub fn hinted(&self, rules: &Rules<'_>, hint: &str) -> anyhow::Result<Vec<Sequence>> {
         // An episode that couldn't begin has no parts.
         let Some(first) = self.parts.first().map(|part| part.messages) else { return Ok(Vec::new()) };
-        let (index, text) = asked(&self.messages[..first])?;
+        let (index, text) = last_user_message(&self.messages[..first])?;
         let mut messages = self.messages.clone();
         messages[index]["content"] = format!("{text}{hint}").into();
         let mut sequences = Vec::new();
@@ -175,7 +175,7 @@ pub fn check_hint(
     needs_feedback: bool,
 ) -> anyhow::Result<()> {
     let game = begin(language, set, problem)?;
-    asked(&game.messages)?;
+    last_user_message(&game.messages)?;
     if needs_feedback && !game.gives_feedback {
         bad_input!(
             "teacher.hint: {{feedback}} requires an environment with a method feedback(self), but the environment of row {} has none; add the method, which returns a string, to the class in task.environment",
@@ -186,7 +186,7 @@ pub fn check_hint(
 }
 
 /// Returns the index and the text of the message to which a hint is added: the last one of the user.
-fn asked(messages: &[Value]) -> anyhow::Result<(usize, &str)> {
+fn last_user_message(messages: &[Value]) -> anyhow::Result<(usize, &str)> {
     let user = messages.iter().rposition(|message| message["role"] == "user");
     let Some((index, text)) = user.and_then(|index| Some((index, messages[index]["content"].as_str()?)))
     else {

@@ -132,7 +132,7 @@ pub fn stage(
             }
         }
     } else {
-        claim(run, &name, events)?;
+        remove_other_checkpoints(run, &name, events)?;
         let keep = Keep::Newest(0);
         let stage = Fit { config, sft, task, device, run, checkpoints: CHECKPOINTS, keep };
         let Some(engine) = fit(&stage, events).map_err(|error| run.blame(error))? else { return Ok(None) };
@@ -156,7 +156,7 @@ pub fn stage(
 const CHECKPOINTS: &str = "sft";
 
 /// Removes the checkpoints of a stage with other inputs, so that they can't be mistaken for checkpoints of this stage.
-fn claim(run: &RunDir, fingerprint: &str, events: &mut dyn Events) -> anyhow::Result<()> {
+fn remove_other_checkpoints(run: &RunDir, fingerprint: &str, events: &mut dyn Events) -> anyhow::Result<()> {
     let folder = run.file(CHECKPOINTS);
     let inputs = folder.join("inputs");
     if std::fs::read(&inputs).is_ok_and(|stored| stored == fingerprint.as_bytes()) {

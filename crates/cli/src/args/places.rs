@@ -131,7 +131,7 @@ fn place(
 
 /// Returns the local path of a model: for a run folder, its newest checkpoint, and for a hub name, the cached folder.
 pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    in_place(key, &mut written, Kind::Model, Use::Training, None, true)?;
+    make_local(key, &mut written, Kind::Model, Use::Training, None, true)?;
     Ok(written)
 }
 
@@ -188,7 +188,7 @@ fn of_run(key: &str, path: &mut PathBuf, content: &str, file: &str, folders: &[&
 
 /// Returns the local path of data to evaluate on.
 pub fn data(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    in_place(key, &mut written, Kind::Data, Use::Evaluation, None, true)?;
+    make_local(key, &mut written, Kind::Data, Use::Evaluation, None, true)?;
     Ok(written)
 }
 
@@ -201,7 +201,7 @@ fn checkpoint_in(text: &str, key: &str, run: &Path) -> Option<PathBuf> {
 }
 
 /// Replaces `path` by a local path, as [`of_run`] and [`place`] describe. Returns whether its files exist locally.
-fn in_place(
+fn make_local(
     key: &str,
     path: &mut PathBuf,
     kind: Kind,
@@ -238,7 +238,7 @@ pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loadi
     let pinned = pinned.as_deref();
     if let Some(path) = &mut config.model.path {
         let load = loading == Loading::All;
-        let is_local = in_place("model.path", path, Kind::Model, Use::Training, pinned, load)?;
+        let is_local = make_local("model.path", path, Kind::Model, Use::Training, pinned, load)?;
         if !is_local && config.model.size.is_none() {
             let name = path.to_str().and_then(|text| Name::read(text, Kind::Model).ok()?);
             if let Some(size) = name.and_then(|name| fgrpo_hub::sizes(&name.repository)) {
@@ -248,7 +248,7 @@ pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loadi
         }
     }
     if let Some(path) = config.teacher.as_mut().and_then(|teacher| teacher.path.as_mut()) {
-        in_place("teacher.path", path, Kind::Model, Use::Training, pinned, loading == Loading::All)?;
+        make_local("teacher.path", path, Kind::Model, Use::Training, pinned, loading == Loading::All)?;
     }
     task(&mut config.task, pinned, loading)
 }
@@ -257,7 +257,7 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     let tokenizer = |path: &mut Option<PathBuf>| {
         path.iter_mut().try_for_each(|path| {
             let load = loading == Loading::All;
-            in_place("task.tokenizer", path, Kind::Model, Use::Training, pinned, load).map(drop)
+            make_local("task.tokenizer", path, Kind::Model, Use::Training, pinned, load).map(drop)
         })
     };
     if let TaskConfig::Mix(mix) = task_ {
@@ -267,10 +267,10 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
     let TaskConfig::Text(text) = task_ else { return Ok(()) };
     let load = loading != Loading::Nothing;
     if !text.owns_data() {
-        in_place("task.data", &mut text.data, Kind::Data, Use::Training, pinned, load)?;
+        make_local("task.data", &mut text.data, Kind::Data, Use::Training, pinned, load)?;
     }
     if let Some(path) = &mut text.held_out {
-        in_place("task.held_out", path, Kind::Data, Use::Evaluation, pinned, load)?;
+        make_local("task.held_out", path, Kind::Data, Use::Evaluation, pinned, load)?;
     }
     tokenizer(&mut text.tokenizer)
 }

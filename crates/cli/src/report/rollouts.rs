@@ -58,7 +58,7 @@ pub(super) struct Rollouts<'a> {
     left_out: usize,
 }
 
-/// Completions of a group's first run.
+/// Shown completions of a group of runs, all from the group's first run.
 #[derive(Debug, Serialize)]
 struct OfGroup<'a> {
     group: &'a Group,

@@ -34,9 +34,9 @@ impl Group {
 impl Runs {
     /// Names and groups the runs. Sets of the same name but with different problems are renamed.
     pub(super) fn new(mut all: Vec<Run>) -> Self {
-        name_apart(&mut all);
+        make_names_unique(&mut all);
         let mut caveats = without_copies(&mut all);
-        caveats.extend(tell_sets_apart(&mut all));
+        caveats.extend(rename_different_sets(&mut all));
         caveats.extend(other_inputs(&all));
         Self { groups: groups(&all), all, caveats }
     }
@@ -233,7 +233,7 @@ fn inputs(runs: &[Run]) -> Vec<usize> {
 
 /// Renames sets of the same name but with different problems or graders, or of runs with other data or another start, so that the page
 /// compares only runs for which all of these are the same. Returns a sentence for each name that was changed.
-fn tell_sets_apart(runs: &mut [Run]) -> Vec<String> {
+fn rename_different_sets(runs: &mut [Run]) -> Vec<String> {
     let names: Vec<String> = sets(runs).into_iter().map(str::to_owned).collect();
     let inputs = inputs(runs);
     let mut sentences = Vec::new();
@@ -299,7 +299,7 @@ fn label(settings: &[BTreeMap<&str, &str>], i: usize) -> String {
 }
 
 /// Makes the names of runs unique by adding the parent folder, or else a number.
-fn name_apart(runs: &mut [Run]) {
+fn make_names_unique(runs: &mut [Run]) {
     let names: Vec<String> = runs.iter().map(|r| r.name.clone()).collect();
     for (i, run) in runs.iter_mut().enumerate() {
         if names.iter().filter(|n| **n == names[i]).count() > 1 {

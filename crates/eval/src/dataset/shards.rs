@@ -62,7 +62,7 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
             if names.is_empty() { "no data file".to_owned() } else { names.join(", ") }
         );
     }
-    whole(selected)
+    require_all_shards(selected)
 }
 
 /// Lists the files of a folder, which must belong to one split.
@@ -94,11 +94,11 @@ fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
         let names: Vec<String> = splits.iter().map(|s| path.join(s).display().to_string()).collect();
         bad_input!("{}: there are several splits; choose one: {}", path.display(), names.join(", "));
     }
-    whole(files)
+    require_all_shards(files)
 }
 
 /// Returns an error if a shard of a split is missing.
-fn whole(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
+fn require_all_shards(files: Vec<PathBuf>) -> anyhow::Result<Vec<PathBuf>> {
     let mut shards: BTreeMap<(String, usize), BTreeSet<usize>> = BTreeMap::new();
     for file in &files {
         if let Some((split, index, count)) = shard(&files::name(file)) {

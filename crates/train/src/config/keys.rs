@@ -33,7 +33,7 @@ pub fn suggestions(name: &str) -> Vec<String> {
     let elsewhere = elsewhere().filter(|(other, _)| *other == name).map(|(_, ours)| ours.to_owned());
     let mut all: Vec<String> = if same.is_empty() { elsewhere.collect() } else { same };
     if all.is_empty() {
-        all = known.into_iter().filter(|key| near(&last(key), &name)).collect();
+        all = known.into_iter().filter(|key| may_be_misspelt(&last(key), &name)).collect();
     }
     // RL keys come before those of the supervised stage.
     all.sort_by_key(|key| key.starts_with("sft."));
@@ -62,7 +62,7 @@ fn known() -> Vec<String> {
 }
 
 /// Returns whether one word may be a misspelling of the other.
-fn near(a: &str, b: &str) -> bool {
+fn may_be_misspelt(a: &str, b: &str) -> bool {
     let (m, n) = (a.chars().count(), b.chars().count());
     let limit = (m.max(n) / 4).max(1);
     // The distance is at least the difference in length; this avoids comparing very long words.
@@ -443,7 +443,7 @@ fn kinds_with(table: &str, key: &str) -> Vec<String> {
 
 /// Returns the known name that was probably meant by an unknown one.
 fn closest<'a>(unknown: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    known.filter(|name| near(name, unknown)).min_by_key(|name| damerau_levenshtein(name, unknown))
+    known.filter(|name| may_be_misspelt(name, unknown)).min_by_key(|name| damerau_levenshtein(name, unknown))
 }
 
 /// Says that a name is none of the `known` ones, and which of these was probably meant.

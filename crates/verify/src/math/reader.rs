@@ -133,7 +133,7 @@ pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
         congruent: raw.contains("\\equiv") || raw.contains('≡'),
         ..Reader::default()
     };
-    reader.text(peeled(raw), 0);
+    reader.text(without_delimiters(raw), 0);
     reader.flush("");
     if reader.excludes {
         reader.push(Token::CloseSet);
@@ -274,7 +274,7 @@ fn separates_thousands(text: &str) -> bool {
 }
 
 /// Removes delimiters, Markdown, quotes and a period around the whole text.
-fn peeled(raw: &str) -> &str {
+fn without_delimiters(raw: &str) -> &str {
     let mut text = raw;
     for _ in 0..64 {
         let inner = without_stop(text.trim());
@@ -345,7 +345,7 @@ struct Reader {
     congruent: bool,
     currency: Option<&'static str>,
     has_unit: bool,
-    /// Whether a set of excluded numbers is open: `all real numbers except 2`.
+    /// Whether a set of excluded numbers has to be closed at the end: `all real numbers except 2`.
     excludes: bool,
     over_budget: bool,
 }

@@ -71,7 +71,7 @@ pub(crate) fn write(
     reports.iter_mut().for_each(|(_, report)| report.by_problem.clear());
     let ours: Vec<&(&Benchmark, Report)> =
         plan.parts.iter().filter_map(|p| reports.iter().find(|(b, _)| b.name == p.name)).collect();
-    let together = together(&ours, plan, average);
+    let together = average_of_parts(&ours, plan, average);
     let format = flags.format();
     if format == Format::Json {
         let reports: Vec<&Report> = ours.iter().map(|(_, report)| report).collect();
@@ -109,7 +109,7 @@ pub(crate) fn write(
 }
 
 /// Averages all parts of a mix, at the values of k that they have in common.
-fn together(parts: &[&(&Benchmark, Report)], plan: &Plan, average: Option<Average>) -> Option<Curve> {
+fn average_of_parts(parts: &[&(&Benchmark, Report)], plan: &Plan, average: Option<Average>) -> Option<Curve> {
     if parts.len() < 2 || parts.len() < plan.parts.len() {
         return None;
     }

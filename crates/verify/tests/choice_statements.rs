@@ -519,6 +519,30 @@ fn letter_or_content_also_reads_words() {
 }
 
 #[test]
+fn words_of_an_option_in_another_statement_do_not_choose_it() {
+    let options = ["Yes", "No", "Cannot be determined"].map(str::to_owned);
+    let chooses = |gold, response: &str| {
+        Verifier::new(gold, &options, Match::LetterOrContent).unwrap().check(response).is_correct()
+    };
+    for response in
+        ["No", "No.", "**No** — option B.", "No, because it rains.", "The answer is no.", "No (B)."]
+    {
+        assert!(chooses("B", response), "{response}");
+    }
+    for response in [
+        "No idea.",
+        "No comment.",
+        "There is no answer.",
+        "No option is right.",
+        "I have no clue.",
+        "Is it B? No.",
+    ] {
+        assert!(!chooses("B", response), "{response}");
+    }
+    assert!(chooses("C", "It can't be determined: C."));
+}
+
+#[test]
 fn the_order_depends_on_the_question_alone_and_is_a_permutation() {
     let options = ["right", "w1", "w2", "w3"];
     let shown = show("Which?", &options).unwrap();

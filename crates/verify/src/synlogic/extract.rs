@@ -97,14 +97,13 @@ fn last<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<Statement<
 
 /// Returns the range of a value with the call around it, `np.array(..)`, or with the line that prints it: `print(result)`.
 fn whole(text: &str, value: &Range<usize>) -> Range<usize> {
-    const CALL: &str = r"(?:\b(?:\w+\.)?(?:array|matrix|Matrix|list|tuple|print)(\()?|(\\left\W\\begin\{array\}\{\w+\}))\s*$";
+    const CALL: &str = r"(?:\b(?:\w+\.)?(?:array|matrix|Matrix|list|tuple|print)(\()?|(\\left\W))\s*$";
     let before = |end: usize| &text[statement::low_end(&text[..end])..end];
     let mut whole = value.clone();
     // `print(np.array(..))`
     for _ in 0..2 {
         let Some(call) = regex!(CALL).captures(before(whole.start)) else { break };
-        let closed =
-            regex!(r"^\s*(?:(?:,\s*dtype=[\w.]+\s*)?\)|\\end\{array\}\s*\\right\W)").find(&text[whole.end..]);
+        let closed = regex!(r"^\s*(?:(?:,\s*dtype=[\w.]+\s*)?\)|\\right\W)").find(&text[whole.end..]);
         let opens = call.get(1).or(call.get(2)).is_some();
         if opens && closed.is_none() {
             break;
@@ -313,7 +312,7 @@ pub(crate) fn only_grid<T: PartialEq>(
         let mut cells: Vec<&str> = words_of(&line, |c| is_space(c) || "|│┃&,;".contains(c)).collect();
         if let [run] = cells[..] {
             cells = run.split("").filter(|c| !c.is_empty()).collect();
-        } else if cells.len() == size.1 + 1 && !short(cells[0]) {
+        } else if cells.len() == size.1 + 1 && !short(cells[0]) && strip(&line).starts_with('|') {
             // The name of the row.
             cells.remove(0);
         } else if cells.len() < size.1 {
@@ -335,22 +334,23 @@ fn words_of(text: &str, separates: impl Fn(char) -> bool) -> impl Iterator<Item 
 /// Returns the places where `n` lines follow each other that `row` reads, as in a table, a matrix or a list. Lines that only
 /// draw a table aren't rows, nor is its head.
 pub(crate) fn written<R>(text: &str, n: usize, row: impl Fn(&str) -> Option<R>) -> Vec<Candidate<Vec<R>>> {
-    let ends = regex!(r"\n|(?:[ \t]*(?:\\\\|\\(?:begin|end)\{\w+\*?\}(?:\{[^{}]*\})?|\\hline)\s*)+");
+    let ends = regex!(r"\n|(?:[ \t]*(?:\\\\|\\begin\{\w+\*?\}(?:\{[^{}]*\})?|\\hline)\s*)+|\\end\{\w+\*?\}");
     let ends =
-        ends.find_iter(text).map(|end| end.range()).chain([text.len()..text.len(), text.len()..text.len()]);
-    let mut from = 0;
+        ends.find_iter(text).map(|end| end.range()).chain(std::iter::repeat_n(text.len()..text.len(), 2));
     let mut found = Vec::new();
-    let (mut place, mut rows, mut headed) = (None::<Range<usize>>, Vec::new(), false);
+    let (mut place, mut rows, mut headed, mut last) = (None::<Range<usize>>, Vec::new(), false, 0..0);
     // An empty line ends the last rows.
     for end in ends {
-        let line = trimmed(text, from..end.start, char::is_whitespace);
+        let line = trimmed(text, last.end..end.start, char::is_whitespace);
+        let begin = text[last.clone()].find("\\begin").map_or(line.start, |at| last.start + at);
+        let close = if text[end.clone()].starts_with("\\end") { end.end } else { line.end };
+        last = end;
         let said = &text[line.clone()];
-        from = end.end;
         let drawn = !said.is_empty()
             && said.chars().all(|c| " |+-:=".contains(c) || ('\u{2500}'..='\u{257f}').contains(&c));
         let read = if drawn { None } else { row(said) };
         if drawn || read.is_some() {
-            place.get_or_insert(line.clone()).end = line.end;
+            place.get_or_insert(begin..close).end = close;
             headed |= drawn && rows.len() == 1;
             rows.extend(read);
             continue;
@@ -363,7 +363,14 @@ pub(crate) fn written<R>(text: &str, n: usize, row: impl Fn(&str) -> Option<R>) 
         }
         rows.clear();
         headed = false;
-        place = said.starts_with('|').then_some(line);
+        place = said.starts_with('|').then_some(line.clone());
+        // `The answer is 1 2 3`, and the other rows below it
+        let words = regex!(r"^.*(?:\pL{2,}|[:：])\W*?\s")
+            .find(said)
+            .map_or(line.end, |words| line.start + words.end());
+        if let Some(first) = row(&text[words..line.end]) {
+            (place, rows) = (Some(words..line.end), vec![first]);
+        }
     }
     found
 }

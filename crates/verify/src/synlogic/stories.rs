@@ -283,7 +283,8 @@ pub(crate) fn wordscapes(game: &Game) -> Result<Rules, Error> {
         let cells = match mode {
             Mode::Parity => extract_cells(text).ok_or(unparsed("no_grid"))?,
             Mode::Strict => only_grid(text, (grid.len(), grid.first().map_or(0, Vec::len)), |cell| {
-                let letter = strip(cell.as_str()?);
+                let blank = cell.number() == Some(0);
+                let letter = if blank { "0" } else { strip(cell.as_str()?) };
                 (letter.chars().count() <= 1)
                     .then(|| if letter.is_empty() || letter == "0" { " " } else { letter }.to_owned())
             })?,

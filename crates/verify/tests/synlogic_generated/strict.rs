@@ -3,6 +3,8 @@
 
 use std::collections::BTreeMap;
 
+use fgrpo_verify::synlogic::python::literal;
+use fgrpo_verify::synlogic::value::Value;
 use fgrpo_verify::synlogic::{Mode, Options, Task, Verifier};
 use fgrpo_verify::thoughts::Tags;
 
@@ -177,6 +179,71 @@ fn distorted(solution: &str) -> Vec<(&'static str, String)> {
         out.extend([("cut", solution[..at].to_owned()), ("cut", solution[..middle].to_owned())]);
     }
     out
+}
+
+/// A solution that is a grid, as lines of cells, as a table and as a matrix. `None` if it isn't a grid.
+fn written(solution: &str) -> Option<[String; 3]> {
+    let text = |cell: &Value| match cell {
+        Value::Int(n) => Some(n.to_string()),
+        cell => cell.as_str().map(str::to_owned),
+    };
+    let list = || {
+        let value = literal(solution.trim_start_matches("```python").trim_matches(['`', '\n'])).ok()?;
+        let row = |row: &Value| row.as_sequence()?.iter().map(text).collect::<Option<Vec<_>>>();
+        value.as_sequence()?.iter().map(row).collect::<Option<Vec<_>>>()
+    };
+    let plain = || {
+        let inside = solution.strip_prefix("[[")?.strip_suffix("]]")?;
+        Some(inside.split(',').map(|row| row.split_whitespace().map(str::to_owned).collect()).collect())
+    };
+    let rows: Vec<Vec<String>> = list().or_else(plain)?;
+    let square = rows.len() > 2
+        && rows.iter().all(|row| row.len() > 2 && row.iter().all(|cell| !cell.trim().is_empty()));
+    let join =
+        |cells: &str, lines: &str| rows.iter().map(|row| row.join(cells)).collect::<Vec<_>>().join(lines);
+    square.then(|| {
+        [
+            join(" ", "\n"),
+            format!("| {} |", join(" | ", " |\n| ")),
+            format!(r"$\begin{{pmatrix}}{}\end{{pmatrix}}$", join(" & ", r" \\ ")),
+        ]
+    })
+}
+
+#[test]
+fn grids_are_read_in_every_notation() {
+    let mut off = Vec::new();
+    let mut cases = 0;
+    for (task, verifier, right, other) in groups() {
+        let (Some(right), Some(other)) = (written(&right.solution), written(&other.solution)) else {
+            continue;
+        };
+        let size = |lines: &str| (lines.lines().count(), lines.split_whitespace().count());
+        // Lines of another size aren't a grid.
+        if size(&right[0]) != size(&other[0]) {
+            continue;
+        }
+        for (notation, (right, other)) in right.into_iter().zip(other).enumerate() {
+            let in_lines = notation < 2;
+            let apart = |form: &&(&str, &str)| {
+                let whole = |part: &str| part.is_empty() || part.ends_with('\n') || part.starts_with('\n');
+                !in_lines || form.1.split(['S', 'W']).filter(|part| part.len() < 60).all(whole)
+            };
+            let honest = HONEST.iter().filter(apart).map(|form| (form, true));
+            let [right, other] = [right, other].map(|solution| Problem { solution, data: String::new() });
+            for ((class, form), is_right) in honest.chain(DISHONEST.iter().map(|form| (form, false))) {
+                let response = filled(form, &right, &other);
+                let answer = Tags::default().answer(&response);
+                cases += 1;
+                if answer.is_some_and(|answer| verifier.check(answer, &STRICT).is_correct()) != is_right {
+                    let verdict = if is_right { "refused" } else { "accepted" };
+                    off.push(format!("{task}: {verdict}: {class}: {}", short(&response)));
+                }
+            }
+        }
+    }
+    off.iter().step_by(off.len() / 60 + 1).for_each(|line| println!("{line}"));
+    assert!(off.is_empty() && cases > 5_000, "{} of {cases}", off.len());
 }
 
 /// Counts by class: cases, and correct ones.

@@ -33,7 +33,11 @@ pub(crate) fn game_of_24(game: &Game) -> Result<Rules, Error> {
                 let side = format!("= {result}");
                 let bare = |said: &str| undressed(said).trim_end_matches(&*side).trim_end().to_owned();
                 let computes = |part: &str| {
-                    bare(part).contains(['+', '-', '*', '/']) && rational::evaluate(&bare(part)).is_ok()
+                    let sum = |c: char| c.is_ascii_digit() || " ()+-*/%=.$`".contains(c);
+                    part.contains(|c: char| c.is_ascii_digit())
+                        && part.contains(['+', '-', '*', '/'])
+                        && part.chars().all(sum)
+                        && rational::evaluate(&bare(part)).is_ok()
                 };
                 if blocks.is_empty() {
                     bare(only_statement(text, computes)?)

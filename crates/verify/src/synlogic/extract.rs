@@ -322,7 +322,14 @@ pub(crate) fn only_grid<T: PartialEq>(
         if fits { cells.into_iter().map(|found| cell(&word(found))).collect() } else { None }
     };
     let found = bracketed(text, read);
-    let found = if found.is_empty() { written(text, size.0, row) } else { found };
+    // A list that is cut off isn't rows.
+    let closes = |rows: &Candidate<_>| {
+        let (before, rows) = (text[..rows.place.start].trim_end(), &text[rows.place.clone()]);
+        let opens = before.ends_with(['[', '(']) && !regex!(r"\\(?:left)?\W$").is_match(before);
+        !opens && rows.matches('[').count() == rows.matches(']').count()
+    };
+    let in_lines = || written(text, size.0, row).into_iter().filter(closes).collect();
+    let found = if found.is_empty() { in_lines() } else { found };
     shaped(only(text, found)?, size)
 }
 

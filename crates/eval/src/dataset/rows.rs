@@ -252,12 +252,8 @@ fn field(value: &Field) -> Value {
                 })
                 .collect(),
         ),
-        Field::Decimal(_)
-        | Field::Date(_)
-        | Field::TimeMillis(_)
-        | Field::TimeMicros(_)
-        | Field::TimestampMillis(_)
-        | Field::TimestampMicros(_) => Value::String(value.to_string()),
+        // Decimal numbers, dates and times.
+        _ => Value::String(value.to_string()),
     }
 }
 

@@ -16,7 +16,7 @@ import decimal
 import enum
 import fractions
 import gc
-import importlib
+import importlib.util
 import json
 import operator
 import os
@@ -44,6 +44,7 @@ MESSAGE = 64 << 20  # bytes of an argument or a result
 SCRATCH = "size=64m,nr_inodes=1024"
 SHOWN = 2000  # characters of a traceback
 LIBC = ctypes.CDLL(None, use_errno=True)
+LINUX = tuple(map(int, re.findall("[0-9]+", os.uname().release)[:2]))
 CAPSET = {"x86_64": 126, "aarch64": 91}.get(os.uname().machine)
 
 # Linux's numbers
@@ -162,6 +163,8 @@ def confine(own, limits):
         (resource.RLIMIT_FSIZE, 32 << 20),
         (resource.RLIMIT_NOFILE, 64),
         (resource.RLIMIT_CORE, 0),
+        # Threads. Outside of a namespace, and before Linux 5.14, all processes of the user would count.
+        *([(resource.RLIMIT_NPROC, 128)] if own and LINUX >= (5, 14) else []),
     ):
         resource.setrlimit(what, (most, most))
     seccomp(limits["filters"])
@@ -415,7 +418,8 @@ def end_interpreter(main):
 
 SEQUENCES = {"l": list, "t": tuple, "s": set, "z": frozenset, "q": collections.deque}
 DICTS = {"o": collections.OrderedDict, "k": collections.Counter, "d": dict}
-DATES = {c.__name__: c for c in (datetime.date, datetime.datetime, datetime.time, datetime.timedelta)}
+PLAIN = (complex, decimal.Decimal, fractions.Fraction, range, datetime.date, datetime.datetime, datetime.time, datetime.timedelta)
+PLAIN = {c.__name__: c for c in PLAIN}
 
 
 def encode(value, other, depth=0):
@@ -437,16 +441,9 @@ def encode(value, other, depth=0):
             return [name, [inner(x) for x in base.__iter__(value)]]
     if kind in (bytes, bytearray):
         return ["b" if kind is bytes else "B", value.hex()]
-    if kind is complex:
-        return ["c", value.real, value.imag]
-    if kind is decimal.Decimal:
-        return ["D", str(value)]
-    if kind is fractions.Fraction:
-        return ["F", value.numerator, value.denominator]
-    if kind is range:
-        return ["g", value.start, value.stop, value.step]
-    if DATES.get(kind.__name__) is kind:
-        return ["T", kind.__name__, [inner(x) for x in value.__reduce__()[1]]]
+    if PLAIN.get(kind.__name__) is kind:
+        args = value.__getnewargs__() if kind is complex else value.__reduce__()[1]
+        return ["p", kind.__name__, [inner(x) for x in args]]
     if kind.__module__ == "numpy":
         numpy = sys.modules["numpy"]
         if issubclass(kind, numpy.generic):
@@ -472,13 +469,10 @@ def decode(value, other):
     if name in "bB":
         return (bytes if name == "b" else bytearray).fromhex(rest[0])
     if name == "n":
-        if not re.fullmatch("[<>|=][iufb][0-9]+", rest[0]):
+        if not (re.fullmatch("[<>|=][iufb][0-9]+", rest[0]) and importlib.util.find_spec("numpy")):
             raise ValueError("array of another type")
         return importlib.import_module("numpy").array(rest[1], dtype=rest[0])
-    if name == "T":
-        return DATES[rest[0]](*map(inner, rest[1]))
-    simple = {"c": complex, "D": decimal.Decimal, "F": fractions.Fraction, "g": range}
-    return simple[name](*rest) if name in simple else other(name, *rest)
+    return PLAIN[rest[0]](*map(inner, rest[1])) if name == "p" else other(name, *rest)
 
 
 class Copies:
@@ -603,7 +597,7 @@ class Served:
     def theirs(self, name, which):
         if name == "r":
             return self.objects[which]
-        if name == "p":
+        if name == "u":
             return getattr(builtins, which)
         return lambda *args: self.call_back(which, args)
 
@@ -667,10 +661,8 @@ class Judge:
         self.copies = lambda: Copies(self.classes.get, self.ours, self.theirs)
 
     def mixes(self, proxy):
-        """Whether an operator may join an object with a test's own value: only if tests name the object's class.
-
-        Otherwise `abs(f(1) - 2.5) < 1e-6` would accept an object whose difference to anything is 0.
-        """
+        """Whether operators join it with a test's own value: only if tests name its class."""
+        # Else `abs(f(1) - 2.5) < 1e-6` would accept an object whose difference to anything is 0.
         return type(proxy).__name__ in self.classy
 
     def ask(self, do, *args, **named):
@@ -715,7 +707,7 @@ class Judge:
         if isinstance(value, self.Proxy):
             return ["r", value.which]
         if getattr(builtins, getattr(value, "__name__", ""), None) is value:
-            return ["p", value.__name__]
+            return ["u", value.__name__]
         if isinstance(value, (types.FunctionType, types.BuiltinFunctionType, functools.partial)):
             self.functions.append(value)
             return ["j", len(self.functions) - 1]
@@ -729,12 +721,6 @@ class Judge:
         if kind not in self.kinds:
             self.kinds[kind] = type(kind, (self.Proxy,), {"__slots__": ()})
         return self.kinds[kind](which)
-
-    def get(self, name):
-        self.line.send(get=name)
-        value = self.copies().decoded(self.answer(), "value")
-        self.asked |= not isinstance(value, self.Proxy)
-        return value
 
     def find(self, names, free, entry):
         """Adds what tests find by name: the program's definitions, and modules that it imports. Whether it has any.
@@ -755,7 +741,9 @@ class Judge:
             elif module and name in sys.stdlib_module_names:
                 names[name] = importlib.import_module(name)
             else:
-                names[name] = self.get(name)
+                self.line.send(get=name)
+                names[name] = self.copies().decoded(self.answer(), "value")
+                self.asked |= not isinstance(names[name], self.Proxy)
         return bool(entry or asked & kinds.keys())
 
 
@@ -780,7 +768,7 @@ def run_tests(spec, link):
     sys.stdout = sys.__stdout__ = sys.stderr = type("Nowhere", (io.TextIOBase,), {"write": lambda self, text: len(text)})()
     unittest.main = lambda *args, **named: None  # as if another program ran the tests
     ran, test, own = itertools.count(), 0, True  # whether what runs is the problem's own
-    names = {"__name__": "__main__", "__builtins__": {**vars(builtins), **usual_names()}, RAN: ran.__next__}
+    names = {"__name__": "__main__", "__builtins__": {**vars(builtins), **usual_names()}, "__ran__": ran.__next__}
     try:
         exec(header, names)
         names.update({name: importlib.import_module("numpy") for name in free & NUMPY})
@@ -807,18 +795,15 @@ def run_tests(spec, link):
             raise NameError("the program defines none of the names that the tests use")
         if not (next(ran) or judge.failed or spec["calls"]):
             raise AssertionError("no assertion ran") if judge.asked else Unsupported("no assertion ran")
-    except AssertionError as error:
-        tell(failed=test, reason="wrong_answer", text=described(error)["text"])
     except Unsupported as error:
         tell(unscorable=f"bad_tests: {error}")
-    except Lost:
-        tell(failed=test, reason="lost")
     except BaseException as error:
         said = getattr(error, "program", None) or described(error)
         if own and isinstance(error, ImportError) and not hasattr(error, "program"):
             tell(unscorable=f"bad_tests: {error}")
         else:
-            tell(failed=test, reason=REASONS.get(said["error"], "error"), text=said["text"])
+            reasons = {"AssertionError": "wrong_answer", "Lost": "lost", **REASONS}
+            tell(failed=test, reason=reasons.get(said["error"], "error"), text=said["text"])
     else:
         tell(passed=True)
     return 0
@@ -987,9 +972,6 @@ def wrong(reason, test=None, text="", **more):
     return said
 
 
-RAN = "__ran__"
-
-
 class Counting(ast.NodeTransformer):
     """Counts the checks of tests when they run: assertions, conditions for `raise`, and calls such as `self.assertEqual`."""
 
@@ -1002,7 +984,7 @@ class Counting(ast.NodeTransformer):
         raises = isinstance(node, ast.If) and any(isinstance(n, ast.Raise) for n in ast.walk(node))
         if isinstance(node, ast.Assert) or raises or any(re.match("assert|fail|raises", name) for name in called):
             self.found = True
-            return [ast.Expr(ast.Call(ast.Name(RAN, ast.Load()), [], [])), node]
+            return [ast.Expr(ast.Call(ast.Name("__ran__", ast.Load()), [], [])), node]
         return node
 
 
@@ -1044,8 +1026,8 @@ def prepared(header, entry, setup, asserts):
         return {"unscorable": "bad_tests: no assertion"}
     if reaching := REACHING & (imported | free & {"open"}):
         return {"unscorable": f"bad_tests: {min(reaching)} acts outside of the program"}
-    code = ast.unparse(ast.Module(definitions, []))
-    return {"header": code, "codes": marshal.dumps(codes).hex(), "classes": classes, "free": [*free], "bound": [*bound], "used": [*used]}
+    header, codes = ast.unparse(ast.Module(definitions, [])), marshal.dumps(codes).hex()
+    return {"header": header, "codes": codes, "classes": classes, "free": [*free], "bound": [*bound], "used": [*used]}
 
 
 def with_header(source, header, entry, tests):

@@ -377,10 +377,9 @@ fn filters(arch: &str) -> anyhow::Result<Vec<String>> {
     calls.push(when("clone", 0, "qword", json!({"masked_eq": thread}), thread));
     // TCGETS, which Python calls on each file that it opens; FIOCLEX, FIONCLEX; and FIONBIO, after which a socket doesn't block.
     calls.extend([0x5401, 0x5451, 0x5450, 0x5421].map(|asked| when("ioctl", 1, "dword", json!("eq"), asked)));
-    // Descriptors, locks and status flags; but no owner, whom the kernel would signal, and so no O_ASYNC.
-    let descriptors = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL];
-    let locks = [libc::F_GETLK, libc::F_SETLK, libc::F_SETLKW];
-    let commands = descriptors.into_iter().chain(locks);
+    // Descriptors, a lock and status flags; but no owner, whom the kernel would signal, and so no O_ASYNC.
+    let commands =
+        [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC, libc::F_GETFD, libc::F_SETFD, libc::F_GETFL, libc::F_SETLK];
     calls.extend(commands.map(|asked| when("fcntl", 1, "dword", json!("eq"), asked as u64)));
     let mut flags = when("fcntl", 1, "dword", json!("eq"), libc::F_SETFL as u64);
     let asynchronous = json!({"index": 2, "type": "qword", "op": {"masked_eq": libc::O_ASYNC}, "val": 0});

@@ -66,7 +66,8 @@ impl Exact {
             mass: average(&Solutions::mass),
             unsampled_mass: average(&|s| s.unsampled_mass(group_size)),
             tail_miss: average(&|s| s.tail_miss(group_size)),
-            effective: mean(now.iter().filter_map(Solutions::effective)),
+            // NaN, a mean over no problem, becomes 0.
+            effective: mean(now.iter().filter_map(Solutions::effective)).max(0.0),
             pass_at_k: pass_at_k.collect(),
             retained: change(&Solutions::retained),
             below_a_tenth: change(&|now, then| now.share_below(then, 0.1)),

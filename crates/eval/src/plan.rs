@@ -74,6 +74,12 @@ impl Plan {
         fields
     }
 
+    /// Lists the settings with which the engine samples: "max_tokens 20, min_p 0.0, ...".
+    pub fn sampling_in_words(&self) -> String {
+        let fields = self.sampling_fields(Origin::Training).into_iter();
+        fields.map(|(name, value)| format!("{name} {value}")).collect::<Vec<_>>().join(", ")
+    }
+
     /// Returns the settings that all samples of an evaluation folder share.
     pub fn identity(&self, origin: Origin, model: &str) -> Value {
         let source = match origin {

@@ -1,6 +1,7 @@
 //! Records the result of a run's evaluation as a line of `eval.jsonl`: pass@k over held-out problems with bootstrap
 //! intervals over problems. The estimator is the same as in every command.
 
+use super::compare::LEVEL;
 use super::estimate::{
     Curve, Measured, RESAMPLES, change, mean_pass_at_k, measure_of_each, resamples, resamples_of_all,
 };
@@ -62,6 +63,9 @@ pub struct Evaluation {
     /// Grader of each part. The list is empty in older files.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub graders: Vec<String>,
+    /// Sampling settings, in words. Empty in older files.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub sampling: String,
     /// Counts of all problems. `pass_at_k` is a mean over the parts if `average` is [`Average::Parts`].
     #[serde(flatten)]
     pub all: Counted,
@@ -111,6 +115,8 @@ struct Line {
     problem_set: String,
     #[serde(default)]
     graders: Vec<String>,
+    #[serde(default)]
+    sampling: String,
     problems: usize,
     pass_at_k: BTreeMap<usize, f64>,
     interval: BTreeMap<usize, [f64; 2]>,
@@ -138,6 +144,7 @@ impl From<Line> for Evaluation {
             average: line.average,
             problem_set: line.problem_set,
             graders: line.graders,
+            sampling: line.sampling,
             all: Counted {
                 problems: line.problems,
                 pass_at_k: line.pass_at_k,
@@ -164,8 +171,8 @@ pub struct Example {
     pub completion: String,
     /// The reference answer.
     pub target: Option<String>,
-    /// Whether the completion is correct.
-    pub correct: bool,
+    /// Whether the completion is correct, or `None` if it couldn't be scored.
+    pub correct: Option<bool>,
 }
 
 impl Counted {
@@ -201,6 +208,7 @@ impl Evaluation {
             average,
             problem_set: problem_set.finalize()[..8].iter().map(|b| format!("{b:02x}")).collect(),
             graders: plan.parts.iter().map(|p| p.grader.identity()).collect(),
+            sampling: plan.sampling_in_words(),
             ..Self::default()
         }
     }
@@ -257,10 +265,13 @@ impl Evaluation {
             .then(|| format!("they were graded by different graders, {a} and {b}"))
     }
 
-    /// Returns whether pass@1 of both evaluations is the same measure, so that one policy can be called better than the
-    /// other: same problems, mean and number of samples, and same graders if both evaluations name them.
+    /// Whether pass@1 of both evaluations is the same measure, so that one policy can be called better than the other:
+    /// same problems, mean and number of samples, and same graders and sampling settings if both evaluations name them.
     pub fn is_comparable(&self, other: &Self) -> bool {
-        self.unlike(other).is_none() && (self.samples, self.average) == (other.samples, other.average)
+        let [a, b] = [self, other].map(|e| &e.sampling);
+        self.unlike(other).is_none()
+            && (self.samples, self.average) == (other.samples, other.average)
+            && (a.is_empty() || b.is_empty() || a == b)
     }
 
     /// Returns this evaluation, followed by each of its parts as an evaluation of the set `SET, PART`.
@@ -380,6 +391,12 @@ fn scored(count: usize) -> String {
 }
 
 impl Counted {
+    /// Returns the number of problems that pass@k leaves out. Values that leave out different problems can't be
+    /// ranked.
+    pub fn left_out(&self, k: usize) -> usize {
+        self.left_out.get(&k).copied().unwrap_or(0)
+    }
+
     /// Describes the problems that pass@k leaves out, preceded by the name of the set.
     fn left_out_words(&self, name: &str) -> String {
         let words = |(&k, few): (&usize, &usize)| match (self.problems - few, scored(k)) {
@@ -426,10 +443,21 @@ pub fn summary(first: &Evaluation, last: &Evaluation) -> String {
         .zip(&after)
         .map(|(a, b)| a.iter().zip(b).filter_map(|(a, b)| Some((*b)? - (*a)?)).collect())
         .collect();
-    if same && let Some(Measured { value: gain, interval: [low, high], .. }) = change(&gains) {
+    if same && let Some(gain) = change(&gains) {
+        let Measured { value, interval: [low, high], problems, .. } = gain;
+        let common = if problems < sizes(&before).iter().sum() {
+            format!(" on the {problems} problems that both evaluations scored")
+        } else {
+            String::new()
+        };
+        let limit = match gain.p_value() {
+            _ if gain.is_one() => "; one problem says nothing about others".to_owned(),
+            p if p >= LEVEL && (low > 0.0 || high < 0.0) => format!("; too few problems, p = {p:.2}"),
+            _ => String::new(),
+        };
         lines.push(format!(
-            "pass@1 changed by {:+.1} points, 95 % interval over problems [{:+.1}, {:+.1}]",
-            100.0 * gain,
+            "pass@1 changed by {:+.1} points{common}, 95 % interval over problems [{:+.1}, {:+.1}]{limit}",
+            100.0 * value,
             100.0 * low,
             100.0 * high
         ));
@@ -495,6 +523,37 @@ mod tests {
         );
         let parts = sentence(Average::Parts);
         assert!(parts.contains("changed by +50.0 points") && parts.contains("[+50.0, +50.0]"), "{parts}");
+        assert!(parts.contains("one problem says nothing about others"), "{parts}");
+    }
+
+    #[test]
+    fn a_change_over_few_or_common_problems_says_so() {
+        let evaluation = |step, correct: &[usize], scored: &[usize]| Evaluation {
+            step,
+            samples: 4,
+            all: Counted {
+                problems: correct.len(),
+                per_problem: correct.to_vec(),
+                scored_per_problem: scored.to_vec(),
+                ..Counted::default()
+            },
+            ..Evaluation::default()
+        };
+        let few = summary(&evaluation(0, &[0; 3], &[]), &evaluation(1, &[1; 3], &[]));
+        assert!(few.contains("[+25.0, +25.0]; too few problems, p = 0.25"), "{few}");
+        let (first, last) = (evaluation(0, &[0; 8], &[]), evaluation(1, &[1; 8], &[4, 4, 4, 4, 4, 4, 4, 0]));
+        let common = summary(&first, &last);
+        assert!(common.contains("+25.0 points on the 7 problems that both evaluations scored"), "{common}");
+        let whole = summary(&first, &evaluation(1, &[1; 8], &[]));
+        assert!(whole.ends_with("+25.0 points, 95 % interval over problems [+25.0, +25.0]"), "{whole}");
+    }
+
+    #[test]
+    fn evaluations_with_other_sampling_settings_are_not_comparable() {
+        let sampled = |sampling: &str| Evaluation { sampling: sampling.into(), ..Evaluation::default() };
+        let [warm, cold, unknown] = ["temperature 1.0", "temperature 0.5", ""].map(sampled);
+        assert!(!warm.is_comparable(&cold) && warm.is_comparable(&warm));
+        assert!(warm.is_comparable(&unknown) && unknown.is_comparable(&cold));
     }
 
     #[test]

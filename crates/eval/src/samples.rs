@@ -358,22 +358,34 @@ enum Truth {
 
 /// Returns whether the sample of a line is correct; `None` if it is unscorable.
 fn score(line: &Line<'_>) -> Result<Option<bool>, String> {
-    if let Some(verdict) = &line.verdict {
-        return match verdict.as_ref() {
-            "correct" => Ok(Some(true)),
-            "wrong" | "unparsed" => Ok(Some(false)),
-            "unscorable" => Ok(None),
-            other => Err(format!(
+    let correct = match line.correct {
+        Some(Some(Truth::Bool(correct))) => Some(correct),
+        Some(Some(Truth::Number(x))) if x == 0.0 || x == 1.0 => Some(x == 1.0),
+        Some(Some(Truth::Number(x))) => {
+            return Err(format!("correct: expected true, false or null, found {x}"));
+        }
+        Some(None) | None => None,
+    };
+    let Some(verdict) = &line.verdict else {
+        let missing = "the line has neither \"correct\" nor \"verdict\" nor \"n\" and \"c\"";
+        return line.correct.as_ref().map(|_| correct).ok_or_else(|| missing.to_owned());
+    };
+    let of_verdict = match verdict.as_ref() {
+        "correct" => Some(true),
+        "wrong" | "unparsed" => Some(false),
+        "unscorable" => None,
+        other => {
+            return Err(format!(
                 "verdict: expected \"correct\", \"wrong\", \"unparsed\" or \"unscorable\", found {other:?}"
-            )),
-        };
-    }
-    match line.correct {
-        Some(Some(Truth::Bool(correct))) => Ok(Some(correct)),
-        Some(Some(Truth::Number(x))) if x == 0.0 || x == 1.0 => Ok(Some(x == 1.0)),
-        Some(Some(Truth::Number(x))) => Err(format!("correct: expected true, false or null, found {x}")),
-        Some(None) => Ok(None),
-        None => Err("the line has neither \"correct\" nor \"verdict\" nor \"n\" and \"c\"".to_owned()),
+            ));
+        }
+    };
+    match correct {
+        // Other programs count a sample that wasn't scored as wrong.
+        Some(correct) if correct != of_verdict.unwrap_or(false) => {
+            Err(format!("\"correct\" is {correct}, but the verdict is {verdict:?}"))
+        }
+        _ => Ok(of_verdict),
     }
 }
 

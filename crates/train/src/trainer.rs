@@ -177,7 +177,9 @@ impl Trainer<'_> {
             };
             let lr = config.update.lr_at(step, config.steps);
             let exact = self.series.iter().any(|s| s.eval.exact && self.evaluation_due(step, &s.eval));
-            let before = exact.then(|| BeforeUpdate::new(&mut self.policy, &credited)).transpose()?;
+            let before = exact
+                .then(|| BeforeUpdate::new(&mut self.policy, &credited, config.rollout.temperature))
+                .transpose()?;
             let scored = timed(&mut seconds.update, || self.score(&mut credited));
             self.saved_on_error(scored)?;
             let sums = timed(&mut seconds.update, || self.update(&credited, lr))?;

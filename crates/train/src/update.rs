@@ -101,7 +101,7 @@ pub fn update(
     state: &mut UpdateState,
 ) -> anyhow::Result<Sums> {
     let mut sums = Sums::default();
-    let size = config.mini_batch.unwrap_or(groups.len()).max(1);
+    let size = even_size(groups.len(), config.mini_batch.unwrap_or(groups.len()));
     let UpdateConfig { betas: [beta1, beta2], eps, weight_decay, .. } = *config;
     let adamw = AdamW { lr, beta1, beta2, eps, weight_decay, ..AdamW::default() };
     policy.set_pass_tokens(config.micro_batch_tokens());
@@ -142,6 +142,12 @@ pub fn update(
         }
     }
     Ok(sums)
+}
+
+/// Returns the size of mini-batches that divide the groups evenly over as few updates as `largest` allows. If groups were
+/// dropped, no update then has only the last few.
+fn even_size(groups: usize, largest: usize) -> usize {
+    groups.div_ceil(groups.div_ceil(largest.max(1)).max(1)).max(1)
 }
 
 /// Returns the data of a mini-batch: its completions with a verdict and at least one token.

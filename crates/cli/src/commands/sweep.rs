@@ -12,7 +12,7 @@ use crate::output::table::{Format, Render};
 use fgrpo_eval::estimate::mean_and_deviation;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::shell::quoted;
-use fgrpo_eval::record::Evaluation;
+use fgrpo_eval::record::{Counted, Evaluation};
 use fgrpo_eval::table::Table;
 use fgrpo_nn::DeviceName;
 use fgrpo_train::config::{Config, Override};
@@ -79,6 +79,9 @@ pub(crate) struct Row {
     pass_at_k: BTreeMap<usize, f64>,
     /// Standard deviation over runs, or 0 for a single run.
     deviation: BTreeMap<usize, f64>,
+    /// Number of problems that pass@k leaves out, summed over runs, because they lack scored samples.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    left_out: BTreeMap<usize, usize>,
 }
 
 struct GridRun<'a> {
@@ -204,24 +207,28 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
         }
         all.push(read);
     }
-    let curves =
-        |seeds: Vec<Seed<'_>>| -> Vec<_> { seeds.into_iter().map(|(_, last)| last.all.pass_at_k).collect() };
+    let curves = |seeds: Vec<Seed<'_>>| -> Vec<_> { seeds.into_iter().map(|(_, last)| last.all).collect() };
     Ok(groups.into_iter().map(|(method, setting, seeds)| row(method, setting, &curves(seeds))).collect())
 }
 
 /// Averages pass@k over runs, for each k that all runs have.
-fn row(method: String, setting: BTreeMap<String, String>, runs: &[BTreeMap<usize, f64>]) -> Row {
+fn row(method: String, setting: BTreeMap<String, String>, runs: &[Counted]) -> Row {
     let mut pass_at_k = BTreeMap::new();
     let mut deviation = BTreeMap::new();
-    for k in runs.iter().flat_map(BTreeMap::keys).collect::<BTreeSet<_>>() {
-        let Some(p) = runs.iter().map(|run| run.get(k).copied()).collect::<Option<Vec<f64>>>() else {
+    let mut left_out = BTreeMap::new();
+    for (k, few) in runs.iter().flat_map(|run| &run.left_out) {
+        *left_out.entry(*k).or_default() += few;
+    }
+    for k in runs.iter().flat_map(|run| run.pass_at_k.keys()).collect::<BTreeSet<_>>() {
+        let Some(p) = runs.iter().map(|run| run.pass_at_k.get(k).copied()).collect::<Option<Vec<f64>>>()
+        else {
             continue;
         };
         let (mean, spread) = mean_and_deviation(&p);
         pass_at_k.insert(*k, mean);
         deviation.insert(*k, spread.unwrap_or(0.0));
     }
-    Row { method, setting, runs: runs.len(), pass_at_k, deviation }
+    Row { method, setting, runs: runs.len(), pass_at_k, deviation, left_out }
 }
 
 /// Formats the table as Markdown.
@@ -232,11 +239,14 @@ fn markdown(rows: &[Row]) -> String {
     let mut table =
         Table::new(header.chain(["runs".to_owned()]).chain(ks.iter().map(|k| format!("pass@{k}"))));
     for row in rows {
+        let left_out = |k: &usize| {
+            row.left_out.get(k).map_or_else(String::new, |few| format!(", {few} problems left out"))
+        };
         let cell = |k: &usize| match (row.pass_at_k.get(k), row.runs) {
             // A value is missing if a verifier failed on too many samples of a run.
             (None, _) => "\u{2013}".to_owned(),
-            (Some(p), 1) => format!("{:.1}", 100.0 * p),
-            (Some(p), _) => format!("{:.1} ± {:.1}", 100.0 * p, 100.0 * row.deviation[k]),
+            (Some(p), 1) => format!("{:.1}{}", 100.0 * p, left_out(k)),
+            (Some(p), _) => format!("{:.1} ± {:.1}{}", 100.0 * p, 100.0 * row.deviation[k], left_out(k)),
         };
         let names = std::iter::once(row.method.clone()).chain(row.setting.values().cloned());
         table.push(names.chain([row.runs.to_string()]).chain(ks.iter().map(cell)));
@@ -251,13 +261,18 @@ mod tests {
     #[test]
     fn a_k_that_a_run_lacks_is_no_mean_of_the_others_and_moves_no_column() {
         let setting = |gamma: &str| BTreeMap::from([("algorithm.focal_gamma".to_owned(), gamma.to_owned())]);
-        let whole = BTreeMap::from([(1, 0.5), (2, 0.6), (4, 0.9)]);
-        let lacking = BTreeMap::from([(1, 0.3), (4, 0.7)]);
+        let counted = |pass_at_k| Counted { pass_at_k, ..Counted::default() };
+        let whole = counted(BTreeMap::from([(1, 0.5), (2, 0.6), (4, 0.9)]));
+        let left_out = BTreeMap::from([(2, 9), (4, 3)]);
+        let lacking = Counted { left_out, ..counted(BTreeMap::from([(1, 0.3), (4, 0.7)])) };
         let row_of = |method: &str, gamma, runs: &[_]| row(method.to_owned(), setting(gamma), runs);
         let rows = [row_of("GRPO", "0", &[whole.clone(), lacking]), row_of("F-GRPO, gamma 1", "1", &[whole])];
         let text = markdown(&rows);
         assert!(text.contains("| runs | pass@1 | pass@2 | pass@4 |"), "{text}");
-        assert!(text.contains("| GRPO | 0 | 2 | 40.0 ± 14.1 | \u{2013} | 80.0 ± 14.1 |"), "{text}");
+        assert!(
+            text.contains("| GRPO | 0 | 2 | 40.0 ± 14.1 | \u{2013} | 80.0 ± 14.1, 3 problems left out |"),
+            "{text}"
+        );
         assert!(text.contains("| F-GRPO, gamma 1 | 1 | 1 | 50.0 | 60.0 | 90.0 |"), "{text}");
     }
 }

@@ -3,6 +3,7 @@
 use super::input::Run;
 use super::runs::{Group, Runs};
 use crate::output::format::{points, signed};
+use fgrpo_eval::compare::LEVEL;
 use fgrpo_eval::estimate::{Measured, change};
 use fgrpo_eval::record::Evaluation;
 use serde::Serialize;
@@ -13,6 +14,12 @@ pub(super) struct Difference {
     mean: f64,
     pub(super) low: f64,
     pub(super) high: f64,
+    /// Number of problems, and number of problems that are left out because they lack scored samples.
+    problems: usize,
+    left_out: usize,
+    p_value: f64,
+    /// Whether the difference is beyond chance: no problem is left out, and there are enough problems.
+    pub(super) significant: bool,
 }
 
 impl Difference {
@@ -22,7 +29,16 @@ impl Difference {
             return "less than 0.1 points higher or lower".to_owned();
         }
         let direction = if self.mean >= 0.0 { "higher" } else { "lower" };
-        let chance = if self.low > 0.0 || self.high < 0.0 { "beyond chance" } else { "within chance" };
+        let excludes_0 = self.low > 0.0 || self.high < 0.0;
+        let chance = match self.problems {
+            1 => "one problem says nothing about others".to_owned(),
+            _ if self.significant => "beyond chance".to_owned(),
+            few if self.left_out > 0 => {
+                format!("on {few} problems; {} without enough scored samples are left out", self.left_out)
+            }
+            few if excludes_0 => format!("too few problems, {few}: p = {:.2}", self.p_value),
+            _ => "within chance".to_owned(),
+        };
         format!(
             "{} points {direction} (95 % interval {} to {}, {chance})",
             points(self.mean.abs()),
@@ -37,9 +53,11 @@ impl Difference {
 /// problems (see [`Runs::new`]).
 pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference> {
     let difference: Vec<f64> = b.iter().zip(a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
-    let Measured { value: mean, interval: [low, high], .. } =
-        change(&[difference]).filter(|_| a.len() == b.len())?;
-    Some(Difference { mean, low, high })
+    let measured = change(&[difference]).filter(|_| a.len() == b.len())?;
+    let (p_value, left_out) = (measured.p_value(), a.len() - measured.problems);
+    let Measured { value: mean, interval: [low, high], problems, .. } = measured;
+    let significant = left_out == 0 && p_value < LEVEL && (low > 0.0 || high < 0.0);
+    Some(Difference { mean, low, high, problems, left_out, p_value, significant })
 }
 
 /// Returns pass@k of each problem, averaged over a group's seeds, at the evaluation that `select` chooses from each run. The
@@ -70,7 +88,7 @@ pub(super) fn since_start<'a>(
     k: usize,
 ) -> Option<Difference> {
     let first = per_problem(group, runs, k, |run| run.start_of(set));
-    let last = per_problem(group, runs, k, |run| run.evals_of(set).next_back());
+    let last = per_problem(group, runs, k, |run| run.end_of(set));
     paired(&first, &last)
 }
 
@@ -82,6 +100,25 @@ pub(super) fn at_end<'a>(
     set: &'a str,
     k: usize,
 ) -> Option<Difference> {
-    let last = |group: &'a Group| per_problem(group, runs, k, |run| run.evals_of(set).next_back());
+    let last = |group: &'a Group| per_problem(group, runs, k, |run| run.end_of(set));
     paired(&last(base), &last(group))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_or_left_out_problems_are_not_beyond_chance() {
+        let words = |b: &[Option<f64>]| paired(&vec![Some(0.0); b.len()], b).unwrap().words();
+        assert!(words(&[Some(0.5); 8]).ends_with("+50.0, beyond chance)"), "{}", words(&[Some(0.5); 8]));
+        assert!(words(&[Some(0.5)]).ends_with("one problem says nothing about others)"));
+        assert!(words(&[Some(0.5); 3]).ends_with("too few problems, 3: p = 0.25)"));
+        let left_out = words(&[&[Some(0.5); 8][..], &[None; 2]].concat());
+        assert!(
+            left_out.ends_with("on 8 problems; 2 without enough scored samples are left out)"),
+            "{left_out}"
+        );
+        assert!(words(&[Some(0.5), Some(-0.5)]).ends_with("within chance)"));
+    }
 }

@@ -85,7 +85,7 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     plots.extend(final_curve(runs, set, &ks, false));
     plots.extend(final_curve(runs, set, &ks, true));
     plots.extend(problems(runs, set));
-    let last = runs.all.iter().find_map(|r| r.evals_of(set).next_back())?;
+    let last = runs.all.iter().find_map(|r| r.end_of(set))?;
     (!plots.is_empty()).then_some(Set {
         name: set,
         problems: last.all.per_problem.len(),
@@ -108,7 +108,7 @@ fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
         })
     };
     let first = |run: &Run, set: &str| Some(correct(run.start_of(set)?));
-    let last = |run: &Run, set: &str| Some(correct(run.evals_of(set).next_back()?));
+    let last = |run: &Run, set: &str| Some(correct(run.end_of(set)?));
     let row = |group: &'a Group, before: Option<Vec<Option<usize>>>| {
         Some((group, Moved::of(&before?, &counts(group, last)?)?))
     };
@@ -179,7 +179,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
         let point = |k: usize| Some((k as f64, value(eval.pass_at(k)?)));
         curve_ks(eval, ks).into_iter().filter_map(point).collect()
     };
-    let mut curves = runs.curves(|run| run.evals_of(set).next_back().map(read).unwrap_or_default());
+    let mut curves = runs.curves(|run| run.end_of(set).map(read).unwrap_or_default());
     for curve in curves.iter_mut().filter(|c| !c.faint) {
         curve.dots = true;
     }
@@ -225,7 +225,7 @@ fn problems(runs: &Runs, set: &str) -> Option<Plot> {
         labels.legend.push(Key::new("start", Colour::Muted, false));
     }
     for group in &runs.groups {
-        let ends = runs.of(group).filter_map(|run| run.evals_of(set).next_back());
+        let ends = runs.of(group).filter_map(|run| run.end_of(set));
         bars.push((group.name.clone(), group.colour(), ends.flat_map(rates).collect()));
     }
     success_rates(labels, &bars)

@@ -94,7 +94,8 @@ fn evaluation(run: &Run) -> Vec<String> {
         let (Some(one), Some(many)) = (ends(1), ends(k)) else { continue };
         let change = |k| paired(&first.by_problem(k), &last.by_problem(k));
         let (Some(change_one), Some(change_many)) = (change(1), change(k)) else { continue };
-        if change_one.low > 0.0 && change_many.high < 0.0 {
+        if change_one.low > 0.0 && change_many.high < 0.0 && change_one.significant && change_many.significant
+        {
             warnings.push(format!(
                 "Sharpening on {set}: pass@1 rose from {} to {} while pass@{k} fell from {} to {}. The policy finds fewer of the problems it could once solve.",
                 percent(one.0), percent(one.1), percent(many.0), percent(many.1)

@@ -38,6 +38,8 @@ pub(super) struct Run {
     pub(super) rollouts: Vec<RolloutLine>,
     /// Completions of the last evaluation of each set.
     pub(super) examples: Vec<RolloutLine>,
+    /// Last step at which all seeds of the method were evaluated, by set.
+    pub(super) common_ends: BTreeMap<String, u64>,
     /// Notes about problems with the files.
     pub(super) notes: Vec<String>,
 }
@@ -92,10 +94,21 @@ impl Run {
             settings: settings(&files.text),
             rollouts: latest.into(),
             examples: Vec::new(),
+            common_ends: BTreeMap::new(),
             files,
             notes,
         };
         run.examples = run.last_examples();
+        let mixed = run.sets().into_iter().filter_map(|set| {
+            let last = run.evals_of(set).next_back()?;
+            let other = run.evals_of(set).rfind(|e| !e.is_comparable(last))?;
+            Some(format!(
+                "{set}: evaluations up to step {} can't be compared with the last one: problems, graders, number of samples or sampling settings differ.",
+                other.step
+            ))
+        });
+        let mixed: Vec<String> = mixed.collect();
+        run.notes.extend(mixed);
         Ok(run)
     }
 
@@ -118,7 +131,11 @@ impl Run {
                 completion,
                 target: e.target.clone(),
                 reward: None,
-                verdict: if e.correct { Verdict::Correct } else { Verdict::Wrong },
+                verdict: match e.correct {
+                    Some(true) => Verdict::Correct,
+                    Some(false) => Verdict::Wrong,
+                    None => Verdict::Unscorable,
+                },
                 reason: String::new(),
                 printed: None,
                 feedback: None,
@@ -154,6 +171,12 @@ impl Run {
     /// Returns the evaluations of a set, sorted by step.
     pub(super) fn evals_of<'a>(&'a self, set: &'a str) -> impl DoubleEndedIterator<Item = &'a Evaluation> {
         self.files.evaluations.iter().filter(move |e| e.set == set)
+    }
+
+    /// Returns the last evaluation of a set, or the last one whose step all seeds of the method share.
+    pub(super) fn end_of<'a>(&'a self, set: &'a str) -> Option<&'a Evaluation> {
+        let common = self.common_ends.get(set);
+        self.evals_of(set).rfind(|e| common.is_none_or(|step| e.step == *step))
     }
 
     /// Returns the first evaluation of a set if there is a later one, and the last one is comparable with it.

@@ -38,7 +38,12 @@ impl Runs {
         let mut caveats = without_copies(&mut all);
         caveats.extend(rename_different_sets(&mut all));
         caveats.extend(other_inputs(&all));
-        Self { groups: groups(&all), all, caveats }
+        let groups = groups(&all);
+        for group in groups.iter().filter(|group| group.runs.len() > 1) {
+            let ends = common_ends(&group.runs.iter().map(|&i| &all[i]).collect::<Vec<_>>());
+            group.runs.iter().for_each(|&i| all[i].common_ends.clone_from(&ends));
+        }
+        Self { groups, all, caveats }
     }
 
     /// Returns whether there is more than one group.
@@ -91,6 +96,14 @@ impl Runs {
         }
         curves
     }
+}
+
+/// Returns the last step at which all runs were evaluated, by set.
+fn common_ends(runs: &[&Run]) -> BTreeMap<String, u64> {
+    let evaluated = |set: &str, step| runs.iter().all(|run| run.evals_of(set).any(|e| e.step == step));
+    let end = |&set: &&str| runs[0].evals_of(set).map(|e| e.step).rfind(|step| evaluated(set, *step));
+    let sets = runs[0].sets().into_iter();
+    sets.filter_map(|set| Some((set.to_owned(), end(&set)?))).collect()
 }
 
 /// Averages curves at the xs that all of them have.

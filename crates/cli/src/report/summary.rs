@@ -43,7 +43,8 @@ struct Row<'a> {
     group: &'a Group,
     /// Settings that differ from the other groups.
     settings: Vec<String>,
-    step: u64,
+    /// Step of the last evaluation that all seeds share. If they share none, the range of their last steps.
+    steps: String,
     cells: Vec<Option<Final>>,
 }
 
@@ -57,6 +58,8 @@ struct Final {
     deviation: Option<f64>,
     /// Interval over problems, for a single seed.
     interval: Option<[f64; 2]>,
+    /// Number of problems that the value leaves out, summed over seeds.
+    left_out: usize,
 }
 
 #[derive(Debug, Serialize)]
@@ -120,7 +123,7 @@ fn result(runs: &Runs) -> Option<String> {
             [] => None,
             [only] => {
                 let run = runs.first(only);
-                let (first, last) = (run.evals_of(set).next()?, run.evals_of(set).next_back()?);
+                let (first, last) = (run.evals_of(set).next()?, run.end_of(set)?);
                 let changes = phrase("is ", &|k| since_start(runs, only, set, k))?;
                 Some(format!("After step {} on {set}, {changes} than at step {}.", last.step, first.step))
             }
@@ -153,19 +156,21 @@ fn shown_ks(ks: &[usize]) -> Vec<usize> {
 fn tiles(run: &Run) -> Vec<(String, String)> {
     let mut tiles: Vec<(String, String)> = Vec::new();
     for set in run.sets().into_iter().take(2) {
-        let (Some(first), Some(last)) = (run.evals_of(set).next(), run.evals_of(set).next_back()) else {
+        let (Some(first), Some(last)) = (run.evals_of(set).next(), run.end_of(set)) else {
             continue;
         };
         let ks: Vec<&usize> = last.all.pass_at_k.keys().collect();
         let ends = [ks.first(), ks.last().filter(|_| ks.len() > 1)];
         for k in ends.into_iter().flatten() {
             let (Some(from), Some(to)) = (first.pass_at(**k), last.pass_at(**k)) else { continue };
-            let start = if first.step < last.step && first.is_comparable(last) {
-                format!(", from {}", percent(from))
-            } else {
-                String::new()
+            let left_out = match [first, last].map(|e| e.all.left_out(**k)) {
+                [0, 0] if first.step < last.step && first.is_comparable(last) => {
+                    format!(", from {}", percent(from))
+                }
+                [_, 0] => String::new(),
+                [_, few] => format!(", {few} problems left out"),
             };
-            tiles.push((percent(to), format!("pass@{k} on {set}{start}")));
+            tiles.push((percent(to), format!("pass@{k} on {set}{left_out}")));
         }
     }
     if let Some(last) = run.files.metrics.last() {
@@ -199,9 +204,10 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
         groups.iter().filter_map(|group| row(runs, &groups, group, set, &ks)).collect();
     for column in 0..ks.len() {
         let cells = || rows.iter().filter_map(|r| r.cells[column].as_ref());
+        let whole = cells().all(|c| c.left_out == 0);
         let best = cells().map(|c| c.pass_at_k).fold(f64::NEG_INFINITY, f64::max);
         for cell in rows.iter_mut().filter_map(|r| r.cells[column].as_mut()) {
-            cell.best = groups.len() > 1 && (cell.pass_at_k - best).abs() < 1e-12;
+            cell.best = whole && groups.len() > 1 && (cell.pass_at_k - best).abs() < 1e-12;
         }
     }
     let step = runs.all.iter().find_map(|run| run.evals_of(set).next()).map_or(0, |e| e.step);
@@ -225,24 +231,35 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
 
 fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[usize]) -> Option<Row<'a>> {
     let run = runs.first(group);
-    let last = run.evals_of(set).next_back()?;
+    let last = run.end_of(set)?;
     let cell = |&k: &usize| {
-        let finals: Vec<f64> =
-            runs.of(group).filter_map(|run| run.evals_of(set).next_back()?.pass_at(k)).collect();
+        let ends = || runs.of(group).filter_map(|run| run.end_of(set));
+        let finals: Vec<f64> = ends().filter_map(|e| e.pass_at(k)).collect();
         let (pass_at_k, deviation) = mean_and_deviation(&finals);
         let interval = last.all.interval.get(&k).copied().filter(|_| finals.len() == 1);
-        (!finals.is_empty()).then_some(Final { pass_at_k, best: false, deviation, interval })
+        (!finals.is_empty()).then_some(Final {
+            pass_at_k,
+            best: false,
+            deviation,
+            interval,
+            left_out: ends().map(|e| e.all.left_out(k)).sum(),
+        })
     };
     let setting = |key: String| {
         let value = run.setting(&key).unwrap_or("\u{2013}");
         format!("{} {value}", key.rsplit('.').next().unwrap_or(&key))
+    };
+    let steps: Vec<u64> = runs.of(group).filter_map(|run| Some(run.end_of(set)?.step)).collect();
+    let steps = match (steps.iter().min(), steps.iter().max()) {
+        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
+        _ => last.step.to_string(),
     };
     let firsts: Vec<&Run> = groups.iter().map(|g| runs.first(g)).collect();
     let keys = differing(&firsts).into_iter().filter(|k| is_setting(k));
     Some(Row {
         group,
         settings: keys.take(6).map(setting).collect(),
-        step: last.step,
+        steps,
         cells: ks.iter().map(cell).collect(),
     })
 }

@@ -6,7 +6,7 @@ use crate::chart::page::{Labels, Lines, Part, Plot as Chart, heat, stack};
 use crate::output::format::{number, percent};
 use fgrpo_eval::figure::{Colour, Curve, Notation, Scale};
 use serde::Serialize;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Maximum number of groups of runs that get a separate heat map and stacked chart.
 const SINGLE: usize = 6;
@@ -54,14 +54,14 @@ const PLOTS: [Plot; 13] = [
         format: Notation::Percent,
         ..plot(
             "Active groups",
-            "Groups with both correct and wrong completions: the others give no gradient.",
+            "Groups whose rewards differ. With most estimators the others give no gradient.",
             "share of groups",
             |m| m.active_fraction.0,
         )
     },
     Plot {
         show: &[1.0],
-        ..plot("Focal weight", "Mean over groups; 1 without focal weighting.", "mean weight", |m| {
+        ..plot("Focal weight", "Mean over active groups; 1 without focal weighting.", "mean weight", |m| {
             m.focal_weight_mean.0
         })
     },
@@ -122,9 +122,9 @@ pub(super) fn section(runs: &Runs) -> Option<Training> {
     for plot in &PLOTS {
         let values = || runs.all.iter().flat_map(|r| &r.files.metrics).map(plot.field);
         let largest = values().flatten().filter(|v| v.is_finite()).map(f64::abs).fold(0.0, f64::max);
-        let first = values().next().flatten();
+        let first = values().flatten().next();
         if let Some(value) =
-            first.filter(|&v| v != 0.0 && values().count() > 1 && values().all(|other| other == first))
+            first.filter(|&v| v != 0.0 && values().count() > 1 && values().flatten().all(|other| other == v))
         {
             let value = if plot.format == Notation::Percent { percent(value) } else { number(value) };
             constant.push(format!("{} ({value})", plot.title));
@@ -286,10 +286,19 @@ fn success_rates(run: &Run, group: &Group, title: &str) -> Option<Chart> {
 }
 
 fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
-    let value = |m: &Metrics, name: &str| m.reasons.get(name).copied().unwrap_or(0) as f64;
+    let count = |counts: &BTreeMap<String, u64>, name: &str| counts.get(name).copied().unwrap_or(0) as f64;
+    // Older files don't tell which reasons correct completions had, except the reason "correct".
+    let known = |m: &Metrics| !m.correct_reasons.is_empty() || count(&m.verdicts, "correct") == 0.0;
+    let known = run.files.metrics.iter().all(known);
+    let value = |m: &Metrics, name: &str| match name {
+        "correct" if known => count(&m.verdicts, name),
+        _ => count(&m.reasons, name) - count(&m.correct_reasons, name),
+    };
     let mut totals: BTreeMap<&str, f64> = BTreeMap::new();
-    for (name, count) in run.files.metrics.iter().flat_map(|m| &m.reasons) {
-        *totals.entry(name).or_default() += *count as f64;
+    for m in &run.files.metrics {
+        for name in m.reasons.keys().map(String::as_str).chain(["correct"]).collect::<BTreeSet<_>>() {
+            *totals.entry(name).or_default() += value(m, name);
+        }
     }
     let mut names: Vec<&str> = totals.iter().filter(|t| *t.1 > 0.0).map(|t| *t.0).collect();
     // "correct" is at the bottom, so that its share can be read off the axis.
@@ -302,7 +311,8 @@ fn reasons(run: &Run, group: &Group, title: &str) -> Option<Chart> {
             name: match *name {
                 "correct" => "correct".to_owned(),
                 // The name "exact" alone would suggest a correct completion.
-                other => format!("not correct: {}", other.replace('_', " ")),
+                other if known => format!("not correct: {}", other.replace('_', " ")),
+                other => format!("reason: {}", other.replace('_', " ")),
             },
             colour: match *name {
                 "correct" => Colour::Series(2),

@@ -153,11 +153,11 @@ fn a_resume_removes_the_debris_of_kills_and_says_which_steps_and_numbers_are_mis
     std::fs::write(&debris[0], "x").unwrap();
     debris[1..].iter().for_each(|folder| drop(file(folder, "optimizer.safetensors", "x")));
     let mut all = lines(&out.join("metrics.jsonl"));
-    all[0]["reward_mean"] = Value::Null;
+    all[0]["entropy"] = Value::Null;
     all[0]["reasons"]["x"] = Value::Null;
     file(&out, "metrics.jsonl", &format!("{}\n\0\0\0\n{}\n", all[0], all[3]));
     let (_, said) = ends(0, command!("train", &config, "--resume --out", &out));
-    for part in ["steps 2-3", "1 lines that aren't JSON", "step 1: reward_mean, reasons/x"] {
+    for part in ["steps 2-3", "1 lines that aren't JSON", "step 1: entropy, reasons/x"] {
         assert!(said.contains(part), "{part}: {said}");
     }
     ends(0, command!("report", &out));

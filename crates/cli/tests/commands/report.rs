@@ -1,6 +1,6 @@
 //! `fgrpo report` on synthetic run folders: the contents of a page, and inputs that are refused or tolerated.
 
-use crate::support::{fgrpo, file};
+use crate::support::{fgrpo, file, lines};
 use fgrpo_core::maze::{Move, Split, generate, tokens};
 use fgrpo_core::rng::Key;
 use fgrpo_core::stats::pass_at_k::pass_at_k;
@@ -394,6 +394,63 @@ fn lines_that_are_torn_repeated_or_not_finite_are_left_out_with_a_note() {
     assert!(html.contains("<b>2</b><span>steps</span>"));
     assert!(html.contains("<b>0.5</b><span>mean reward, last 2 steps</span>"));
     assert!(html.contains(">Reward<") && !html.contains(">Entropy<") && !html.contains("id=\"evaluation\""));
+}
+
+#[test]
+fn correct_completions_are_told_from_the_others_of_the_same_reason() {
+    let counts = json!({"verdicts": {"correct": 6, "wrong": 2}, "reasons": {"exact_value": 5, "box": 3}});
+    let step = |n: u64| {
+        let mut line = rewarded(n, 0.5);
+        counts.as_object().unwrap().iter().for_each(|(key, value)| line[key] = value.clone());
+        line
+    };
+    let mut lines = [1, 2].map(step);
+    let older = report(&[&bare("reasons-older", &lines)]);
+    assert!(older.contains("reason: exact value") && !older.contains("not correct:"), "older lines");
+    lines.iter_mut().for_each(|line| line["correct_reasons"] = json!({"exact_value": 5, "box": 1}));
+    let page = report(&[&bare("reasons", &lines)]);
+    assert!(
+        page.contains("not correct: box") && !page.contains("exact value"),
+        "all exact values are correct"
+    );
+}
+
+#[test]
+fn an_evaluation_that_leaves_out_problems_is_not_called_better_beyond_chance() {
+    let folder = folder("left-out");
+    let run = folder.join("run");
+    Made { gamma: 0.0, steps: 200, seed: 3 }.write(&run);
+    assert!(report(&[&run]).contains("beyond chance"));
+    let path = run.join("eval.jsonl");
+    let mut evals = lines(&path);
+    let last = evals.len() - 1;
+    let scored: Vec<usize> = (0..PROBLEMS).map(|p| if p < 3 { 0 } else { SAMPLES }).collect();
+    (0..3).for_each(|p| evals[last]["per_problem"][p] = json!(0));
+    evals[last]["scored_per_problem"] = json!(scored);
+    evals[last]["left_out"] = json!({"1": 3, "64": 3});
+    evals[last]["examples"][0]["correct"] = Value::Null;
+    fs::write(&path, evals.iter().map(|e| format!("{e}\n")).collect::<String>()).unwrap();
+    let page = report(&[&run]);
+    assert!(page.contains("3 without enough scored samples are left out") && !page.contains("beyond chance"));
+    assert!(page.contains("pass@1 on held_out, 3 problems left out"), "no tile");
+    assert!(page.contains("<small>") && page.contains(", 3 left out</small>"), "no table");
+}
+
+#[test]
+fn seeds_of_different_length_are_compared_at_their_last_common_step() {
+    let folder = folder("seeds");
+    let runs = [3, 4].map(|seed| {
+        let run = folder.join(format!("seed-{seed}"));
+        Made { gamma: 0.0, steps: 200, seed }.write(&run);
+        run
+    });
+    let path = runs[1].join("eval.jsonl");
+    let evals = lines(&path);
+    let common = evals[evals.len() - 2]["step"].to_string();
+    fs::write(&path, evals[..evals.len() - 1].iter().map(|e| format!("{e}\n")).collect::<String>()).unwrap();
+    let page = report(&[&runs[0], &runs[1]]);
+    assert!(page.contains(&format!("</td><td>{common}</td>")), "the step isn't {common}");
+    assert!(page.contains(&format!("After step {common} on held_out")), "the sentence isn't about {common}");
 }
 
 #[test]

@@ -10,8 +10,8 @@ pub mod measure;
 pub mod paired;
 pub mod pass_at_k;
 
-/// Returns the mean of the values, or 0 for an empty sequence.
+/// Returns the mean of the values, or NaN for an empty sequence.
 pub fn mean(values: impl Iterator<Item = f64>) -> f64 {
     let (sum, count) = values.fold((0.0, 0.0), |(sum, count), value| (sum + value, count + 1.0));
-    sum / f64::max(count, 1.0)
+    sum / count
 }

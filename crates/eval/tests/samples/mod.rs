@@ -95,6 +95,12 @@ fn ids_and_counts_that_no_evaluation_has_are_refused_by_line_and_long_ids_lose_n
         (r#"{"problem": 1, "n": 18446744073709551615, "c": 1}"#, most),
         (r#"{"problem": 1, "n": 4, "c": 1, "unscorable": 18446744073709551615}"#, "unscorable: expected"),
         (r#"{"problem": 1, "sample": 1000000000000, "correct": true}"#, "found 1000000000000"),
+        (
+            r#"{"problem": 1, "correct": true, "verdict": "wrong"}"#,
+            "correct\" is true, but the verdict is \"wrong",
+        ),
+        (r#"{"problem": 1, "correct": false, "verdict": "correct"}"#, "correct\" is false"),
+        (r#"{"problem": 1, "correct": true, "verdict": "unscorable"}"#, "unscorable"),
         (r#"{"problem": 1, "sample": 18446744073709551615, "correct": true}"#, most),
         (
             r#"{"problem": 1, "sample": 0, "correct": true, "tokens": 18446744073709551615}"#,

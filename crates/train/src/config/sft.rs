@@ -103,9 +103,9 @@ pub enum Schedule {
     /// Constant.
     #[default]
     Constant,
-    /// Linear decay to 0 at the last step.
+    /// Linear decay that would reach 0 one step after the last.
     Linear,
-    /// Half-cosine decay to 0 at the last step.
+    /// Half-cosine decay that would reach 0 one step after the last.
     Cosine,
 }
 

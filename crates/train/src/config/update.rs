@@ -15,7 +15,9 @@ pub struct UpdateConfig {
     /// The low-LR control: multiply `lr` by `m_gamma`, the average factor by which a focal weight with this exponent
     /// reduces advantages (`fgrpo theory low-lr --gamma 0.5`); 0 is off.
     pub low_lr_gamma: f64,
-    /// Prompts per optimizer update; by default, the whole rollout batch.
+    /// Maximum number of prompts per optimizer update; by default, the whole rollout batch. The prompts of a batch are
+    /// divided evenly over as few updates as possible. With `algorithm.drop_inactive_groups` only those of the
+    /// remaining groups are divided, so a step has fewer updates.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mini_batch: Option<usize>,
     /// Passes over each rollout batch.

@@ -43,17 +43,21 @@ pub fn solution_logp(policy: &mut Policy, plan: &Plan) -> anyhow::Result<Vec<Vec
         Ok((tokens.with_context(|| format!("the prompt of problem {}", problem.id))?, solutions(problem)?))
     };
     let problems = plan.problems().into_iter().map(with_prompt).collect::<anyhow::Result<Vec<_>>>()?;
-    score(policy, &problems)
+    score(policy, &problems, 1.0)
 }
 
-/// Scores the completions of each prompt.
-fn score(policy: &mut Policy, problems: &[(Vec<u32>, Vec<Vec<u32>>)]) -> anyhow::Result<Vec<Vec<f32>>> {
+/// Scores the completions of each prompt at a temperature.
+fn score(
+    policy: &mut Policy,
+    problems: &[(Vec<u32>, Vec<Vec<u32>>)],
+    temperature: f32,
+) -> anyhow::Result<Vec<Vec<f32>>> {
     let mut logp = Vec::new();
     for problems in problems.chunks(PROBLEMS) {
         let sequences = |(prompt, solutions): &(Vec<u32>, Vec<Vec<u32>>)| -> Vec<Sequence> {
             solutions.iter().map(|solution| Sequence::completion(prompt, solution)).collect()
         };
-        let scores = policy.score(&problems.iter().flat_map(sequences).collect::<Vec<_>>(), 1.0)?;
+        let scores = policy.score(&problems.iter().flat_map(sequences).collect::<Vec<_>>(), temperature)?;
         let mut sums = scores.iter().map(|s| s.logp.iter().map(|&l| f64::from(l)).sum::<f64>() as f32);
         logp.extend(problems.iter().map(|(_, all)| sums.by_ref().take(all.len()).collect::<Vec<_>>()));
     }
@@ -183,24 +187,25 @@ impl MassMetrics {
 pub struct BeforeUpdate {
     problems: Vec<(Vec<u32>, Vec<Vec<u32>>)>,
     groups: Vec<Group>,
+    temperature: f32,
 }
 
 impl BeforeUpdate {
-    /// Scores the correct completions of the problems of a step's groups.
+    /// Scores the correct completions of the problems of a step's groups, at the temperature that sampled the groups.
     ///
     /// # Errors
     /// As [`solution_logp`].
-    pub fn new(policy: &mut Policy, groups: &[Credited]) -> anyhow::Result<Self> {
+    pub fn new(policy: &mut Policy, groups: &[Credited], temperature: f32) -> anyhow::Result<Self> {
         let problem = |group: &Credited| {
             let prompt = &group.rollouts.prompt;
             Ok((prompt.tokens.clone(), solutions(&prompt.problem)?))
         };
         let problems = groups.iter().map(problem).collect::<anyhow::Result<Vec<_>>>()?;
-        let before = probabilities(policy, &problems)?;
+        let before = probabilities(policy, &problems, temperature)?;
         let scored = groups.iter().zip(&problems).zip(before);
         let groups =
             scored.map(|((group, (_, solutions)), before)| Group::new(group, solutions, before)).collect();
-        Ok(Self { problems, groups })
+        Ok(Self { problems, groups, temperature })
     }
 
     /// Measures the changes of the mass by the update, or returns `None` if no group was active.
@@ -208,16 +213,17 @@ impl BeforeUpdate {
     /// # Errors
     /// As [`solution_logp`].
     pub fn changes(self, policy: &mut Policy) -> anyhow::Result<Option<MassMetrics>> {
-        MassMetrics::of(&self.groups, &probabilities(policy, &self.problems)?)
+        MassMetrics::of(&self.groups, &probabilities(policy, &self.problems, self.temperature)?)
     }
 }
 
 fn probabilities(
     policy: &mut Policy,
     problems: &[(Vec<u32>, Vec<Vec<u32>>)],
+    temperature: f32,
 ) -> anyhow::Result<Vec<Vec<f64>>> {
     let probability = |logp: Vec<f32>| logp.into_iter().map(|l| f64::from(l).exp()).collect();
-    Ok(score(policy, problems)?.into_iter().map(probability).collect())
+    Ok(score(policy, problems, temperature)?.into_iter().map(probability).collect())
 }
 
 #[cfg(test)]
@@ -316,6 +322,19 @@ mod tests {
         let passed = masses.iter().map(|q| 1.0 - (1.0 - q).powi(256)).sum::<f64>() / masses.len() as f64;
         assert!((exact.pass_at_k[&256] / passed - 1.0).abs() < 1e-5);
         assert_eq!((exact.retained, exact.below_a_tenth), (Some(1.0), Some(0.0)));
+        // A step's groups are scored at the temperature that sampled them.
+        let prompt = task.prompt(Split::HeldOut, 0);
+        let all = solutions(&prompt.problem).unwrap();
+        let problems = [(prompt.tokens.clone(), all.clone())];
+        let [plain, warm] =
+            [1.0, 2.0].map(|t| probabilities(&mut policy, &problems, t).unwrap().swap_remove(0));
+        let sequences: Vec<Sequence> = all.iter().map(|s| Sequence::completion(&prompt.tokens, s)).collect();
+        let scores = policy.score(&sequences, 2.0).unwrap();
+        for (p, score) in warm.iter().zip(scores) {
+            let logp: f64 = score.logp.iter().map(|&l| f64::from(l)).sum();
+            assert!((p / logp.exp() - 1.0).abs() < 1e-4, "{p} and {}", logp.exp());
+        }
+        assert_ne!(plain, warm);
         // Without the policy before RL, the retained mass is unknown.
         assert_eq!(series.exact(1, &mut policy, 2, &[]).unwrap().retained, None);
     }

@@ -15,7 +15,7 @@ use fgrpo_eval::plan::{Origin, Plan};
 use fgrpo_eval::problems::keyed;
 use fgrpo_eval::record::{self, Evaluation, Example};
 use fgrpo_eval::unreadable::Remedies;
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
 
 /// Number of completions shown in a line of `eval.jsonl`.
@@ -119,7 +119,10 @@ impl Series {
         earlier: &[Evaluation],
     ) -> anyhow::Result<Exact> {
         let logp = solution_logp(policy, &self.plan)?;
-        let before = earlier.iter().find(|e| e.step == 0 && self.measures(e)).and_then(|e| e.exact.as_ref());
+        let of_start = |e: &&Evaluation| {
+            e.step == 0 && e.set == self.set && e.unlike(&self.planned).is_none() && e.exact.is_some()
+        };
+        let before = earlier.iter().find(of_start).and_then(|e| e.exact.as_ref());
         let start = if step == 0 { Some(&logp) } else { before.map(|exact| &exact.logp) };
         Exact::of(&logp, start.map(Vec::as_slice), group_size as u64, &self.plan.ks)
     }
@@ -178,14 +181,14 @@ fn examples(plan: &Plan, evaluated: &Evaluated) -> anyhow::Result<Vec<Example>> 
     let problems = plan.problems();
     let first: HashMap<&str, usize> =
         problems.iter().take(EXAMPLES).enumerate().map(|(i, (p, _))| (p.id.as_str(), i)).collect();
-    let correct = evaluated.graded.iter().filter(|s| s.sample == 0 && s.correct == Some(true));
-    let correct: HashSet<&str> = correct.map(|s| s.problem.as_str()).collect();
+    let graded = evaluated.graded.iter().filter(|s| s.sample == 0);
+    let correct: HashMap<&str, Option<bool>> = graded.map(|s| (s.problem.as_str(), s.correct)).collect();
     let mut examples = Vec::new();
     evaluated.store.each(|g| {
         if let (Some(&i), 0) = (first.get(g.problem.as_str()), g.sample) {
             examples.push(Example {
                 problem: i as u64,
-                correct: correct.contains(g.problem.as_str()),
+                correct: correct.get(g.problem.as_str()).copied().flatten(),
                 completion: g.text,
                 target: problems[i].0.truth.gold(),
             });

@@ -53,6 +53,8 @@ fgrpo_eval::named! {
 struct Candidate {
     step: u64,
     value: f64,
+    /// Number of problems that the value leaves out.
+    left_out: usize,
     checkpoint: Option<PathBuf>,
 }
 
@@ -85,19 +87,44 @@ pub struct Chosen {
     pub checkpoint: Option<PathBuf>,
     /// Number of checkpoints from which this checkpoint was chosen.
     pub candidates: usize,
+    /// Number of problems that the metric leaves out, because they lack scored samples.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub left_out: usize,
+    /// Steps that weren't chosen because their metric leaves out more problems.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub incomplete: Vec<u64>,
+}
+
+fn is_zero(number: &usize) -> bool {
+    *number == 0
 }
 
 impl Chosen {
-    /// Returns a warning if the checkpoint isn't better than the policy before training.
+    /// Returns a warning if the checkpoint isn't better than the policy before training, or if evaluations leave out
+    /// problems.
     pub fn warning(&self) -> Option<String> {
-        let start = self.start.filter(|start| self.value <= *start)?;
-        Some(format!(
-            "warning: {}: no checkpoint is better than step 0: the best has {} % (step {}), and step 0 has {} %",
-            self.run.display(),
-            percent(self.value),
-            self.step,
-            percent(start)
-        ))
+        let mut warnings = Vec::new();
+        if let Some(start) = self.start.filter(|start| self.left_out == 0 && self.value <= *start) {
+            warnings.push(format!(
+                "no checkpoint is better than step 0: the best has {} % (step {}), and step 0 has {} %",
+                percent(self.value),
+                self.step,
+                percent(start)
+            ));
+        }
+        if !self.incomplete.is_empty() {
+            let steps = self.incomplete.iter().map(u64::to_string).collect::<Vec<_>>().join(", ");
+            warnings.push(format!(
+                "not chosen, because problems without enough scored samples are left out: step {steps}"
+            ));
+        }
+        if self.left_out > 0 {
+            let (step, few) = (self.step, self.left_out);
+            warnings.push(format!(
+                "the metric of step {step} leaves out {few} problems, and others may leave out different ones"
+            ));
+        }
+        (!warnings.is_empty()).then(|| format!("warning: {}: {}", self.run.display(), warnings.join("; ")))
     }
 }
 
@@ -132,7 +159,7 @@ pub fn select(settings: &Settings) -> anyhow::Result<Selection> {
 
 fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<Chosen>> {
     let mut chosen: Vec<Chosen> = Vec::new();
-    let mut evaluated: Option<String> = None;
+    let mut evaluated = None;
     for run in &settings.runs {
         let here = || format!("run {}", run.display());
         let read = Run::open(run).with_context(here)?;
@@ -169,7 +196,11 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
                 limit.unwrap_or_default()
             );
         };
-        let best = allowed.iter().fold(first, |best, c| if c.value > best.value { c } else { best });
+        let beats = |c: &Candidate, best: &Candidate| {
+            c.left_out < best.left_out || c.left_out == best.left_out && c.value > best.value
+        };
+        let best = allowed.iter().fold(first, |best, c| if beats(c, best) { c } else { best });
+        let incomplete = allowed.iter().filter(|c| c.left_out > best.left_out).map(|c| c.step).collect();
         chosen.push(Chosen {
             run: run.clone(),
             base: limit.is_none(),
@@ -179,6 +210,8 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
             compute: compute(best),
             checkpoint: best.checkpoint.clone(),
             candidates: allowed.len(),
+            left_out: best.left_out,
+            incomplete,
         });
     }
     Ok(chosen)
@@ -412,7 +445,7 @@ mod tests {
             ("\"problems\":4", "\"problems\":40"),
             ("\"samples\":8", "\"samples\":80"),
             ("\"set\":", "\"problem_set\":\"other\",\"set\":"),
-            ("\"set\":", "\"graders\":[\"other\"],\"set\":"),
+            ("\"set\":", "\"average\":\"parts\",\"set\":"),
         ] {
             let error = changed(30, from, to).unwrap_err();
             assert!(error.contains("eval.jsonl, step 30: ") && error.contains("step 10"), "{error}");
@@ -423,6 +456,45 @@ mod tests {
         assert_eq!((chosen[0].step, chosen[0].start), (30, Some(0.5)));
         let chosen = changed(0, "\"problems\":4", "\"problems\":40").unwrap();
         assert_eq!((chosen[0].step, chosen[0].start), (30, None));
+    }
+
+    #[test]
+    fn an_evaluation_that_leaves_out_problems_is_not_chosen_over_a_whole_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = write(folder.path(), "a", "seed=1", &[(0, 0.2, 0.0), (10, 0.3, 0.0), (20, 0.9, 0.0)], &ALL);
+        let path = run.join("eval.jsonl");
+        let whole = std::fs::read_to_string(&path).unwrap();
+        let cut = whole.replace("\"step\":20,", "\"step\":20,\"left_out\":{\"1\":3},");
+        std::fs::write(&path, &cut).unwrap();
+        let chosen = &select(&args(&[&run])).unwrap().chosen[0];
+        assert_eq!((chosen.step, &chosen.incomplete[..], chosen.left_out), (10, &[20][..], 0));
+        assert!(chosen.warning().unwrap().contains("left out: step 20"), "{chosen:?}");
+        // pass@8 leaves out nothing. If every evaluation leaves out as many problems, the best value is chosen.
+        assert_eq!(select(&Settings { k: 8, ..args(&[&run]) }).unwrap().chosen[0].incomplete, [0; 0]);
+        std::fs::write(&path, cut.replace("\"step\":10,", "\"step\":10,\"left_out\":{\"1\":3},")).unwrap();
+        let chosen = &select(&args(&[&run])).unwrap().chosen[0];
+        assert_eq!((chosen.step, chosen.left_out), (20, 3));
+        assert!(chosen.warning().unwrap().contains("step 20 leaves out 3 problems"), "{chosen:?}");
+        // Nothing was graded.
+        std::fs::write(&path, cut.replace("\"1\":0.9,", "")).unwrap();
+        assert_eq!(select(&args(&[&run])).unwrap().chosen[0].candidates, 1);
+    }
+
+    #[test]
+    fn evaluations_with_other_sampling_settings_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let run = write(folder.path(), "a", "seed=1", &[(10, 0.3, 0.0), (20, 0.9, 0.0)], &ALL);
+        let path = run.join("eval.jsonl");
+        let sampled = |step, temperature: &str| {
+            let from = format!("\"step\":{step},");
+            let text = std::fs::read_to_string(&path).unwrap();
+            std::fs::write(&path, text.replace(&from, &format!("{from}\"sampling\":\"{temperature}\",")))
+                .unwrap();
+            select(&args(&[&run])).map(|s| s.chosen[0].step).map_err(|e| format!("{e:#}"))
+        };
+        assert_eq!(sampled(20, "temperature 1.0"), Ok(20));
+        let error = sampled(10, "temperature 0.5").unwrap_err();
+        assert!(error.contains("temperature 1.0") && error.contains("temperature 0.5"), "{error}");
     }
 
     #[test]

@@ -145,6 +145,18 @@ pub struct Best {
     pub step: u64,
     /// pass@1 of the evaluation, as a fraction.
     pub pass_at_1: f64,
+    /// Number of problems that pass@1 leaves out, because none of their samples could be scored.
+    #[serde(default)]
+    pub left_out: usize,
+}
+
+impl Best {
+    /// Whether this evaluation is better. One that leaves out more problems isn't, because pass@1 of the easier
+    /// problems alone is higher.
+    pub fn beats(&self, other: &Self) -> bool {
+        let rank = |best: &Self| std::cmp::Reverse(best.left_out);
+        rank(self).cmp(&rank(other)).then(self.pass_at_1.total_cmp(&other.pass_at_1)).is_gt()
+    }
 }
 
 /// Lists the checkpoints of a run, oldest first.

@@ -15,6 +15,18 @@ use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+/// Fields that are null in a step without anything to measure: no scored completion, no active group, or no applied
+/// update.
+const OFTEN_NULL: [&str; 7] = [
+    "reward_mean",
+    "reward_by_part",
+    "advantage_abs_mean",
+    "focal_weight_mean",
+    "gradient_norm",
+    "unsampled_sign_agrees",
+    "unsampled_sign_agrees_centred",
+];
+
 /// Maximum number of bins in the success-rate histogram. Smaller groups have one bin per possible success rate.
 const MAX_BINS: usize = 33;
 
@@ -42,7 +54,8 @@ pub struct StepMetrics<N> {
     pub rewards: BTreeMap<String, N>,
     /// Fraction of groups whose rewards aren't all equal.
     pub active_fraction: N,
-    /// Histogram of groups by success rate, with even bins from 0 to 1: one per possible rate, at most 33.
+    /// Histogram of groups by success rate, with bins from 0 to 1: one per possible rate, at most 33, of which the first
+    /// and the last have only the rates 0 and 1.
     pub success_rate_histogram: Vec<u64>,
     /// Mean focal weight of the active groups.
     pub focal_weight_mean: N,
@@ -93,6 +106,9 @@ pub struct StepMetrics<N> {
     /// Completions by the verifier's reason code.
     #[serde(deserialize_with = "counts")]
     pub reasons: BTreeMap<String, u64>,
+    /// Correct completions by the verifier's reason code. Empty in older files.
+    #[serde(default, deserialize_with = "counts", skip_serializing_if = "BTreeMap::is_empty")]
+    pub correct_reasons: BTreeMap<String, u64>,
     /// Updates of this step that were skipped because the loss or gradient wasn't finite.
     pub skipped_updates: u64,
     /// DARO's weights after the step, indexed by the number of correct completions, starting at 1. Empty without DARO.
@@ -223,7 +239,11 @@ impl Metrics {
 
     /// Returns a summary of the step for the progress line.
     pub fn in_short(&self) -> String {
-        format!("reward {:.3} entropy {:.3} |g| {:.2}", self.reward_mean, self.entropy, self.gradient_norm)
+        let number = |value: f64, digits| {
+            if value.is_nan() { "-".to_owned() } else { format!("{value:.digits$}") }
+        };
+        let [reward, entropy] = [self.reward_mean, self.entropy].map(|value| number(value, 3));
+        format!("reward {reward} entropy {entropy} |g| {}", number(self.gradient_norm, 2))
     }
 
     /// Computes the metrics of a step from its groups and the update's sums. The times of evaluation and saving are
@@ -246,11 +266,16 @@ impl Metrics {
         };
         for rate in groups.iter().filter_map(|g| g.assigned.success_rate.or_else(|| by_verdicts(g))) {
             let last = m.success_rate_histogram.len() - 1;
-            m.success_rate_histogram[(rate * last as f64).round() as usize] += 1;
+            let bin = (rate * last as f64).round() as usize;
+            let bin = if 0.0 < rate && rate < 1.0 { bin.clamp(1, last - 1) } else { bin };
+            m.success_rate_histogram[bin] += 1;
         }
         for g in groups.iter().flat_map(|g| &g.grades) {
             *m.verdicts.entry(g.verdict.name().to_owned()).or_default() += 1;
             *m.reasons.entry(g.reason.to_string()).or_default() += 1;
+            if g.verdict == Verdict::Correct {
+                *m.correct_reasons.entry(g.reason.to_string()).or_default() += 1;
+            }
         }
         let completions = || groups.iter().flat_map(|g| &g.rollouts.completions);
         let n = completions().count().max(1) as f64;
@@ -275,7 +300,7 @@ impl Metrics {
         m.clip_fraction_high = trained.clipped_high as f64 / seen;
         m.kl_to_sampler = trained.kl_to_sampler / seen;
         m.logp_difference_max = sums.logp_difference_max;
-        m.gradient_norm = sums.gradient_norm / sums.applied.max(1) as f64;
+        m.gradient_norm = sums.gradient_norm / sums.applied as f64;
         m.skipped_updates = sums.skipped;
         m.rollout_tokens_per_second = tokens as f64 / seconds.rollout.max(1e-9);
         m.update_tokens_per_second = tokens as f64 / seconds.update.max(1e-9);
@@ -317,9 +342,11 @@ pub fn scalars(line: &Value) -> Vec<(String, f64)> {
     measured.filter_map(|(name, value)| Some((name, value.as_f64()?))).collect()
 }
 
-/// Returns the names of the fields of a line that aren't finite.
+/// Returns the names of the fields of a line that aren't finite, except those that had nothing to measure.
 pub fn not_finite(line: &Value) -> Vec<String> {
-    json::leaves(line, "/").into_iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name).collect()
+    let names =
+        json::leaves(line, "/").into_iter().filter(|(_, value)| value.is_null()).map(|(name, _)| name);
+    names.filter(|name| !OFTEN_NULL.contains(&name.split('/').next().unwrap_or(name))).collect()
 }
 
 /// Reads the lines of a run.
@@ -358,5 +385,16 @@ mod tests {
         assert!(scalars.contains(&("reward_mean".into(), 0.5)));
         assert!(scalars.contains(&("verdicts/correct".into(), 7.0)));
         assert!(!scalars.iter().any(|(n, _)| n.contains("histogram") || n == "step"));
+    }
+
+    #[test]
+    fn a_step_without_a_scored_completion_or_an_update_has_no_means() {
+        let m = Metrics::of_step(1, 0.1, &[], &Sums::default(), &Seconds::default());
+        let line = m.line();
+        for name in ["reward_mean", "advantage_abs_mean", "focal_weight_mean", "gradient_norm"] {
+            assert!(line[name].is_null(), "{name}: {}", line[name]);
+        }
+        assert_eq!(not_finite(&line), ["entropy"]);
+        assert_eq!(m.in_short(), "reward - entropy - |g| -");
     }
 }

@@ -23,7 +23,7 @@ pub struct RolloutLine {
     pub completion: String,
     /// The reference answer, if there is one.
     pub target: Option<String>,
-    /// Reward, or `None` for an example in an evaluation.
+    /// Reward, or `None` for an unscorable completion and for an example in an evaluation.
     pub reward: Option<f64>,
     /// Rewards by name, if the grader returns several.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -46,9 +46,14 @@ impl Trainer<'_> {
     /// Saves the policy if it is the best so far. Called before the evaluation is logged, so that the log never
     /// refers to a policy that doesn't exist.
     fn keep_best(&mut self, evaluation: &Evaluation) -> anyhow::Result<()> {
-        if let (1.., Some(new)) = (evaluation.step, best_of(evaluation))
-            && self.state.best.is_none_or(|best| new.pass_at_1 > best.pass_at_1)
-        {
+        let (1.., Some(new)) = (evaluation.step, best_of(evaluation)) else { return Ok(()) };
+        if let Some(best) = self.state.best.filter(|best| new.left_out > best.left_out) {
+            self.events.say(&format!(
+                "warning: step {}: this policy can't be chosen as the best, because pass@1 leaves out {} problems, more than at step {}",
+                new.step, new.left_out, best.step
+            ));
+        }
+        if self.state.best.is_none_or(|best| new.beats(&best)) {
             let contents = self.contents();
             checkpoint::save_best(&self.run.checkpoints(), new.step, self.policy.engine(), &contents)?;
             self.state.best = Some(new);
@@ -77,10 +82,23 @@ pub(super) fn best(
         .filter(|b| (1..=state.step).contains(&b.step) && checkpoint::has_best(checkpoints, *b))
         .collect();
     known.sort_by_key(|b| b.step);
-    known.into_iter().reduce(|best, b| if b.pass_at_1 > best.pass_at_1 { b } else { best })
+    known.into_iter().reduce(|best, b| if b.beats(&best) { b } else { best })
 }
 
 /// Returns the quality of a policy by its evaluation, or `None` if nothing could be graded.
 fn best_of(evaluation: &Evaluation) -> Option<Best> {
-    Some(Best { step: evaluation.step, pass_at_1: evaluation.pass_at_1()? })
+    let left_out = evaluation.all.left_out(1);
+    Some(Best { step: evaluation.step, pass_at_1: evaluation.pass_at_1()?, left_out })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_evaluation_that_leaves_out_more_problems_is_not_better() {
+        let best = |left_out, pass_at_1| Best { step: 1, pass_at_1, left_out };
+        assert!(!best(14, 1.0).beats(&best(0, 0.3)) && best(0, 0.3).beats(&best(14, 1.0)));
+        assert!(best(2, 0.5).beats(&best(2, 0.4)) && !best(0, 0.4).beats(&best(0, 0.4)));
+    }
 }

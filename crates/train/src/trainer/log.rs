@@ -15,6 +15,7 @@ use fgrpo_eval::io::machine::peak;
 use fgrpo_eval::record::Evaluation;
 use fgrpo_eval::unreadable::Unreadable;
 use fgrpo_nn::Finish;
+use fgrpo_verify::verdict::Verdict;
 use serde_json::Value;
 
 /// The line files and the TensorBoard file of a run.
@@ -102,7 +103,7 @@ impl Trainer<'_> {
                     prompt: prompt_text,
                     completion,
                     target: prompt.problem.truth.gold(),
-                    reward: Some(group.rewards[i]),
+                    reward: (group.grades[i].verdict != Verdict::Unscorable).then_some(group.rewards[i]),
                     rewards: group.grades[i].rewards.clone(),
                     verdict: group.grades[i].verdict,
                     reason: group.grades[i].reason.to_string(),

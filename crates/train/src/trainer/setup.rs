@@ -19,7 +19,7 @@ use crate::run::tensorboard::TensorBoard;
 use crate::session::Session;
 use crate::sft;
 use anyhow::Context;
-use fgrpo_core::credit::{Anchor, Shaping};
+use fgrpo_core::credit::{Anchor, Overlong, Shaping};
 use fgrpo_eval::events::Events;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::lines;
@@ -117,6 +117,15 @@ impl<'a> Trainer<'a> {
             events.say(&format!(
                 "note: the model's {positions} positions leave only {} tokens, instead of {max_new_tokens}, for a completion of the longest prompt",
                 positions - prompt
+            ));
+        }
+        if let Some(Overlong { length, cache }) = config.algorithm.overlong
+            && length - cache >= max_new_tokens
+            && !config.task.has_environment()
+        {
+            events.say(&format!(
+                "warning: algorithm.overlong has no effect: it punishes completions of more than {} tokens, and the length limit (rollout.max_new_tokens) is {max_new_tokens}",
+                length - cache
             ));
         }
         let mut trainer = Self {

@@ -10,11 +10,16 @@ use fgrpo_nn::CHECK_LAYERS;
 /// Number of consecutive uniform steps after which the run warns.
 const WARN_AFTER: u64 = 5;
 
+/// Settings that give advantages to groups with equal rewards.
+const SHAPED: &str = "algorithm.overlong, algorithm.shaping or the estimator";
+
 /// Reason why a step can't distinguish better completions from worse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uniform {
     /// No completion was correct, and all rewards within each group were equal.
     Wrong,
+    /// No completion was correct, and rewards within each group were equal, but advantages weren't 0.
+    Shaped,
     /// No completion was correct, although rewards differed: they were all below the threshold.
     BelowThreshold,
     /// All completions were correct.
@@ -27,10 +32,13 @@ impl Uniform {
         if m.teacher.is_some() {
             return None;
         }
+        // Up to rounding.
+        let learns = m.advantage_abs_mean > 1e-9;
         match (m.count("correct"), m.count("wrong") + m.count("unparsed")) {
+            (0, 1..) if m.active_fraction == 0.0 && learns => Some(Self::Shaped),
             (0, 1..) if m.active_fraction == 0.0 => Some(Self::Wrong),
             (0, 1..) => Some(Self::BelowThreshold),
-            (1.., 0) => Some(Self::Correct),
+            (1.., 0) if !learns => Some(Self::Correct),
             _ => None,
         }
     }
@@ -90,6 +98,10 @@ impl Stall {
                 "warning: no completion has been correct for {WARN_AFTER} steps, so there has been nothing to learn from. {}",
                 causes(m)
             ),
+            Uniform::Shaped => format!(
+                "warning: no completion has been correct for {WARN_AFTER} steps, so only {SHAPED} trains the policy. {}",
+                causes(m)
+            ),
             Uniform::BelowThreshold => format!(
                 "warning: rewards differ, but no completion has counted as correct for {WARN_AFTER} steps: pass@k stays 0, and the focal weight is 1 for every group. Lower correct_from (task.grader or task.verifier.command) or algorithm.correct_threshold to the lowest reward of a right answer"
             ),
@@ -146,6 +158,10 @@ impl Stall {
                 Uniform::Wrong => (
                     "no completion was correct",
                     "the policy has learned nothing. Look at rollouts.jsonl, and check with `fgrpo data show` how the reference answers are read",
+                ),
+                Uniform::Shaped => (
+                    "no completion was correct",
+                    "only algorithm.overlong, algorithm.shaping or the estimator trained the policy. Look at rollouts.jsonl, and check with `fgrpo data show` how the reference answers are read",
                 ),
                 Uniform::BelowThreshold => {
                     ("no completion counted as correct", "pass@k and the focal weight are meaningless. Lower correct_from")
@@ -215,6 +231,7 @@ mod tests {
         for (m, text) in [
             (Metrics { active_fraction: 0.5, ..step(&[("wrong", 4)]) }, "rewards differ, but no completion"),
             (step(&[("correct", 4)]), "so there has been nothing to learn from"),
+            (Metrics { advantage_abs_mean: 0.2, ..step(&[("wrong", 4)]) }, "only algorithm.overlong"),
             (
                 Metrics { active_fraction: 0.5, ..step(&[("correct", 4)]) },
                 "the focal weight of every group is 0",

@@ -212,3 +212,16 @@ fn a_checkpoint_from_before_the_weights_opens() {
     let again = serde_json::to_value(&state).unwrap();
     assert_eq!((&again["skipped_in_a_row"], again.get("daro")), (&serde_json::json!(1), None));
 }
+
+#[test]
+fn a_batch_is_divided_evenly_over_as_few_updates_as_the_mini_batch_allows() {
+    let mut policy = policy();
+    let group = groups(&mut policy).swap_remove(0);
+    for (count, mini_batch, updates) in [(9, 4, 3), (5, 4, 2), (8, 4, 2), (3, 4, 1), (0, 4, 0)] {
+        let config = UpdateConfig { mini_batch: Some(mini_batch), ..UpdateConfig::default() };
+        let (mut state, groups) = (UpdateState::default(), vec![&group; count]);
+        let sums = update(&mut policy, &groups, &loss(&OBJECTIVE), &config, 1e-9, &mut state).unwrap();
+        assert_eq!(sums.applied, updates, "{count} groups");
+    }
+    assert_eq!([(9, 4), (5, 4), (8, 4), (3, 4), (0, 4)].map(|(n, size)| even_size(n, size)), [3, 3, 4, 3, 1]);
+}

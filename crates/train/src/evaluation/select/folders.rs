@@ -91,7 +91,7 @@ impl Folders {
             }
             if let Some(value) = self.value_of(&path)? {
                 candidates.others -= 1;
-                candidates.all.push(Candidate { step, value, checkpoint: Some(path) });
+                candidates.all.push(Candidate { step, value, left_out: 0, checkpoint: Some(path) });
             }
         }
         if let Some(base) = config.model.path.as_deref().filter(|p| p.exists() && config.sft.is_none()) {

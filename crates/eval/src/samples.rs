@@ -366,26 +366,25 @@ fn score(line: &Line<'_>) -> Result<Option<bool>, String> {
         }
         Some(None) | None => None,
     };
-    let Some(verdict) = &line.verdict else {
-        let missing = "the line has neither \"correct\" nor \"verdict\" nor \"n\" and \"c\"";
-        return line.correct.as_ref().map(|_| correct).ok_or_else(|| missing.to_owned());
-    };
-    let of_verdict = match verdict.as_ref() {
-        "correct" => Some(true),
-        "wrong" | "unparsed" => Some(false),
-        "unscorable" => None,
-        other => {
+    let verdict = match line.verdict.as_deref() {
+        Some("correct") => Some(true),
+        Some("wrong" | "unparsed") => Some(false),
+        Some("unscorable") => None,
+        Some(other) => {
             return Err(format!(
                 "verdict: expected \"correct\", \"wrong\", \"unparsed\" or \"unscorable\", found {other:?}"
             ));
         }
+        None if line.correct.is_some() => return Ok(correct),
+        None => return Err("the line has neither \"correct\" nor \"verdict\" nor \"n\" and \"c\"".to_owned()),
     };
     match correct {
         // Other programs count a sample that wasn't scored as wrong.
-        Some(correct) if correct != of_verdict.unwrap_or(false) => {
-            Err(format!("\"correct\" is {correct}, but the verdict is {verdict:?}"))
-        }
-        _ => Ok(of_verdict),
+        Some(correct) if correct != verdict.unwrap_or(false) => Err(format!(
+            "\"correct\" is {correct}, but the verdict is {:?}",
+            line.verdict.as_deref().unwrap_or_default()
+        )),
+        _ => Ok(verdict),
     }
 }
 

@@ -17,7 +17,6 @@ pub(super) struct Difference {
     /// Number of problems, and number of problems that are left out because they lack scored samples.
     problems: usize,
     left_out: usize,
-    p_value: f64,
     /// Whether the difference is beyond chance: no problem is left out, and there are enough problems.
     pub(super) significant: bool,
 }
@@ -36,7 +35,7 @@ impl Difference {
             few if self.left_out > 0 => {
                 format!("on {few} problems; {} without enough scored samples are left out", self.left_out)
             }
-            few if excludes_0 => format!("too few problems, {few}: p = {:.2}", self.p_value),
+            few if excludes_0 => format!("{few} problems are too few"),
             _ => "within chance".to_owned(),
         };
         format!(
@@ -54,10 +53,10 @@ impl Difference {
 pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference> {
     let difference: Vec<f64> = b.iter().zip(a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
     let measured = change(&[difference]).filter(|_| a.len() == b.len())?;
-    let (p_value, left_out) = (measured.p_value(), a.len() - measured.problems);
     let Measured { value: mean, interval: [low, high], problems, .. } = measured;
-    let significant = left_out == 0 && p_value < LEVEL && (low > 0.0 || high < 0.0);
-    Some(Difference { mean, low, high, problems, left_out, p_value, significant })
+    let left_out = a.len() - problems;
+    let significant = left_out == 0 && measured.p_value() < LEVEL && (low > 0.0 || high < 0.0);
+    Some(Difference { mean, low, high, problems, left_out, significant })
 }
 
 /// Returns pass@k of each problem, averaged over a group's seeds, at the evaluation that `select` chooses from each run. The
@@ -113,7 +112,7 @@ mod tests {
         let words = |b: &[Option<f64>]| paired(&vec![Some(0.0); b.len()], b).unwrap().words();
         assert!(words(&[Some(0.5); 8]).ends_with("+50.0, beyond chance)"), "{}", words(&[Some(0.5); 8]));
         assert!(words(&[Some(0.5)]).ends_with("one problem says nothing about others)"));
-        assert!(words(&[Some(0.5); 3]).ends_with("too few problems, 3: p = 0.25)"));
+        assert!(words(&[Some(0.5); 3]).ends_with("3 problems are too few)"));
         let left_out = words(&[&[Some(0.5); 8][..], &[None; 2]].concat());
         assert!(
             left_out.ends_with("on 8 problems; 2 without enough scored samples are left out)"),

@@ -131,11 +131,9 @@ impl Run {
                 completion,
                 target: e.target.clone(),
                 reward: None,
-                verdict: match e.correct {
-                    Some(true) => Verdict::Correct,
-                    Some(false) => Verdict::Wrong,
-                    None => Verdict::Unscorable,
-                },
+                verdict: e.correct.map_or(Verdict::Unscorable, |correct| {
+                    if correct { Verdict::Correct } else { Verdict::Wrong }
+                }),
                 reason: String::new(),
                 printed: None,
                 feedback: None,

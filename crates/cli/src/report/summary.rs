@@ -43,8 +43,7 @@ struct Row<'a> {
     group: &'a Group,
     /// Settings that differ from the other groups.
     settings: Vec<String>,
-    /// Step of the last evaluation that all seeds share. If they share none, the range of their last steps.
-    steps: String,
+    step: u64,
     cells: Vec<Option<Final>>,
 }
 
@@ -249,17 +248,12 @@ fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[us
         let value = run.setting(&key).unwrap_or("\u{2013}");
         format!("{} {value}", key.rsplit('.').next().unwrap_or(&key))
     };
-    let steps: Vec<u64> = runs.of(group).filter_map(|run| Some(run.end_of(set)?.step)).collect();
-    let steps = match (steps.iter().min(), steps.iter().max()) {
-        (Some(least), Some(most)) if least < most => format!("{least} to {most}"),
-        _ => last.step.to_string(),
-    };
     let firsts: Vec<&Run> = groups.iter().map(|g| runs.first(g)).collect();
     let keys = differing(&firsts).into_iter().filter(|k| is_setting(k));
     Some(Row {
         group,
         settings: keys.take(6).map(setting).collect(),
-        steps,
+        step: last.step,
         cells: ks.iter().map(cell).collect(),
     })
 }

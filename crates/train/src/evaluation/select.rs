@@ -196,9 +196,7 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
                 limit.unwrap_or_default()
             );
         };
-        let beats = |c: &Candidate, best: &Candidate| {
-            c.left_out < best.left_out || c.left_out == best.left_out && c.value > best.value
-        };
+        let beats = |c: &Candidate, best: &Candidate| (best.left_out, c.value) > (c.left_out, best.value);
         let best = allowed.iter().fold(first, |best, c| if beats(c, best) { c } else { best });
         let incomplete = allowed.iter().filter(|c| c.left_out > best.left_out).map(|c| c.step).collect();
         chosen.push(Chosen {

@@ -154,8 +154,7 @@ impl Best {
     /// Whether this evaluation is better. One that leaves out more problems isn't, because pass@1 of the easier
     /// problems alone is higher.
     pub fn beats(&self, other: &Self) -> bool {
-        let rank = |best: &Self| std::cmp::Reverse(best.left_out);
-        rank(self).cmp(&rank(other)).then(self.pass_at_1.total_cmp(&other.pass_at_1)).is_gt()
+        (other.left_out, self.pass_at_1) > (self.left_out, other.pass_at_1)
     }
 }
 

@@ -10,9 +10,6 @@ use fgrpo_nn::CHECK_LAYERS;
 /// Number of consecutive uniform steps after which the run warns.
 const WARN_AFTER: u64 = 5;
 
-/// Settings that give advantages to groups with equal rewards.
-const SHAPED: &str = "algorithm.overlong, algorithm.shaping or the estimator";
-
 /// Reason why a step can't distinguish better completions from worse ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Uniform {
@@ -99,7 +96,7 @@ impl Stall {
                 causes(m)
             ),
             Uniform::Shaped => format!(
-                "warning: no completion has been correct for {WARN_AFTER} steps, so only {SHAPED} trains the policy. {}",
+                "warning: no completion has been correct for {WARN_AFTER} steps, so only algorithm.overlong, algorithm.shaping or the estimator trains the policy. {}",
                 causes(m)
             ),
             Uniform::BelowThreshold => format!(

@@ -74,7 +74,12 @@ impl Fuel {
         self.left == 0
     }
 
-    /// Returns whether fewer than half of [`MAX_STEPS`] are left.
+    /// Whether at least so many steps are left.
+    pub(super) fn holds(&self, steps: u32) -> bool {
+        self.left >= steps
+    }
+
+    /// Whether more than half is spent.
     pub(super) fn is_low(&self) -> bool {
         self.left < MAX_STEPS / 2
     }

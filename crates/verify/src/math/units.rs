@@ -6,6 +6,8 @@
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
+use super::words::{is_scale, ordinal};
+
 /// Canonical names of units, each with its other spellings.
 const UNITS: &str = "\
     mm millimeter millimetre | cm centimeter centimetre | dm decimeter decimetre | m meter metre | \
@@ -24,7 +26,8 @@ const SPEEDS: &[(&str, [&str; 2])] =
 /// Words that don't affect the unit.
 const EMPTY: &[&str] = &[
     "unit", "total", "in", "of", "the", "a", "an", "altogether", "long", "each", "exactly", "only", "and",
-    "is", "about", "there", "are", "different", "possible", "as", "required", "away", "old",
+    "is", "about", "there", "are", "different", "possible", "as", "required", "away", "old", "left",
+    "remaining", "us",
 ];
 
 /// Words that change the meaning of the value before them.
@@ -37,14 +40,21 @@ const CHANGING: &[&str] = &[
     "below", "above", "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected",
     "invalid", "impossible", "point", "divided", "multiplied", "over", "mod", "added", "increased",
     "decreased", "subtracted", "doubled", "halved", "negated", "backwards", "permille", "lakh", "crore",
-    "gross", "bn", "mn", "tn", "th", "st", "nd", "rd",
+    "gross", "bn", "mn", "tn", "th", "st", "nd", "rd", "grand", "kilo", "kilos", "basis", "thrice", "halfs", "short",
 ];
 
-/// Words that make a number the numerator of a fraction.
-const PARTS: &[&str] = &[
-    "third", "quarter", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth", "hundredth",
-    "thousandth", "millionth",
+/// Participles that describe what is counted.
+const DESCRIBING: &[&str] = &["needed", "required", "used", "expected", "colored", "coloured", "shaded"];
+
+/// Prepositions, before which the counted things are named.
+const PREPOSITIONS: &[&str] = &[
+    "of", "in", "per", "for", "on", "at", "from", "with", "without", "by", "into", "to", "under", "over",
+    "as", "that", "who", "which",
 ];
+
+/// Spellings of units with capital letters. Those of a symbol in another case are other units, as in `mS` and `ms`.
+const CAPITALS: &str = " K N J KJ kJ W KW kW Kw V A Hz HZ Pa L mL dL C F AM PM Am Pm USD EUR GBP JPY INR Rs Kg KG Km KM \
+    Cm CM Ft FT Hr Lb Oz Sec Min Day Yen Ha ";
 
 /// A unit, or the counted things.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -55,14 +65,15 @@ pub(crate) struct Unit {
     words: Vec<Box<str>>,
     /// Words that change the value's meaning.
     changing: Vec<Box<str>>,
+    /// Number of words before the first known unit, and before the first preposition.
+    before: Option<usize>,
+    counted: Option<usize>,
 }
 
 /// Returns the canonical name of a unit as written. The case of a symbol matters, as in `mA` and `MA`.
 fn written(word: &str) -> Option<&'static str> {
-    let symbol = word.len() <= 3 && word.contains(|c: char| c.is_ascii_uppercase());
-    let mega = word.starts_with('M') && word[1..].contains(|c: char| c.is_ascii_lowercase());
-    let other = mega || matches!(word, "M" | "S" | "H" | "G" | "T" | "MM" | "ML" | "MG" | "MS");
-    canonical(&word.to_lowercase()).filter(|_| !symbol || !other)
+    let capital = word.len() <= 3 && word.contains(|c: char| c.is_ascii_uppercase());
+    canonical(&word.to_lowercase()).filter(|_| !capital || CAPITALS.contains(&format!(" {word} ")))
 }
 
 /// Returns the canonical name of a unit in lower case.
@@ -86,16 +97,36 @@ pub(crate) fn currency(word: &str) -> Option<&'static str> {
 
 /// Returns whether a word changes the meaning of the value next to it.
 pub(crate) fn changes(word: &str) -> bool {
-    CHANGING.contains(&word) || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
+    let stem = word.strip_suffix('s').filter(|stem| stem.len() > 2).unwrap_or(word);
+    CHANGING.contains(&word)
+        || CHANGING.contains(&stem) && is_scale(word)
+        || stem.ends_with("illion")
+        || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
 }
 
 /// Returns the denominator that a word such as `fifths` denotes.
 pub(crate) fn denominator(word: &str) -> Option<u32> {
-    const DENOMINATORS: [u32; 12] = [3, 4, 4, 5, 6, 7, 8, 9, 10, 100, 1_000, 1_000_000];
-    let stem = word.strip_suffix('s').unwrap_or(word);
     match word {
         "half" | "halves" => Some(2),
-        _ => PARTS.iter().position(|part| *part == stem).map(|at| DENOMINATORS[at]),
+        "quarter" | "quarters" => Some(4),
+        _ => ordinal(word).and_then(|number| number.try_into().ok()),
+    }
+}
+
+/// Whether the words right behind a number turn it into another one, as in `12 inverted`, `12 in the denominator`.
+fn turns(words: &[String]) -> bool {
+    let Some((first, rest)) = words.split_first() else { return false };
+    let next = rest.first().map(|next| &**next);
+    match &**first {
+        "with" | "without" | "under" => true,
+        "in" => {
+            next.is_some_and(|next| !matches!(next, "total" | "all" | "each") && canonical(next).is_none())
+        }
+        "split" | "cut" => true,
+        first => {
+            let participle = first.len() > 4 && first.ends_with("ed") && !first.ends_with("eed");
+            participle && !DESCRIBING.contains(&first) && next.is_none_or(|next| PREPOSITIONS.contains(&next))
+        }
     }
 }
 
@@ -111,6 +142,7 @@ impl Unit {
         let mut unit = Self::default();
         let mut sign = 1;
         let mut power = 1;
+        let mut all: Vec<String> = Vec::new();
         let mut rest = text;
         if let Some(modulus) = text.trim_matches(['{', '}', ' ']).strip_prefix("mod ") {
             unit.words.push(format!("mod {modulus}").into());
@@ -144,7 +176,13 @@ impl Unit {
             let spelled = &rest[..length];
             let word = spelled.to_lowercase();
             rest = &rest[length..];
+            let inches = !rest.trim_start().starts_with(|c: char| c.is_alphabetic());
+            all.push(word.clone());
+            if PREPOSITIONS.contains(&&*word) && (word != "in" || !inches) {
+                unit.counted.get_or_insert(unit.words.len());
+            }
             match word.as_str() {
+                "in" if !inches => {}
                 "per" => {
                     sign = -1;
                     unit.words.push("per".into());
@@ -163,21 +201,25 @@ impl Unit {
                     if let Some((_, [above, below])) = SPEEDS.iter().find(|(name, _)| *name == word) {
                         unit.known.extend([((*above).into(), 1), ((*below).into(), -1)]);
                     } else if let Some(name) = written(spelled) {
+                        unit.before.get_or_insert(unit.words.len());
                         unit.known.push((name.into(), sign * power));
                         (sign, power) = (1, 1);
                     } else {
                         let stem = word.strip_suffix('s').filter(|stem| stem.len() > 2).unwrap_or(&word);
                         // A symbol keeps its case.
-                        let symbol = length <= 3 && spelled.chars().skip(1).any(|c| c.is_ascii_uppercase());
-                        let stem = if symbol { spelled } else { stem };
-                        if CHANGING.contains(&word.as_str()) || PARTS.contains(&stem) {
-                            unit.changing.push(word.into());
+                        let symbol = length <= 4 && spelled.contains(|c: char| c.is_ascii_uppercase());
+                        let kept = if symbol { spelled } else { stem };
+                        if changes(&word) || denominator(&word).is_some() {
+                            unit.changing.push(if symbol { spelled.into() } else { word.clone().into() });
                         } else if !EMPTY.contains(&stem) && !EMPTY.contains(&word.as_str()) {
-                            unit.words.push(stem.into());
+                            unit.words.push(kept.into());
                         }
                     }
                 }
             }
+        }
+        if turns(&all) {
+            unit.changing.push(all.join(" ").into());
         }
         if unit.words.iter().all(|word| &**word == "per") {
             unit.words.clear();
@@ -205,7 +247,15 @@ impl Unit {
         if letters { &self.known } else { &[] }
     }
 
-    /// Returns whether the unit is degrees of an angle or of any temperature.
+    /// Returns whether the unit is the second half of a day, if it is a half of a day.
+    pub(crate) fn half_day(&self) -> Option<bool> {
+        match &self.known[..] {
+            [(name, 1)] if matches!(&**name, "am" | "pm") => Some(&**name == "pm"),
+            _ => None,
+        }
+    }
+
+    /// Whether the unit is degrees of an angle or of any temperature.
     fn is_degree(&self) -> bool {
         matches!(&self.known[..], [(name, 1)] if &**name == "degree")
     }
@@ -228,8 +278,20 @@ impl Unit {
             (false, false) if self.is_degree() || other.is_degree() => {
                 [self, other].iter().all(|unit| unit.is_degree() || unit.known.iter().all(is_temperature))
             }
-            (false, false) => self.known == other.known,
+            (false, false) => {
+                let named = |unit: &Self| unit.words[..unit.before.unwrap_or(0)].to_vec();
+                self.known == other.known && named(self) == named(other)
+            }
             (true, true) => {
+                // The counted things have one name: pairs of shoes aren't shoes, and cats per dog aren't cats.
+                let named = |unit: &Self| {
+                    let end = unit.counted.filter(|end| *end > 0).unwrap_or(unit.words.len());
+                    let name = unit.words[..end].iter().rfind(|word| !word.ends_with("ed"));
+                    (name.cloned(), unit.words.iter().filter(|word| &***word == "per").count())
+                };
+                if named(self) != named(other) {
+                    return false;
+                }
                 // One side may describe the counted things with more words, which must contain the other's words in order.
                 let [few, many] =
                     if self.words.len() < other.words.len() { [self, other] } else { [other, self] };

@@ -42,6 +42,26 @@ pub(crate) fn is_scale(word: &str) -> bool {
         || matches!(word, "squared" | "cubed" | "factorial")
 }
 
+/// The number of an ordinal in words, such as `fifth` or `twenty-fourths`. `first` and `second` are other words too.
+pub(crate) fn ordinal(word: &str) -> Option<u64> {
+    if let Some((tens, last)) = word.rsplit_once('-') {
+        return Some(number_in_words(tens)? + ordinal(last)?);
+    }
+    let stem = match word.strip_suffix('s').unwrap_or(word) {
+        "third" => return Some(3),
+        "hundredth" => return Some(100),
+        "thousandth" => return Some(1_000),
+        "millionth" => return Some(1_000_000),
+        word => word.strip_suffix("th")?,
+    };
+    number_in_words(&match stem {
+        "fif" => "five".into(),
+        "twelf" => "twelve".into(),
+        "eigh" | "nin" => format!("{stem}{}", if stem == "nin" { "e" } else { "t" }),
+        _ => stem.strip_suffix("ie").map_or(stem.to_owned(), |tens| format!("{tens}y")),
+    })
+}
+
 /// Reads a number in words below a thousand million. Returns the number and the rest of the text.
 pub(crate) fn spoken(text: &str) -> Option<(u64, &str)> {
     /// Kind of the last word. A small one is below twenty.

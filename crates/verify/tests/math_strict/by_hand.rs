@@ -6,6 +6,8 @@ use crate::random::Case;
 pub(crate) const OF_ALL_KINDS: &str = include_str!("../fixtures/math_by_hand.txt");
 /// The rules by the type of an answer, each with answers that are nearly right or written in unusual ways.
 pub(crate) const BY_TYPE: &str = include_str!("../fixtures/math_typed.txt");
+/// Further rules, each with its siblings.
+pub(crate) const BY_RULE: &str = include_str!("pairs.txt");
 
 /// The right and the wrong answers of a file. Its head explains the lines.
 pub(crate) fn cases(file: &'static str) -> (Vec<Case>, Vec<Case>) {

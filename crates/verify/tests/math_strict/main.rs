@@ -85,7 +85,10 @@ fn answers_judged_by_hand_are_judged_alike() {
 
 #[test]
 fn rules_by_the_type_of_an_answer_hold() {
-    let (right, wrong) = by_hand::cases(by_hand::BY_TYPE);
+    let (mut right, mut wrong) = by_hand::cases(by_hand::BY_TYPE);
+    let further = by_hand::cases(by_hand::BY_RULE);
+    right.extend(further.0);
+    wrong.extend(further.1);
     let off = |cases: Vec<Case>, wanted: bool| {
         let missed = cases.into_iter().filter(|case| is_correct(case, Mode::Strict) != wanted);
         missed.map(|case| format!("{}: {} | {}", case.class, case.gold, case.response)).collect::<Vec<_>>()

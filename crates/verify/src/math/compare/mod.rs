@@ -112,11 +112,21 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
     comparer.answers(answer, &gold.expr)
 }
 
-/// Returns the capital letters of a name such as `AB`, which the parser reads as a product.
+/// Returns the capital letters of a name such as `AB` or `\angle ABC`, which the parser reads as a product. The two sides of an
+/// angle have no order.
 fn capitals(expr: &Expr) -> Option<Vec<&str>> {
     let Expr::Mul(factors) = expr else { return None };
     let letter = |factor: &'_ Expr| matches!(factor, Expr::Symbol(name) if name.len() == 1 && name.starts_with(|c: char| c.is_ascii_uppercase()));
-    factors.iter().all(letter).then(|| expr.symbols())
+    let angle = matches!(&factors[0], Expr::Symbol(name) if &**name == "\\angle");
+    let letters = &factors[usize::from(angle)..];
+    if !letters.iter().all(letter) {
+        return None;
+    }
+    let mut names: Vec<&str> = letters.iter().flat_map(Expr::symbols).collect();
+    if angle && names.first() > names.last() {
+        names.reverse();
+    }
+    Some(names)
 }
 
 /// Returns whether an answer that equals the gold is worked out as far as the gold is.
@@ -185,11 +195,20 @@ fn with_constants_renamed(gold: &Expr, answer: &Expr) -> Vec<Expr> {
     };
     let golds: Vec<&str> = wanted.iter().copied().filter(|name| !found.contains(name)).collect();
     let answers: Vec<&str> = found.iter().copied().filter(|name| !wanted.contains(name)).collect();
-    // A constant is a term or a factor. A letter that is a side of an equation or an element of a list is the quantity asked
-    // for.
+    // A constant is a term, or a factor of a number, a function or a variable. Another letter is the quantity asked for, a
+    // coefficient or a name.
     let is_gold = |child: &Expr| matches!(child, Expr::Symbol(name) if golds.contains(&&**name));
+    let is_function = |factor: &Expr| match factor {
+        Expr::Symbol(name) => matches!(&**name, "x" | "y" | "z" | "t" | "u" | "s" | "r" | "\\theta"),
+        other => is_gold(other) || !matches!(other, Expr::Apply(..)),
+    };
     let asked = gold.any(&|node| {
-        !matches!(node, Expr::Add(_) | Expr::Mul(_)) && node.children().into_iter().any(is_gold)
+        let fits = match node {
+            Expr::Add(_) => true,
+            Expr::Mul(factors) => factors.iter().all(|factor| is_gold(factor) || is_function(factor)),
+            _ => false,
+        };
+        !fits && node.children().into_iter().any(is_gold)
     });
     // An antiderivative has a variable besides its constants. `AC` and `AD` are names of segments.
     let is_variable =

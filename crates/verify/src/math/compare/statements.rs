@@ -2,7 +2,8 @@
 
 use super::values::is_open;
 use super::{
-    Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, is_collection, is_equation, names_a_value,
+    Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence, is_collection, is_equation,
+    names_a_value,
 };
 use crate::math::budget::Exhausted;
 use crate::math::expr::{Constant, Expr, Function, NumberSet, Relation};
@@ -13,6 +14,9 @@ impl Comparer<'_> {
     /// Compares the pair by the rules of this module. Returns `None` if none of the rules applies. The verdict doesn't
     /// depend on which of the two is the gold.
     pub(super) fn strictly(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<Answer>, Exhausted> {
+        if let (Some(first), Some(second)) = (minutes(gold), minutes(answer)) {
+            return Ok(Some(if first == second { EXACTLY_EQUAL } else { EXACTLY_DIFFERENT }));
+        }
         match (gold, answer) {
             (Expr::Quantity(first, unit), Expr::Quantity(second, other)) => {
                 return if unit.agrees(other) {
@@ -90,6 +94,9 @@ impl Comparer<'_> {
                 let whole =
                     other.as_integer().is_some() || !terms.iter().all(|term| term.as_integer().is_some());
                 if !whole && !other.is_relation() && !is_collection(other) {
+                    if is_time(terms) {
+                        return Ok(Some(EXACTLY_DIFFERENT));
+                    }
                     let quotient = Expr::Mul(vec![terms[0].clone(), terms[1].clone().inverse()]);
                     return self.values(&quotient, other).map(Some);
                 }
@@ -191,6 +198,9 @@ impl Comparer<'_> {
         if let (Expr::Set(first), Expr::Union(second) | Expr::Intersection(second))
         | (Expr::Union(second) | Expr::Intersection(second), Expr::Set(first)) = (gold, answer)
             && first.iter().any(is_condition)
+            // Listed conditions of several unknowns hold together.
+            && (matches!((gold, answer), (Expr::Intersection(_), _) | (_, Expr::Intersection(_)))
+                || Expr::Set(first.clone()).symbols().len() < 2)
         {
             return self.matched(first, second);
         }
@@ -325,6 +335,20 @@ fn is_time(terms: &[Expr]) -> bool {
     };
     matches!(terms, [hours, minutes]
         if within(hours, 0, 24) && (within(minutes, 10, 59) || within(minutes, 0, 0)))
+}
+
+/// Returns the minutes of a time of day. Without a half of the day, it has 24 hours.
+fn minutes(time: &Expr) -> Option<i64> {
+    let (value, half) = match time {
+        Expr::Quantity(value, unit) => (&**value, Some(unit.half_day()?)),
+        other => (other, None),
+    };
+    let whole = |value: &Expr| value.as_integer().and_then(|value| i64::try_from(value).ok());
+    let (hours, minutes) = match value {
+        Expr::Ratio(terms) if is_time(terms) => (whole(&terms[0])?, whole(&terms[1])?),
+        value => (whole(value).filter(|hours| half.is_some() && (1..=12).contains(hours))?, 0),
+    };
+    Some(60 * half.map_or(hours, |second| hours % 12 + 12 * i64::from(second)) + minutes)
 }
 
 /// Returns the values of a list, either as written or of a list of assignments.

@@ -1,6 +1,7 @@
 //! Compares single values: constants by exact and ball arithmetic, and other expressions as polynomials and at points.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 
 use dashu_base::{BitTest, Sign, UnsignedAbs};
 use dashu_int::{IBig, UBig};
@@ -11,7 +12,7 @@ use super::floating;
 use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence, SURELY_DIFFERENT};
 use crate::math::Mode;
 use crate::math::ball::{Complex, Precision};
-use crate::math::budget::{Exhausted, MAX_DIGITS, known};
+use crate::math::budget::{Exhausted, MAX_DIGITS, MAX_STEPS, known};
 use crate::math::canonical;
 use crate::math::exact;
 use crate::math::expr::{Constant, Expr, Function};
@@ -112,7 +113,6 @@ impl Comparer<'_> {
             _ => None,
         };
         let endless = exact.is_some_and(|(exact, _)| !is_finite_decimal(exact));
-        // A value that equals a finite decimal is compared exactly, to the digits that a double prints.
         let Some(place) = self.last_place(gold, answer, endless) else { return false };
         let size = |value: RBig| if value.sign() == Sign::Negative { -value } else { value };
         // The difference is at most half a unit of the last digit.
@@ -139,11 +139,12 @@ impl Comparer<'_> {
             return Some(own.max(other)).filter(|_| other <= own);
         }
         if !endless {
+            // Two decimals are compared to the digits that a double prints.
             let lasts = [gold, answer].map(|written| match written {
+                Written::Digits { first, count, .. } => Some((*count > DOUBLE).then_some(first - DOUBLE + 1)),
                 Written::Exact => None,
-                Written::Digits { first, count, .. } => (*count > DOUBLE).then_some(first - DOUBLE + 1),
             });
-            return lasts.into_iter().flatten().max();
+            return lasts.into_iter().collect::<Option<Vec<_>>>()?.into_iter().flatten().max();
         }
         match (gold, answer) {
             (Written::Exact, Written::Exact) => None,
@@ -453,29 +454,47 @@ impl Comparer<'_> {
         }
     }
 
-    /// Returns whether two expressions are equal at points where all unknowns have the same integer value (small integers, powers
-    /// of two and of three). Returns `None` if the expressions have too few exact values at these points.
-    fn at_integers(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<bool>, Exhausted> {
-        const VALUES: [i64; 17] =
-            [1, 2, 3, 4, 5, 7, 8, 9, 16, 27, 64, 81, 1_000, 4_096, 59_049, 1_000_003, 10_000_000_019];
-        let mut agreed = 0;
-        for value in VALUES {
-            let at = |side: &Expr| {
-                side.replaced(&mut |node| matches!(node, Expr::Symbol(_)).then(|| Expr::integer(value)))
-            };
-            let (first, second) = (at(gold), at(answer));
-            let mut exactly = |side: &Expr| match exact::rational(side, &mut self.fuel) {
+    /// Whether two expressions with roundings are equal where all unknowns have the same value, next to the multiples of the
+    /// numbers in them too. `whole` is whether unknowns are whole numbers. Returns `None` if too few
+    /// values are exact, or only one side's.
+    fn at_steps(&mut self, gold: &Expr, answer: &Expr, whole: bool) -> Result<Option<bool>, Exhausted> {
+        const LEAST: u32 = 14;
+        // An algebraic identity holds for any value of these constants.
+        let rational = |side: &Expr| {
+            side.replaced(&mut |node| match node {
+                Expr::Constant(Constant::Pi) => {
+                    Some(Expr::Number(RBig::from_parts(355.into(), 113u8.into())))
+                }
+                Expr::Constant(Constant::E) => {
+                    Some(Expr::Number(RBig::from_parts(1264.into(), 465u16.into())))
+                }
+                _ => None,
+            })
+        };
+        let (gold, answer) = (&rational(gold), &rational(answer));
+        let names: BTreeSet<&str> = gold.symbols().into_iter().chain(answer.symbols()).collect();
+        let (mut agreed, mut apart) = (0, false);
+        for value in steps(gold, answer) {
+            if whole && !value.is_int() {
+                continue;
+            }
+            // The other points need steps too.
+            if !self.fuel.holds(MAX_STEPS * 5 / 8) {
+                break;
+            }
+            let mut bindings: exact::Bindings =
+                names.iter().map(|name| ((*name).into(), value.clone())).collect();
+            let mut exactly = |side: &Expr| match exact::rational_with(side, &mut bindings, &mut self.fuel) {
                 Err(Exhausted) if !self.fuel.is_empty() => Ok(None),
                 value => value,
             };
-            let (first, second) = (exactly(&first)?, exactly(&second)?);
-            match first.zip(second) {
-                Some((first, second)) if first != second => return Ok(Some(false)),
-                Some(_) => agreed += 1,
-                None => {}
+            match (exactly(gold)?, exactly(answer)?) {
+                (Some(first), Some(second)) if first != second => return Ok(Some(false)),
+                (Some(_), Some(_)) => agreed += 1,
+                (first, second) => apart |= first != second,
             }
         }
-        Ok((agreed >= 14).then_some(true))
+        Ok((agreed >= LEAST && !apart).then_some(true))
     }
 
     /// Returns whether all roots and logarithms of unknowns in an expression are real at a point.
@@ -525,7 +544,7 @@ impl Comparer<'_> {
             let counted = gold.symbols() == answer.symbols()
                 && matches!(gold.symbols()[..], ["n" | "m" | "k" | "j"])
                 && ![gold, answer].iter().any(|side| side.any(&|node| !rounds(node)));
-            match self.at_integers(gold, answer)? {
+            match self.at_steps(gold, answer, counted)? {
                 Some(true) if counted => {
                     return Ok(Answer { equal: true, evidence: Evidence::Probabilistic });
                 }
@@ -600,6 +619,43 @@ impl Comparer<'_> {
         }
         Ok(Answer { equal: true, evidence: Evidence::Probabilistic })
     }
+}
+
+/// Numbers at which expressions with roundings may step: small ones, and the sums of a multiple of a number that occurs in the
+/// expressions and another one.
+fn steps(gold: &Expr, answer: &Expr) -> Vec<RBig> {
+    const MOST: usize = 6;
+    let one = RBig::ONE;
+    let mut numbers: Vec<RBig> = Vec::new();
+    let mut nodes = vec![gold, answer];
+    while let Some(node) = nodes.pop() {
+        if let Expr::Number(value) | Expr::Decimal(value, _) = node {
+            let size = if value.sign() == Sign::Negative { -value.clone() } else { value.clone() };
+            let below = RBig::from(size.denominator().clone());
+            numbers.extend([size, below].into_iter().filter(|size| *size > RBig::ONE || !size.is_int()));
+        }
+        nodes.extend(node.children());
+    }
+    numbers.sort();
+    numbers.dedup();
+    let excess = numbers.len().saturating_sub(MOST);
+    numbers.drain(..excess);
+    let mut multiples: Vec<RBig> = Vec::new();
+    for (at, number) in numbers.iter().enumerate() {
+        multiples.extend([1, 2, 3].map(|count| number * RBig::from(count)));
+        multiples.extend(numbers[at..].iter().map(|other| number * other));
+        multiples.push(number * number * number);
+    }
+    multiples.extend([64, 81, 1_000, 1_000_003].map(RBig::from));
+    let mut points = multiples.clone();
+    for multiple in &multiples {
+        for part in numbers.iter().chain([&one]) {
+            points.extend([multiple + part, multiple - part]);
+        }
+    }
+    let largest = numbers.last().map_or(32, |last| last.to_f64().value().min(90.0) as i64);
+    points.retain(|point| *point > RBig::from(largest) || !point.is_int() && point.sign() == Sign::Positive);
+    (1..=largest.max(12)).map(RBig::from).chain(points).collect()
 }
 
 /// Form of a value: exact, or a decimal whose `count` significant digits start at `10^first`; zeros follow down to `10^last`.

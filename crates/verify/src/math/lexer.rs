@@ -106,6 +106,8 @@ pub(super) enum Token {
     Partial,
     /// An arrow from one statement to the next, which only strict mode reads.
     Implies,
+    /// The same in both directions.
+    Equivalent,
     /// A character or command without a meaning, which only strict mode keeps.
     Unknown(Box<str>),
 }
@@ -373,6 +375,8 @@ pub(super) fn spelled<'t>(tokens: impl IntoIterator<Item = &'t Token>) -> String
             Token::Differential(variable) => name.extend(["d", variable]),
             Token::Greek(letter) => name.extend(["\\", letter]),
             Token::Comma => name.push(','),
+            Token::OpenParen => name.push('('),
+            Token::CloseParen => name.push(')'),
             Token::OpenBrace => name.push('{'),
             Token::CloseBrace => name.push('}'),
             other => name.push_str(&format!("{other:?}")),
@@ -468,6 +472,14 @@ fn cased(command: &'static str, token: Option<Token>, mode: Mode) -> Option<Toke
     }
 }
 
+/// Returns a word in lower case, but a symbol such as `CO` as it is written.
+pub(super) fn folded(word: &str) -> String {
+    const ANSWERS: [&str; 6] = ["yes", "no", "true", "none", "even", "odd"];
+    let lower = word.to_lowercase();
+    let symbol = (2..=4).contains(&word.len()) && word.chars().skip(1).any(char::is_uppercase);
+    if symbol && !ANSWERS.contains(&&*lower) { word.to_owned() } else { lower }
+}
+
 /// Returns the name of words: their letters without spaces, in lower case. In strict mode, a single letter keeps its case.
 pub(super) fn text_name(content: &str, mode: Mode) -> Result<Box<str>, ParseError> {
     if content.contains('{') {
@@ -478,8 +490,10 @@ pub(super) fn text_name(content: &str, mode: Mode) -> Result<Box<str>, ParseErro
     if let Some(inside) = name.strip_prefix('\\') {
         name = inside.to_owned();
     }
-    if mode == Mode::Parity || name.chars().filter(|c| c.is_alphabetic()).count() > 1 {
+    if mode == Mode::Parity {
         name.make_ascii_lowercase();
+    } else if name.chars().filter(|c| c.is_alphabetic()).count() > 1 {
+        name = folded(&name);
     }
     while let Some(inside) = name.strip_prefix('(').and_then(|n| n.strip_suffix(')')) {
         name = inside.to_owned();

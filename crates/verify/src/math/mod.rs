@@ -37,6 +37,7 @@ mod normal_parity;
 mod numeric;
 pub mod parsed;
 mod plain;
+mod propositions;
 mod reader;
 mod region;
 mod typed;

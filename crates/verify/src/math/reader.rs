@@ -11,7 +11,7 @@ use dashu_int::IBig;
 
 use super::Mode;
 use super::budget::{MAX_TOKENS, ParseError};
-use super::expr::NumberSet;
+use super::expr::{Function, NumberSet};
 use super::lexer::{self, Token};
 use super::units;
 use super::words::{NUMBERS, SCALES, TENS, base, is_scale, number_in_words, spoken};
@@ -24,7 +24,7 @@ const DROPPED: [&str; 3] = [
      displaystyle textstyle scriptstyle tiny small normalsize large Large LARGE huge Huge bf bfseries rm \
      it limits nolimits centering noindent nonumber notag strut hfill thinspace enspace boxed fbox \
      framebox underline uline ensuremath boldsymbol bm pmb bold mathsf mathtt mathnormal emph mathstrut \
-     therefore",
+     therefore checkmark",
     "color hspace vspace phantom hphantom vphantom textcolor colorbox",
     "fcolorbox",
 ];
@@ -41,7 +41,8 @@ static SPELLINGS: Spellings = LazyLock::new(|| {
         r"
     dfrac \frac   tfrac \frac   cfrac \frac   degree ^\circ   langle (   rangle )   lparen (   rparen )
     varnothing \emptyset   backslash \setminus   infinity \infty   bmod \mod   lor \vee   land \wedge
-    dots \ldots   dotsc \ldots   cdots \ldots   ldots \ldots   colon :   lt <   gt >   mid |   imath i   ast *",
+    dots \ldots   dotsc \ldots   cdots \ldots   ldots \ldots   colon :   lt <   gt >   mid |   imath i   ast *
+    tg \tan   ctg \cot   arctg \arctan",
     )
 });
 
@@ -56,12 +57,12 @@ static CHARACTERS: Spellings = LazyLock::new(|| {
     ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
     ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅖ \frac{2}{5}   ⅗ \frac{3}{5}   ⅘ \frac{4}{5}   ⅙ \frac{1}{6}   ⅚ \frac{5}{6}
     ⅐ \frac{1}{7}   ⅛ \frac{1}{8}   ⅜ \frac{3}{8}   ⅝ \frac{5}{8}   ⅞ \frac{7}{8}   ⅑ \frac{1}{9}   ⅒ \frac{1}{10}
-    ≡ \equiv",
+    ≡ \equiv   ⌊ \lfloor   ⌋ \rfloor   ⌈ \lceil   ⌉ \rceil   → \to   ∉ \notin",
     )
 });
 
-const SUPERSCRIPTS: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹";
-const SUBSCRIPTS: &str = "₀₁₂₃₄₅₆₇₈₉";
+const SUPERSCRIPTS: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻";
+const SUBSCRIPTS: &str = "₀₁₂₃₄₅₆₇₈₉₋";
 
 /// Names of functions and constants that may be written without a backslash.
 const FUNCTIONS: &[&str] = &[
@@ -74,7 +75,7 @@ const LEADING: &[&str] = &[
     "the", "final", "correct", "answer", "answers", "solution", "solutions", "result", "value", "is", "are",
     "equals", "equal", "to", "so", "thus", "therefore", "hence", "we", "get", "have", "its", "it", "be",
     "that", "total", "number", "sum", "of", "a", "our", "and", "point", "points", "pair", "vector",
-    "coordinates",
+    "coordinates", "comes",
 ];
 
 /// Verbs after the subject of a sentence, which isn't part of the answer: `the number of ways is`.
@@ -105,7 +106,8 @@ const STATEMENTS: &[&str] = &[
     "cases", "aligned", "align", "align*", "gathered", "gather", "gather*", "split", "equation", "equation*",
 ];
 
-const CURRENCIES: &[(char, &str)] = &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee")];
+const CURRENCIES: &[(char, &str)] =
+    &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee"), ('¢', "cent")];
 
 /// The replacement of each command or character.
 type Spellings = LazyLock<HashMap<&'static str, &'static str>>;
@@ -122,8 +124,9 @@ pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
         return Ok(vec![lexer::number(raw, 0, Mode::Strict)?.0]);
     }
     // A decimal comma, because thousands never begin with a zero.
-    if let Some(decimals) =
-        raw.strip_prefix("0,").filter(|decimals| decimals.parse().is_ok_and(|value: u16| value < 1000))
+    if let Some(decimals) = raw
+        .strip_prefix("0,")
+        .filter(|digits| digits.parse().is_ok_and(|value: u16| (1..1000).contains(&value)))
     {
         return Ok(vec![lexer::number(&format!("0.{decimals}"), 0, Mode::Strict)?.0]);
     }
@@ -166,6 +169,21 @@ fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
                 Token::CloseSet,
             ] if condition.iter().any(|token| matches!(token, Token::Relation(_) | Token::Element)) => {
                 tokens = condition.to_vec();
+            }
+            // `\{2k\pi: k\in\mathbb{Z}\}`
+            [
+                Token::OpenSet,
+                ..,
+                Token::Bar | Token::Colon,
+                Token::Letter(_),
+                Token::Element,
+                Token::NumberSet(_),
+                Token::CloseSet,
+            ] => {
+                tokens.pop();
+                tokens.remove(0);
+                let bar = tokens.len() - 4;
+                tokens[bar] = Token::Comma;
             }
             [.., Token::Comma | Token::Semicolon | Token::Colon] => tokens.truncate(tokens.len() - 1),
             // An exclamation mark after a word isn't a factorial.
@@ -227,7 +245,7 @@ fn is_balanced(tokens: &[Token]) -> bool {
 /// Finds the modulus of a congruence at the start of a string, in any of its spellings.
 fn modulus(text: &str) -> Option<regex::Captures<'_>> {
     const SPACES: &str = r"(?:\\[;,:! ]|[\s~{])*";
-    const MOD: &str = r"(?:\\[bp]?mod\b|\\(?:text|mathrm|mbox|operatorname)\{\s*mod\b\s*\}?|\bmod\b)";
+    const MOD: &str = r"(?:\\[bp]?mod|\\(?:text|mathrm|mbox|operatorname)\{\s*mod\b\s*\}?|\bmod\b)";
     const NUMBER: &str = r"([0-9]+|[A-Za-z])\s*\}?";
     regex!(&format!(
         r"^(?:(?:\(|\\left\(){SPACES}{MOD}{SPACES}{NUMBER}\s*(?:\)|\\right\))|{MOD}{SPACES}{NUMBER})"
@@ -238,8 +256,8 @@ fn modulus(text: &str) -> Option<regex::Captures<'_>> {
 /// Removes the words at the end of an answer about a variable's domain: `for all real t`, `where C is a constant`.
 fn without_domain(text: &str) -> &str {
     const DOMAIN: &str = concat!(
-        r"(?:[,;\s~]|\\[,;: ]|\\q?quad\b|\\text\{|[{(])*\b(?:for (?:all|any|every|each|some|arbitrary|integers?)|where|with|as)\b",
-        r"(?:[\s$,}{~\\]|\b(?:text|mathbb|in|an|and|is|are|real|reals|complex|numbers?|integers?|constants?|arbitrary|any|all|some|",
+        r"(?:[,;\s~]|\\[,;: ]|\\q?quad\b|\\text\{|[{(])*(?:\b(?:for (?:all|any|every|each|some|arbitrary|integers?)|where|with|as)\b|\\forall\b)",
+        r"(?:[\s$,}{~\\]|(?:\\geq?|\\leq?|[<>≥≤])\s*[0-9]+|\b(?:positive|negative|natural|text|mathbb|in|an|and|is|are|real|reals|complex|numbers?|integers?|constants?|arbitrary|any|all|some|",
         r"of|integration|values?|the|choices?|[a-zA-Z](?:_\{?[0-9]\}?)?)\b)*[.)}\s$]*$"
     );
     // `x^3+C, C\in\mathbb{R}`
@@ -250,7 +268,7 @@ fn without_domain(text: &str) -> &str {
     {
         return &text[..text.len() - found[0].len()];
     }
-    if !["for", "where", "with", "as"].iter().any(|word| text.contains(word)) {
+    if !["for", "where", "with", "as", "\\forall"].iter().any(|word| text.contains(word)) {
         return text;
     }
     match regex!(DOMAIN).find(text) {
@@ -478,9 +496,24 @@ impl Reader {
         if matches!(c, '"' | '“' | '”' | '$') {
             return after;
         }
+        // `aren't`
+        if matches!(c, '\'' | '’') && after.starts_with('t') && self.words.ends_with('n') {
+            self.words.pop();
+            self.words.push_str(" not");
+            return &after[1..];
+        }
         if let Some((_, unit)) = CURRENCIES.iter().find(|(sign, _)| *sign == c) {
             self.currency = Some(unit);
             return after;
+        }
+        // A unit in parentheses: `12(\text{cm})`.
+        if c == '('
+            && matches!(self.tokens.last(), Some(Token::Integer(_) | Token::Decimal(..) | Token::CloseBrace))
+            && let Some(found) =
+                regex!(r"^\(\s*\\(?:text|mathrm|rm)\s*\{([^{}]*)\}\s*\)\s*\.?$").captures(rest)
+        {
+            self.text_group("text", &found[1], 0);
+            return "";
         }
         // Words in parentheses after a value, and the hyphen of a number in words.
         if c == '('
@@ -557,8 +590,12 @@ impl Reader {
                 self.spaced = true;
                 after
             }
-            '⇒' | '⟹' | '⇔' => {
+            '⇒' | '⟹' => {
                 self.push(Token::Implies);
+                after
+            }
+            '⇔' | '⟺' | '↔' => {
+                self.push(Token::Equivalent);
                 after
             }
             '{' if after.starts_with("-}") => {
@@ -587,8 +624,11 @@ impl Reader {
     /// Reads one token. Consecutive Unicode superscript or subscript digits form one script.
     fn script<'a>(&mut self, rest: &'a str) -> &'a str {
         for (digits, mark) in [(SUPERSCRIPTS, '^'), (SUBSCRIPTS, '_')] {
-            let value = |c: char| digits.chars().position(|known| known == c);
-            let script: String = rest.chars().map_while(value).map(|digit| digit.to_string()).collect();
+            let value = |c: char| match digits.chars().position(|known| known == c) {
+                Some(10) => Some("-".to_owned()),
+                digit => digit.map(|digit| digit.to_string()),
+            };
+            let script: String = rest.chars().map_while(value).collect();
             if !script.is_empty() {
                 self.latex(&format!("{mark}{{{script}}}"));
                 return rest.trim_start_matches(|c| value(c).is_some());
@@ -638,9 +678,39 @@ impl Reader {
             return self.dropped(name, groups, after);
         }
         self.flush(rest);
-        if matches!(name, "Rightarrow" | "implies" | "Longrightarrow" | "iff" | "Leftrightarrow") {
+        if matches!(name, "Rightarrow" | "implies" | "Longrightarrow") {
             self.push(Token::Implies);
             return after;
+        }
+        if matches!(name, "iff" | "Leftrightarrow" | "Longleftrightarrow" | "leftrightarrow") {
+            self.push(Token::Equivalent);
+            return after;
+        }
+        if matches!(name, "neg" | "lnot") {
+            self.unknown("\\neg");
+            return after;
+        }
+        // Not of many sets: `\bigcup_{k}`.
+        if matches!(name, "bigcup" | "bigcap") && !after.trim_start().starts_with('_') {
+            self.push(if name == "bigcup" { Token::Union } else { Token::Intersection });
+            return after;
+        }
+        // A negated relation.
+        if name == "not" {
+            const NEGATED: &[(&str, &str)] =
+                &[("=", "\\neq"), ("\\equiv", "\\neq"), ("\\in", "\\notin"), ("<", "\\geq"), (">", "\\leq")];
+            let related = after.trim_start();
+            let found = NEGATED.iter().find_map(|(sign, negated)| {
+                Some((related.strip_prefix(sign)?, negated)).filter(|(rest, _)| {
+                    !sign.starts_with('\\') || !rest.starts_with(|c: char| c.is_alphabetic())
+                })
+            });
+            let Some((rest, negated)) = found else {
+                self.unknown("\\not");
+                return after;
+            };
+            self.latex(negated);
+            return rest;
         }
         match SPELLINGS.get(name).copied() {
             // A decimal with further digits.
@@ -692,10 +762,8 @@ impl Reader {
 
     /// Reads a backslash that isn't followed by a letter.
     fn symbol<'a>(&mut self, rest: &'a str, body: &'a str) -> &'a str {
-        let Some(c) = body.chars().next() else {
-            self.unknown("\\");
-            return body;
-        };
+        // The end of a space at the end.
+        let Some(c) = body.chars().next() else { return body };
         let after = &body[c.len_utf8()..];
         match c {
             ',' | ';' | ':' | '!' | ' ' | '\n' | '/' => self.space(),
@@ -802,6 +870,15 @@ impl Reader {
         let symbols = ['\\', '{', '^', '=', '<', '>', '+'];
         let mathematics = content.contains(symbols)
             || name.starts_with("math") && content.contains(|c: char| c.is_ascii_digit());
+        if trimmed == "abs" && name != "text" {
+            return self.push(Token::Function(Function::Abs));
+        }
+        if let Some(function) =
+            SPELLINGS.get(trimmed).filter(|_| name == "operatorname" && trimmed.ends_with("tg"))
+        {
+            self.flush(content);
+            return self.latex(function);
+        }
         if mathematics || name == "operatorname" && FUNCTIONS.contains(&trimmed) {
             self.flush(content);
             self.push(Token::OpenBrace);
@@ -814,6 +891,10 @@ impl Reader {
         let digits = content.contains(|c: char| c.is_ascii_digit());
         let mut rest = content;
         while let Some(c) = rest.chars().next() {
+            if let Some(after) = self.half_day(rest) {
+                rest = after;
+                continue;
+            }
             let numbered = |rest: &str| rest[1..].starts_with(|c: char| c.is_ascii_digit());
             if c.is_alphabetic() || (c == '-' && !self.words.is_empty()) {
                 let length = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len()).max(1);
@@ -828,6 +909,7 @@ impl Reader {
                 self.push(Token::Colon);
                 rest = &rest[1..];
             } else if matches!(c, '.' | ':' | '!' | '(' | ')' | '~' | '"' | '\'' | '`')
+                && !(c == '\'' && rest.starts_with("'t"))
                 && (!digits || !matches!(c, '(' | ')'))
             {
                 if !self.words.is_empty() {
@@ -886,7 +968,7 @@ impl Reader {
             || self.at_start() && NUMBERS.contains(&lower.as_str());
         let known = short
             || self.at_start() && units::currency(&lower).is_some()
-            || LEADING.contains(&lower.as_str()) && length > 1
+            || LEADING.contains(&lower.as_str()) && length > 1 && !after.starts_with('^')
             || ANSWERS.contains(&lower.as_str());
         let goes_on = !self.words.is_empty() && length > 1 || self.is_article(run, after);
         if !glued && (connective || unit || long || known || goes_on) && !after.starts_with('_') {
@@ -951,7 +1033,11 @@ impl Reader {
         }
         let ends = next.is_empty() || next.starts_with([',', ';', ')', ']']);
         if self.at_start() && ends {
-            let bare = words.strip_prefix("the ").unwrap_or(words);
+            let bare =
+                regex!(r"^(?:there (?:is|are) |the )").find(words).map_or(words, |lead| &words[lead.end()..]);
+            // Words that lead to a number in words.
+            let lead = bare.split_inclusive(' ').take_while(|word| LEADING.contains(&word.trim_end()));
+            let bare = &bare[lead.map(str::len).sum::<usize>()..];
             if let Some(value) = bare.strip_prefix("minus ").or_else(|| bare.strip_prefix("negative "))
                 && spoken(value).is_some()
             {
@@ -1030,10 +1116,13 @@ impl Reader {
             self.place(as_written(rest), next);
             return;
         }
-        if matches!(first, "percent" | "percentage" | "pct") {
-            self.push(Token::Percent);
-            self.place(as_written(rest), next);
-            return;
+        for percent in ["percentage", "percent", "pct", "per cent"] {
+            if let Some(rest) =
+                words.strip_prefix(percent).filter(|rest| rest.is_empty() || rest.starts_with(' '))
+            {
+                self.push(Token::Percent);
+                return self.place(as_written(rest.trim_start()), next);
+            }
         }
         let in_base = words.strip_prefix("in ").unwrap_or(words);
         if let Some(base) = in_base.strip_prefix("base ").and_then(base) {
@@ -1111,11 +1200,26 @@ impl Reader {
                 after = &tail[3..];
             }
         }
-        let point = after.strip_prefix('.').filter(|tail| !tail.starts_with('.'));
+        // A decimal comma or point in braces.
+        let braced = ["{,}", "{.}"].iter().find_map(|mark| after.strip_prefix(mark));
+        let braced = braced.filter(|tail| digits(tail) > 0 && !literal.is_empty());
+        let point = after.strip_prefix('.').filter(|tail| !tail.starts_with('.')).or(braced);
+        let joined: String;
         let mut fraction = "";
         if let Some(tail) = point {
             fraction = &tail[..digits(tail)];
             after = &tail[fraction.len()..];
+            // Decimals in groups of three.
+            let mut groups = fraction.to_owned();
+            while groups.len() % 3 == 0
+                && !groups.is_empty()
+                && let Some(tail) = after.strip_prefix("\\,").filter(|tail| (1..=3).contains(&digits(tail)))
+            {
+                groups.push_str(&tail[..digits(tail)]);
+                after = &tail[digits(tail)..];
+            }
+            joined = groups;
+            fraction = &joined;
             if let Some((period, tail)) = period(after) {
                 self.periodic(&literal, fraction, period);
                 return tail;
@@ -1189,8 +1293,9 @@ const SEPARATORS: &[&str] =
 /// Splits off the repeating block that begins a string, the period after a decimal's digits: `\overline{3}`, `\dot{3}`,
 /// `(3)`.
 fn period(text: &str) -> Option<(&str, &str)> {
-    let found = regex!(r"^(?:\\(?:overline|bar|dot)\{([0-9]{1,64})\}|\(([0-9]{1,64})\))").captures(text)?;
-    let digits = found.get(1).or(found.get(2))?;
+    let found = regex!(r"^(?:\\(?:overline|bar|dot)(?:\{([0-9]{1,64})\}|\s*([0-9]))|\(([0-9]{1,64})\))")
+        .captures(text)?;
+    let digits = found.get(1).or(found.get(2)).or(found.get(3))?;
     Some((digits.as_str(), &text[found.get(0)?.end()..]))
 }
 
@@ -1235,7 +1340,14 @@ fn unit_text(content: &str) -> Option<String> {
 fn text_command(text: &str) -> Option<(&str, &str)> {
     let body = text.strip_prefix('\\')?;
     let (name, after) = body.split_at(body.bytes().take_while(u8::is_ascii_alphabetic).count());
-    if TEXTS.contains(&name) || name == "operatorname" { group(after) } else { None }
+    // `\mathrm m`
+    let single = || {
+        after
+            .trim_start()
+            .starts_with(|c: char| c.is_ascii_alphabetic())
+            .then(|| after.trim_start().split_at(1))
+    };
+    if TEXTS.contains(&name) || name == "operatorname" { group(after).or_else(single) } else { None }
 }
 
 /// Returns the content of the brace group with which a string begins, and the text after it.

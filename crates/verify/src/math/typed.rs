@@ -6,8 +6,8 @@ use super::budget::{MAX_ANSWER, ParseError};
 use super::compare::{self, Subject};
 use super::expr::{Expr, Relation};
 use super::finished::Open;
-use super::lexer::{Token, spelled};
-use super::{MatchTypes, Options, answer, application, judge_values, latex, reader, unread};
+use super::lexer::{Token, folded, spelled};
+use super::{MatchTypes, Options, answer, application, judge_values, latex, propositions, reader, unread};
 use crate::boxed;
 use crate::finder::Reason;
 use crate::python_text::regex;
@@ -68,6 +68,14 @@ impl Kind {
                 }
             }
             Expr::Relation(Relation::Equal, pair) if braced && matches!(pair[1], Expr::Set(_)) => Self::Set,
+            // A point by its coordinates or its name.
+            Expr::Relation(Relation::Equal, pair)
+                if matches!(pair[1], Expr::Tuple(_) | Expr::Interval(_, true, true))
+                    && (compare::is_point(&pair[0])
+                        || matches!(&pair[0], Expr::Symbol(name) if matches!(&**name, "P" | "Q"))) =>
+            {
+                Self::Tuple
+            }
             Expr::Relation(Relation::Equal, _) => Self::Equation,
             Expr::Chain(links) if links.iter().all(|link| Self::of(link, false) == Self::Equation) => {
                 Self::Equation
@@ -180,6 +188,10 @@ impl Answer {
                     open = open.with(done);
                     let inner = match expr {
                         Expr::Set(inner) if stated.len() > 1 => inner,
+                        // Brackets that are turned outwards are around an interval and nothing else.
+                        Expr::Interval(..) if regex!(r"^[\s$]*(?:\\left\s*)?\]").is_match(part) => {
+                            vec![Expr::Union(vec![expr])]
+                        }
                         other => vec![other],
                     };
                     values.extend(inner);
@@ -199,7 +211,10 @@ impl Answer {
                 );
             // Alternatives have no order either.
             answer.braced |= tokens.iter().any(|token| matches!(token, Token::Or | Token::Vee))
-                && matches!(values[..], [Expr::Set(_)]);
+                && match &values[..] {
+                    [Expr::Relation(Relation::Equal, pair)] => matches!(pair[1], Expr::Set(_)),
+                    values => matches!(values, [Expr::Set(_)]),
+                };
             let element = tokens.windows(2).any(|pair| *pair == [Token::Element, Token::OpenSet]);
             answer.braced |= element && tokens.last() == Some(&Token::CloseSet);
         }
@@ -225,16 +240,20 @@ impl Answer {
                 || self.subject.is_none() && answer.subject.is_none() && self.folded() == answer.folded())
     }
 
-    /// Returns the words in the form in which they are compared. Separate numbers stay separate.
+    /// Words as they are compared: letters and symbols keep their case, and separate numbers stay separate.
     fn folded(&self) -> String {
         let mut words = String::new();
-        for token in &self.tokens {
-            let word = match token {
+        let is_letter = |token: &Token| matches!(token, Token::Letter(_));
+        for tokens in self.tokens.chunk_by(|first, second| is_letter(first) && is_letter(second)) {
+            let word = match &tokens[0] {
                 Token::OpenBrace | Token::CloseBrace => continue,
-                Token::Letter(_) | Token::Text(_) => spelled([token]).to_lowercase().replace('.', ""),
-                other => spelled([other]),
+                Token::Text(text) => {
+                    text.split_whitespace().map(|word| folded(&word.replace('.', ""))).collect()
+                }
+                Token::Letter(_) if tokens.len() > 2 => folded(&spelled(tokens)),
+                _ => spelled(tokens),
             };
-            if matches!(token, Token::Integer(_)) && words.ends_with(|c: char| c.is_ascii_digit()) {
+            if matches!(tokens[0], Token::Integer(_)) && words.ends_with(|c: char| c.is_ascii_digit()) {
                 words.push(' ');
             }
             words.push_str(&word);
@@ -272,11 +291,19 @@ impl Answer {
         let (Some(gold), Some(subject)) = (&self.subject, &answer.subject) else {
             return unread(self.subject.is_some(), !answer.tokens.is_empty(), answer.over_budget);
         };
-        // A residue is a remainder only below its modulus, and a rounded value isn't an exact integer.
+        // A residue is a remainder only below its modulus.
         let integer = |value: &Expr| matches!(value, Expr::Number(number) if number.is_int());
-        if integer(&gold.expr) && (subject.rounded && !gold.rounded || !is_remainder(&subject.expr))
+        if integer(&gold.expr) && !is_remainder(&subject.expr)
             || integer(&subject.expr) && !is_remainder(&gold.expr)
         {
+            return Outcome::new(Verdict::Wrong, "exact");
+        }
+        // What is only nearly equal isn't a formula or an exact integer.
+        let stated = match &gold.expr {
+            Expr::Relation(Relation::Equal, pair) => &pair[1],
+            other => other,
+        };
+        if subject.rounded && !gold.rounded && (integer(stated) || stated.has_unknowns()) {
             return Outcome::new(Verdict::Wrong, "exact");
         }
         let kinds = [Kind::of(&gold.expr, self.braced), Kind::of(&subject.expr, answer.braced)];
@@ -299,8 +326,10 @@ fn is_remainder(value: &Expr) -> bool {
 fn lettered(text: &str) -> Option<(char, &str)> {
     const COMMAND: &str = concat!(
         r"(?s)^[\s$]*(?:\\(?:textbf|mathbf|text|textrm|mathrm|bf)\s*\{\s*\(?([A-E])\s*[).:]+\s*\}(?:\\[ ,;:!]|\\q?quad\b|[~\s:])*|",
-        r"\(([A-E])\)\s+)(\S*\w.*)$"
+        r"\(?([A-E])\)(?:\\[ ,;:!]|\\q?quad\b|[~\s])+)(\S*\w.*)$"
     );
+    let inside = regex!(r"^[\s$]*\\text(?:bf)?\s*\{\s*(\(?[A-E]\)\s[^{}]*)\}[\s$]*$").captures(text);
+    let text = inside.and_then(|found| found.get(1)).map_or(text, |inside| inside.as_str());
     let found = regex!(COMMAND).captures(text)?;
     let letter = found.get(1).or(found.get(2))?.as_str().chars().next()?;
     Some((letter, found.get(3)?.as_str()))
@@ -358,14 +387,18 @@ fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
 
 /// Parses one part of an answer: all of it, what follows its last arrow, or an equation as in [`application`].
 fn parse(tokens: &[Token]) -> Result<(Expr, Open), ParseError> {
+    if let Some(formula) = propositions::read(tokens) {
+        return Ok((formula, Open::default()));
+    }
     let whole = latex::parse_strictly(tokens);
     if whole != Err(ParseError::Syntax) {
         return whole;
     }
     // `2x=6 \Rightarrow x=3` states `x=3`.
-    let arrow = tokens.iter().rposition(|token| *token == Token::Implies);
+    let is_arrow = |token: &Token| matches!(token, Token::Implies | Token::Equivalent);
+    let arrow = tokens.iter().rposition(is_arrow);
     if let Some(arrow) = arrow {
-        let from = tokens[..arrow].iter().rposition(|token| *token == Token::Implies).map_or(0, |at| at + 1);
+        let from = tokens[..arrow].iter().rposition(is_arrow).map_or(0, |at| at + 1);
         let before = &tokens[from..arrow];
         let before = before.strip_suffix(&[Token::Comma]).unwrap_or(before);
         if latex::parse_strictly(before).is_ok_and(|(given, _)| given.is_relation()) {

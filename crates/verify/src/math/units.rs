@@ -40,7 +40,8 @@ const CHANGING: &[&str] = &[
     "below", "above", "factorial", "choose", "power", "root", "excluded", "extraneous", "rejected",
     "invalid", "impossible", "point", "divided", "multiplied", "over", "mod", "added", "increased",
     "decreased", "subtracted", "doubled", "halved", "negated", "backwards", "permille", "lakh", "crore",
-    "gross", "bn", "mn", "tn", "th", "st", "nd", "rd", "grand", "kilo", "kilos", "basis", "thrice", "halfs", "short",
+    "gross", "bn", "mn", "tn", "th", "st", "nd", "rd", "grand", "kilo", "kilos", "basis", "thrice", "halfs",
+    "short",
 ];
 
 /// Participles that describe what is counted.
@@ -143,6 +144,7 @@ impl Unit {
         let mut sign = 1;
         let mut power = 1;
         let mut all: Vec<String> = Vec::new();
+        let text = &*text.replace('²', "^2").replace('³', "^3");
         let mut rest = text;
         if let Some(modulus) = text.trim_matches(['{', '}', ' ']).strip_prefix("mod ") {
             unit.words.push(format!("mod {modulus}").into());
@@ -256,7 +258,7 @@ impl Unit {
     }
 
     /// Whether the unit is degrees of an angle or of any temperature.
-    fn is_degree(&self) -> bool {
+    pub(crate) fn is_degree(&self) -> bool {
         matches!(&self.known[..], [(name, 1)] if &**name == "degree")
     }
 

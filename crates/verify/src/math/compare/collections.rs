@@ -1,8 +1,8 @@
 //! Compares sets, tuples, intervals, unions and matrices.
 
 use super::{
-    Answer, Compared, Comparer, EXACTLY_DIFFERENT, Evidence, first_side, is_assignment, is_collection,
-    is_equation,
+    Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence, first_side, is_assignment,
+    is_collection, is_equation,
 };
 use crate::math::exact;
 use crate::math::expr::Expr;
@@ -56,7 +56,7 @@ impl Comparer<'_> {
         }
         // A set of one value is that value.
         if let Expr::Set(values) = gold {
-            if values.len() == 1 && !is_collection(answer) {
+            if values.len() == 1 && !is_collection(answer) && (self.parity() || !is_set(&values[0])) {
                 return self.answers(&values[0], answer);
             }
             if values.len() == 1 && exact::matrix(answer).is_some() && exact::matrix(&values[0]).is_some() {
@@ -64,7 +64,7 @@ impl Comparer<'_> {
             }
         }
         if let Expr::Set(values) = answer {
-            if values.len() == 1 && !is_collection(gold) {
+            if values.len() == 1 && !is_collection(gold) && (self.parity() || !is_set(&values[0])) {
                 return self.answers(gold, &values[0]);
             }
             if values.len() == 1 && exact::matrix(gold).is_some() && exact::matrix(&values[0]).is_some() {
@@ -92,6 +92,11 @@ impl Comparer<'_> {
             (Expr::Interval(ends, true, true), Expr::Tuple(answer)) => self.tuples(&ends[..], answer),
             (Expr::Tuple(gold), Expr::Interval(ends, true, true)) => self.tuples(gold, &ends[..]),
             _ if gold.is_set() && answer.is_set() => {
+                if let (Expr::Intersection(first), Expr::Intersection(second)) = (gold, answer)
+                    && self.matched(first, second)?.equal
+                {
+                    return Ok(EXACTLY_EQUAL);
+                }
                 if let (Expr::Union(first), Expr::Union(second)) = (gold, answer) {
                     let (first, second) = (flat_union(first), flat_union(second));
                     let matched = self.matched(&first, &second)?;
@@ -134,7 +139,6 @@ impl Comparer<'_> {
             return Ok(EXACTLY_DIFFERENT);
         }
         // In strict mode, a set of one value is a different element than the value.
-        let is_set = |side: &Expr| matches!(side, Expr::Set(_));
         if !self.parity() && is_set(gold) != is_set(answer) && !gold.is_relation() && !answer.is_relation() {
             return Ok(EXACTLY_DIFFERENT);
         }
@@ -183,6 +187,10 @@ impl Comparer<'_> {
             _ => Ok(EXACTLY_DIFFERENT),
         }
     }
+}
+
+fn is_set(side: &Expr) -> bool {
+    matches!(side, Expr::Set(_))
 }
 
 fn flat_union(parts: &[Expr]) -> Vec<Expr> {

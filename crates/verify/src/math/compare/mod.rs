@@ -18,7 +18,7 @@ use super::expr::{Constant, Expr, Relation};
 use super::finished::{self, Open};
 use super::{Mode, Options};
 use relations::is_equal;
-pub(super) use statements::named;
+pub(super) use statements::{is_point, named};
 pub(super) use values::without_point;
 
 /// How a comparison was decided.
@@ -112,12 +112,12 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
     comparer.answers(answer, &gold.expr)
 }
 
-/// Returns the capital letters of a name such as `AB` or `\angle ABC`, which the parser reads as a product. The two sides of an
-/// angle have no order.
+/// Returns the capital letters of a name such as `AB` or `\angle ABC`, which the parser reads as a product. The order of an
+/// angle's sides doesn't count.
 fn capitals(expr: &Expr) -> Option<Vec<&str>> {
     let Expr::Mul(factors) = expr else { return None };
     let letter = |factor: &'_ Expr| matches!(factor, Expr::Symbol(name) if name.len() == 1 && name.starts_with(|c: char| c.is_ascii_uppercase()));
-    let angle = matches!(&factors[0], Expr::Symbol(name) if &**name == "\\angle");
+    let angle = matches!(&factors[0], Expr::Symbol(name) if &**name == "angle");
     let letters = &factors[usize::from(angle)..];
     if !letters.iter().all(letter) {
         return None;
@@ -217,8 +217,12 @@ fn with_constants_renamed(gold: &Expr, answer: &Expr) -> Vec<Expr> {
         && wanted.iter().any(is_variable)
         && golds.len() == answers.len()
         && (1..=MOST).contains(&golds.len())
-        && golds.iter().all(|name| is_constant(name, &['C', 'c', 'K']))
-        && answers.iter().all(|name| is_constant(name, &['C', 'c', 'K', 'k', 'A', 'B', 'D']));
+        && golds.iter().all(|name| is_constant(name, &['C', 'c', 'K', 'k']))
+        && answers.iter().all(|name| {
+            is_constant(name, &['C', 'c', 'K', 'k', 'A', 'B', 'D'])
+                || golds.len() > 1 && matches!(*name, "a" | "b")
+                || matches!(*name, "constant" | "const")
+        });
     if !fits {
         return Vec::new();
     }

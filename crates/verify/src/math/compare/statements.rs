@@ -31,6 +31,11 @@ impl Comparer<'_> {
                 if unit.changes() {
                     return Ok(Some(EXACTLY_DIFFERENT));
                 }
+                // The angle in radians.
+                if unit.is_degree() && other.any(&|node| *node == Expr::Constant(Constant::Pi)) {
+                    let radian = Expr::Mul(vec![Expr::Constant(Constant::Pi), Expr::integer(180).inverse()]);
+                    return self.answers(&Expr::Mul(vec![(**value).clone(), radian]), other).map(Some);
+                }
                 // The unit's letters are variables on the other side: `5m`, `5m/s`.
                 let letters = unit.letters();
                 if !letters.is_empty() && letters.iter().all(|(name, _)| other.symbols().contains(&&**name)) {
@@ -44,6 +49,38 @@ impl Comparer<'_> {
                 return self.answers(value, other).map(Some);
             }
             _ => {}
+        }
+        // A function is the same with another letter, `f(t)=t^2`, and `y(x)` is also `y`.
+        if let (Expr::Relation(Relation::Equal, first), Expr::Relation(Relation::Equal, second)) =
+            (gold, answer)
+        {
+            let letter = |values: &'_ [Expr]| match values {
+                [Expr::Symbol(letter)] => Some(letter.clone()),
+                _ => None,
+            };
+            match (&first[0], &second[0]) {
+                (Expr::Apply(name, values), Expr::Apply(other, others)) if name == other => {
+                    if let (Some(wanted), Some(found)) = (letter(values), letter(others))
+                        && wanted != found
+                        && !second[1].symbols().contains(&&*wanted)
+                    {
+                        let renamed = answer.replaced(&mut |node| {
+                            (*node == Expr::Symbol(found.clone())).then(|| Expr::Symbol(wanted.clone()))
+                        });
+                        return self.answers(gold, &renamed).map(Some);
+                    }
+                }
+                (Expr::Apply(name, values), Expr::Symbol(other))
+                | (Expr::Symbol(other), Expr::Apply(name, values))
+                    if name == other && letter(values).is_some() =>
+                {
+                    let named = |side: &[Expr; 2]| {
+                        Expr::relation(Relation::Equal, Expr::Symbol(other.clone()), side[1].clone())
+                    };
+                    return self.answers(&named(first), &named(second)).map(Some);
+                }
+                _ => {}
+            }
         }
         // Both sides of a congruence or of an equation with units state the unit.
         if let (Expr::Relation(Relation::Equal, first), Expr::Relation(Relation::Equal, second)) =
@@ -72,7 +109,11 @@ impl Comparer<'_> {
             if ordered(other).is_some_and(|others| others.len() == values.len()) && values.len() > 1 {
                 return self.answers(&Expr::Tuple(values.clone()), other).map(Some);
             }
-            if &**name == "C" && values.len() == 2 && values.iter().all(|value| value.as_integer().is_some())
+            let counts =
+                |node: &Expr| matches!(node, Expr::Call(Function::Factorial | Function::Binomial, _));
+            if &**name == "C"
+                && values.len() == 2
+                && (values.iter().all(|value| value.as_integer().is_some()) || other.any(&counts))
             {
                 return self.answers(&Expr::Call(Function::Binomial, values.clone()), other).map(Some);
             }
@@ -145,7 +186,11 @@ impl Comparer<'_> {
             let about_points = |side: &Expr| is_condition(side) || side.is_set();
             if about_points(gold)
                 && about_points(answer)
-                && (is_joined(gold) || is_joined(answer) || gold.is_set() || answer.is_set())
+                && (is_joined(gold)
+                    || is_joined(answer)
+                    || gold.is_set()
+                    || answer.is_set()
+                    || matches!(gold, Expr::Chain(_)) != matches!(answer, Expr::Chain(_)))
             {
                 return self.conditions(gold, answer).map(Some);
             }
@@ -418,8 +463,8 @@ pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     }
 }
 
-/// Returns whether an expression is the coordinates of a point, as in `(x,y)`.
-fn is_point(side: &Expr) -> bool {
+/// Whether an expression is the coordinates of a point, as in `(x,y)`.
+pub(in crate::math) fn is_point(side: &Expr) -> bool {
     ordered(side).is_some_and(|names| names.iter().all(|name| matches!(name, Expr::Symbol(_))))
 }
 

@@ -27,6 +27,7 @@ impl Parser<'_> {
                         items.semicolons += usize::from(parser.parity);
                         parser.at += 1;
                     }
+                    Some(Token::Or | Token::Vee) if !parser.parity && !set => return Err(ParseError::Syntax),
                     Some(Token::And | Token::Or | Token::Wedge | Token::Vee) if !parser.parity => {}
                     _ => return Ok(items),
                 }

@@ -319,10 +319,21 @@ impl Parser<'_> {
                 return Err(ParseError::Syntax);
             }
             braced = false;
+            // A number behind a word is another statement: `\\text{No.}1`.
+            if !self.parity
+                && matches!(&factors[..], [Expr::Symbol(name)] if is_word(name))
+                && matches!(self.peek(), Some(Token::Integer(_) | Token::Decimal(..)))
+            {
+                return Err(ParseError::Syntax);
+            }
             if !self.parity && self.number_follows_number() {
                 factors.push(self.written_fraction()?);
+                let percent = self.accept(&Token::Percent);
                 return match &factors[..] {
-                    [Expr::Number(whole), Expr::Number(part)] => Ok(Expr::Number(whole + part).into()),
+                    [Expr::Number(whole), Expr::Number(part)] => {
+                        let value = Expr::Number(whole + part);
+                        Ok(if percent { Expr::Percent(Box::new(value)) } else { value }.into())
+                    }
                     _ => Err(ParseError::Syntax),
                 };
             }
@@ -511,6 +522,17 @@ impl Parser<'_> {
                 Ok(base)
             };
         }
+        let row = match &base {
+            Expr::Tuple(values) => values.clone(),
+            Expr::Interval(ends, true, true) => ends.to_vec(),
+            _ => Vec::new(),
+        };
+        if !self.parity
+            && !row.is_empty()
+            && let Some(transposed) = self.transposition(row.len(), &row)
+        {
+            return Ok(transposed);
+        }
         if matches!(
             base,
             Expr::Set(_) | Expr::Interval(..) | Expr::Tuple(_) | Expr::NumberSet(_) | Expr::Union(_)
@@ -536,11 +558,15 @@ impl Parser<'_> {
                 match self.application()? {
                     Some(arguments) => Expr::Apply(written, arguments),
                     // `C_{10}^3` is a binomial coefficient.
-                    None => match (name.strip_prefix("C_"), exponent.as_integer()) {
-                        (Some(upper), Some(_)) if !self.parity => {
-                            let upper = upper.trim_matches(['{', '}']).parse::<u32>();
-                            match upper {
+                    None => match (name.strip_prefix("C_"), &exponent) {
+                        (Some(upper), Expr::Number(_) | Expr::Symbol(_)) if !self.parity => {
+                            let upper = upper.trim_matches(['{', '}']);
+                            match upper.parse::<u32>() {
                                 Ok(upper) => return Ok(self.choose(Expr::integer(upper.into()), exponent)),
+                                // `C_n^k`
+                                Err(_) if matches!(upper, "n" | "m") && exponent.has_unknowns() => {
+                                    return Ok(self.choose(Expr::symbol(upper), exponent));
+                                }
                                 Err(_) => Expr::Symbol(name),
                             }
                         }

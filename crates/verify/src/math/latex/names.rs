@@ -234,6 +234,10 @@ impl Parser<'_> {
             if self.accept(&Token::Comma) {
                 continue;
             }
+            // Two values in brackets are an interval.
+            if close == Token::CloseBracket && arguments.len() > 1 && !self.parity {
+                break;
+            }
             if self.accept(&close) {
                 return Ok(Some(arguments));
             }

@@ -2,7 +2,7 @@
 
 use super::{Operand, Parsed, Parser, arithmetic, with_unit};
 use crate::math::budget::ParseError;
-use crate::math::expr::{Constant, Expr, Relation};
+use crate::math::expr::{Constant, Expr, NumberSet, Relation};
 use crate::math::lexer::Token;
 use crate::math::numeric;
 use dashu_ratio::RBig;
@@ -16,12 +16,18 @@ impl Parser<'_> {
         // In strict mode: the numbers of statements joined by `and` and by `or`, and how many of them are joined by a sign.
         let mut joined = [0; 2];
         let mut signs = 0;
+        // The places of the statements with plus-minus.
+        let mut signed = Vec::new();
         loop {
             let value = self.statement()?;
             let both = std::mem::take(&mut self.plus_minus);
             first_both.get_or_insert(both);
             let row = rows.last_mut().ok_or(ParseError::Syntax)?;
+            let first = row.len();
             push_values(row, value, both);
+            if both && !self.parity {
+                signed.push(first);
+            }
             match self.peek() {
                 Some(Token::Comma) => {
                     commas = true;
@@ -46,13 +52,20 @@ impl Parser<'_> {
             if !commas {
                 return Ok(collapse(row));
             }
+            // In a list, `x=\\pm3` states two values.
+            for place in signed.into_iter().rev() {
+                if let Some(Expr::Relation(Relation::Equal, pair)) = row.get(place)
+                    && let [name @ Expr::Symbol(_), Expr::Set(values)] = &**pair
+                {
+                    let stated = |value: &Expr| Expr::relation(Relation::Equal, name.clone(), value.clone());
+                    let both: Vec<Expr> = values.iter().map(stated).collect();
+                    row.splice(place..=place, both);
+                }
+            }
             let list = |row| if self.parity { set_of(row) } else { Expr::Set(row) };
-            // Propositions equal the same propositions, joined by the same signs, in any order.
-            if signs + 1 == row.len() && row.iter().all(|value| matches!(value, Expr::Symbol(_))) {
-                let name = ["\\wedge", "\\vee"].into_iter().zip(joined).find(|(_, count)| *count == signs);
-                let Some((name, _)) = name.filter(|_| signs > 0) else { return Err(ParseError::Syntax) };
-                row.sort_by_key(|value| format!("{value:?}"));
-                return Ok(Expr::Apply(name.into(), row));
+            // A sign between names joins propositions, which aren't read here.
+            if signs > 0 && row.iter().any(|value| !value.is_relation() && value.has_unknowns()) {
+                return Err(ParseError::Syntax);
             }
             // Conditions hold together, or one of them does.
             if row.len() > 1 && row.iter().all(is_condition) {
@@ -150,6 +163,18 @@ impl Parser<'_> {
             if self.parity && element && (start > 0 || !sides.iter().all(is_atom)) {
                 return Err(ParseError::Syntax);
             }
+            // A name on the right is a set, and the sides have an order.
+            let right = match right {
+                Expr::Symbol(name) if !self.parity && element => match number_set(&name) {
+                    Some(set) => Expr::NumberSet(set),
+                    None => {
+                        let left = sides.pop().filter(|_| kinds.is_empty()).ok_or(ParseError::Syntax)?;
+                        let is_element = Expr::Apply("\\in".into(), vec![left, Expr::Symbol(name)]);
+                        return Ok(if negated { Expr::Not(Box::new(is_element)) } else { is_element });
+                    }
+                },
+                right => right,
+            };
             if negated {
                 let left = sides.pop().ok_or(ParseError::Syntax)?;
                 return Ok(Expr::Not(Box::new(Expr::relation(Relation::Equal, left, right))));
@@ -292,8 +317,8 @@ impl Parser<'_> {
                 _ => return Ok(left),
             };
             self.at += 1;
-            let first = as_set(left)?;
-            let mut second = as_set(self.additive()?)?;
+            let first = as_set(left, self.parity)?;
+            let mut second = as_set(self.additive()?, self.parity)?;
             // `all real numbers except x=2`
             if let (Expr::Set(values), Token::SetMinus, false) = (&mut second, &operator, self.parity) {
                 for value in values {
@@ -363,13 +388,24 @@ fn approximates(value: &Expr, rounded: &Expr) -> bool {
     (exact - rough).abs() < unit || exact == rough
 }
 
-fn as_set(operand: Operand) -> Parsed<Expr> {
+/// The set of numbers that a letter names.
+fn number_set(name: &str) -> Option<NumberSet> {
+    Some(match name {
+        "N" => NumberSet::Naturals,
+        "Z" => NumberSet::Integers,
+        "Q" => NumberSet::Rationals,
+        "R" => NumberSet::Reals,
+        _ => return None,
+    })
+}
+
+fn as_set(operand: Operand, parity: bool) -> Parsed<Expr> {
     if operand.braced {
         return Ok(set_of(vec![operand.expr]));
     }
     match operand.expr {
         Expr::Tuple(values) => Ok(Expr::Tuple(values)),
-        other if other.is_set() => Ok(other),
+        other if other.is_set() || !parity && matches!(other, Expr::Symbol(_)) => Ok(other),
         _ => Err(ParseError::Syntax),
     }
 }

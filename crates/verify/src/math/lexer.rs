@@ -106,7 +106,7 @@ pub(super) enum Token {
     Partial,
     /// An arrow from one statement to the next, which only strict mode reads.
     Implies,
-    /// The same in both directions.
+    /// An arrow in both directions, which only strict mode reads.
     Equivalent,
     /// A character or command without a meaning, which only strict mode keeps.
     Unknown(Box<str>),

@@ -217,7 +217,7 @@ fn with_constants_renamed(gold: &Expr, answer: &Expr) -> Vec<Expr> {
         && wanted.iter().any(is_variable)
         && golds.len() == answers.len()
         && (1..=MOST).contains(&golds.len())
-        && golds.iter().all(|name| is_constant(name, &['C', 'c', 'K', 'k']))
+        && golds.iter().all(|name| is_constant(name, &['C', 'c', 'K']))
         && answers.iter().all(|name| {
             is_constant(name, &['C', 'c', 'K', 'k', 'A', 'B', 'D'])
                 || golds.len() > 1 && matches!(*name, "a" | "b")

@@ -52,8 +52,15 @@ impl Parser<'_> {
             if !commas {
                 return Ok(collapse(row));
             }
-            // In a list, `x=\\pm3` states two values.
-            for place in signed.into_iter().rev() {
+            // In a list about one name, `x=\pm3` states two values.
+            let left = |value: &Expr| match value {
+                Expr::Relation(Relation::Equal, pair) => Some(pair[0].clone()),
+                _ => None,
+            };
+            let one = row
+                .windows(2)
+                .all(|pair| left(&pair[0]).zip(left(&pair[1])).is_none_or(|(first, second)| first == second));
+            for place in signed.into_iter().filter(|_| one).into_iter().rev() {
                 if let Some(Expr::Relation(Relation::Equal, pair)) = row.get(place)
                     && let [name @ Expr::Symbol(_), Expr::Set(values)] = &**pair
                 {

@@ -454,7 +454,8 @@ fn in_prose(text: &str, sentence: Range<usize>) -> Option<Range<usize>> {
     let bare = !regex!(r"[\\=^{\[]|\d\s*/\s*\d").is_match(said);
     let words = |said: &str| regex!(r"(?:^|[^\pL])\pL{2,}").is_match(said);
     let before = &text[sentence.start..start];
-    let about = regex!(r"(?i)\b(?:about|approximately|around|roughly|nearly|almost|circa)\b").is_match(before);
+    let about =
+        regex!(r"(?i)\b(?:about|approximately|around|roughly|nearly|almost|circa)\b").is_match(before);
     let before = words(before) && !about && !said.starts_with(|c: char| c.is_ascii_digit());
     let behind = regex!(r"^\**\s+\(").is_match(&text[end..sentence.end])
         || text[end..sentence.end].trim_start().starts_with(languages::is_unspaced);

@@ -123,6 +123,17 @@ pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
     if !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(vec![lexer::number(raw, 0, Mode::Strict)?.0]);
     }
+    // Digits beyond nine have no case: `2F_{16}`, `0x2f`.
+    const HEXADECIMAL: &str = concat!(
+        r"^\s*(?:0x([0-9A-Fa-f]+)|(?:\\(?:text|mathrm|texttt)\{)?([0-9][0-9A-Fa-f]*[A-Fa-f][0-9A-Fa-f]*|[A-F][0-9A-F]+)\}?",
+        r"_\s*\{?\(?16\)?\}?)\s*$"
+    );
+    if (raw.contains("16") || raw.contains("0x"))
+        && let Some(found) = regex!(HEXADECIMAL).captures(raw)
+    {
+        let digits = found.get(1).or(found.get(2)).map_or("", |digits| digits.as_str());
+        return Ok(vec![Token::Text(format!("base 16 {}", digits.to_ascii_lowercase()).into())]);
+    }
     // A decimal comma, because thousands never begin with a zero.
     if let Some(decimals) = raw
         .strip_prefix("0,")

@@ -102,6 +102,7 @@ pub(crate) fn changes(word: &str) -> bool {
     CHANGING.contains(&word)
         || CHANGING.contains(&stem) && is_scale(word)
         || stem.ends_with("illion")
+        || stem.ends_with("fold") && stem.len() > 5
         || matches!(word, "no" | "none" | "neither" | "nor" | "unknown")
 }
 
@@ -119,7 +120,8 @@ fn turns(words: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
     let next = rest.first().map(|next| &**next);
     match &**first {
-        "with" | "without" | "under" => true,
+        "with" | "without" | "under" | "over" => true,
+        "as" => next.is_some_and(|next| !DESCRIBING.contains(&next) && next != "desired"),
         "in" => {
             next.is_some_and(|next| !matches!(next, "total" | "all" | "each") && canonical(next).is_none())
         }

@@ -163,8 +163,7 @@ def confine(own, limits):
         (resource.RLIMIT_FSIZE, 32 << 20),
         (resource.RLIMIT_NOFILE, 64),
         (resource.RLIMIT_CORE, 0),
-        # Threads. Outside of a namespace, and before Linux 5.14, all processes of the user would count.
-        *([(resource.RLIMIT_NPROC, 128)] if own and LINUX >= (5, 14) else []),
+        *([(resource.RLIMIT_NPROC, 128)] if own and LINUX >= (5, 14) else []),  # else it counts all processes of the user
     ):
         resource.setrlimit(what, (most, most))
     seccomp(limits["filters"])
@@ -461,8 +460,7 @@ def decode(value, other):
     inner = lambda x: decode(x, other)  # noqa: E731
     if name in DICTS:
         made = DICTS[name]()
-        for k, v in rest[0]:
-            made[inner(k)] = inner(v)
+        made.update({inner(k): inner(v) for k, v in rest[0]})
         return made
     if name in SEQUENCES:
         return SEQUENCES[name]([inner(x) for x in rest[0]])
@@ -661,8 +659,7 @@ class Judge:
         self.copies = lambda: Copies(self.classes.get, self.ours, self.theirs)
 
     def mixes(self, proxy):
-        """Whether operators join it with a test's own value: only if tests name its class."""
-        # Else `abs(f(1) - 2.5) < 1e-6` would accept an object whose difference to anything is 0.
+        # Only if tests name its class: `abs(f(1) - 2.5) < 1e-6` mustn't accept an object whose difference to all is 0.
         return type(proxy).__name__ in self.classy
 
     def ask(self, do, *args, **named):
@@ -723,11 +720,8 @@ class Judge:
         return self.kinds[kind](which)
 
     def find(self, names, free, entry):
-        """Adds what tests find by name: the program's definitions, and modules that it imports. Whether it has any.
-
-        Tests ask for names that Python lacks; without those, for names of usual imports; without those, for built-in
-        names. A program mustn't put its own `abs` or `Counter` under tests that ask for another name.
-        """
+        """Adds what tests find by name: the program's definitions, and modules that it imports. Whether it has any."""
+        # Tests ask for names that Python lacks, or else for those of usual imports, or else for built-in ones.
         kinds, usual = self.line.receive()["names"], names["__builtins__"]
         free = free - names.keys() - NUMPY
         rank = lambda n: 2 if n not in usual else 0 if hasattr(builtins, n) else 1 - 2 * isinstance(usual[n], types.ModuleType)  # noqa: E731
@@ -754,8 +748,7 @@ NUMPY = {"np", "numpy"}
 
 def replace(mine, theirs):
     """Changes an argument as the program changed its copy."""
-    kinds = (list, bytearray, dict, set, collections.deque)
-    if isinstance(mine, kinds) and type(mine) is type(theirs) and mine != theirs:
+    if isinstance(mine, (list, bytearray, dict, set, collections.deque)) and type(mine) is type(theirs) and mine != theirs:
         mine.clear()
         getattr(mine, "extend", getattr(mine, "update", None))(theirs)
 
@@ -795,11 +788,9 @@ def run_tests(spec, link):
             raise NameError("the program defines none of the names that the tests use")
         if not (next(ran) or judge.failed or spec["calls"]):
             raise AssertionError("no assertion ran") if judge.asked else Unsupported("no assertion ran")
-    except Unsupported as error:
-        tell(unscorable=f"bad_tests: {error}")
     except BaseException as error:
         said = getattr(error, "program", None) or described(error)
-        if own and isinstance(error, ImportError) and not hasattr(error, "program"):
+        if isinstance(error, Unsupported) or own and isinstance(error, ImportError) and not hasattr(error, "program"):
             tell(unscorable=f"bad_tests: {error}")
         else:
             reasons = {"AssertionError": "wrong_answer", "Lost": "lost", **REASONS}
@@ -848,8 +839,7 @@ def same(found, wanted):
 def close(found, wanted):
     """Whether two finite numbers agree to six digits; for zero, to nine decimals."""
     try:
-        near = math.isclose(found, wanted, rel_tol=1e-6, abs_tol=0.0 if wanted else 1e-9)
-        return near and math.isfinite(found) and math.isfinite(wanted)
+        return math.isfinite(wanted) and math.isclose(found, wanted, rel_tol=1e-6, abs_tol=0.0 if wanted else 1e-9)
     except OverflowError:  # an integer that no float holds
         return False
 
@@ -995,11 +985,10 @@ REACHING = {"patch", "mock", "Mock", "MagicMock", "redirect_stdout", "tempfile",
 @functools.lru_cache(64)
 def prepared(header, entry, setup, asserts):
     """What the prompt defines but for the function that is asked for, and the tests: compiled, with the names that they use."""
-    definitions, classes, readable = [], [], False
+    definitions, readable = [], False
     for text in (header, header.rstrip() + "\n    pass\n"):
         with contextlib.suppress(SyntaxError, ValueError, RecursionError):
             definitions, readable = [n for n in ast.parse(text).body if getattr(n, "name", None) not in (entry, "Solution")], True
-            classes = [node.name for node in definitions if isinstance(node, ast.ClassDef)]
             break
     counting, codes, bound, used, imported = Counting(), [], {}, set(), set()
     try:
@@ -1026,8 +1015,8 @@ def prepared(header, entry, setup, asserts):
         return {"unscorable": "bad_tests: no assertion"}
     if reaching := REACHING & (imported | free & {"open"}):
         return {"unscorable": f"bad_tests: {min(reaching)} acts outside of the program"}
-    header, codes = ast.unparse(ast.Module(definitions, [])), marshal.dumps(codes).hex()
-    return {"header": header, "codes": codes, "classes": classes, "free": [*free], "bound": [*bound], "used": [*used]}
+    header, classes = ast.Module(definitions, []), [node.name for node in definitions if isinstance(node, ast.ClassDef)]
+    return {"header": ast.unparse(header), "codes": marshal.dumps(codes).hex(), "classes": classes, "free": [*free], "bound": [*bound], "used": [*used]}
 
 
 def with_header(source, header, entry, tests):

@@ -919,10 +919,11 @@ impl Reader {
             } else if c == ':' && self.after_value() && self.words.is_empty() && numbered(rest) {
                 self.push(Token::Colon);
                 rest = &rest[1..];
-            } else if matches!(c, '.' | ':' | '!' | '(' | ')' | '~' | '"' | '\'' | '`')
-                && !(c == '\'' && rest.starts_with("'t"))
-                && (!digits || !matches!(c, '(' | ')'))
-            {
+            } else if match c {
+                '(' | ')' => !digits,
+                '\'' => !rest.starts_with("'t"),
+                _ => matches!(c, '.' | ':' | '!' | '~' | '"' | '`'),
+            } {
                 if !self.words.is_empty() {
                     self.words.push(' ');
                 }
@@ -1222,7 +1223,7 @@ impl Reader {
             after = &tail[fraction.len()..];
             // Decimals in groups of three.
             let mut groups = fraction.to_owned();
-            while groups.len() % 3 == 0
+            while groups.len().is_multiple_of(3)
                 && !groups.is_empty()
                 && let Some(tail) = after.strip_prefix("\\,").filter(|tail| (1..=3).contains(&digits(tail)))
             {

@@ -60,7 +60,7 @@ impl Parser<'_> {
             let one = row
                 .windows(2)
                 .all(|pair| left(&pair[0]).zip(left(&pair[1])).is_none_or(|(first, second)| first == second));
-            for place in signed.into_iter().filter(|_| one).into_iter().rev() {
+            for place in signed.into_iter().filter(|_| one).rev() {
                 if let Some(Expr::Relation(Relation::Equal, pair)) = row.get(place)
                     && let [name @ Expr::Symbol(_), Expr::Set(values)] = &**pair
                 {

@@ -3,7 +3,7 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::cites;
-use super::denial::is_ignorant;
+use super::denial::{is_deferral, is_ignorant};
 use super::pieces::{
     Kind, Piece, Pieces, Roles, is_decoration, is_foreign, is_neutral, is_writer, phrase, spelled,
 };
@@ -238,11 +238,6 @@ pub(crate) fn is_correction(words: &str) -> bool {
         "just|only|merely|an?|my|the|at|by|for|as|picked|chosen|this (?:is|was)|that (?:is|was)";
     let trial = regex!(&format!(r"^(?:(?:{ONLY}) )*(?:{})(?: \w+)?$", source("trials")));
     is_ignorant(words) || form!("corrects").is_match(words) || trial.is_match(words) || is_deferral(words)
-}
-
-/// Whether a sentence in lower case announces the answer for later.
-pub(super) fn is_deferral(words: &str) -> bool {
-    form!("defers").is_match(words)
 }
 
 /// Whether a predicate names the answer: `the answer to the problem`, `the smallest such number`.

@@ -1,6 +1,5 @@
 //! Whether the text before a value denies the value, supposes it, or attributes it to somebody else.
 
-use super::after::is_deferral;
 use super::pieces::{Kind, Piece, Pieces, Roles, is_foreign, is_neutral, is_writer, phrase};
 use super::{cites, low_end, sentence};
 use crate::forms::{form, source};
@@ -16,11 +15,8 @@ pub(crate) fn is_denied_before(before: &str) -> bool {
     let announced = regex!(r"(?i)(^|[:：]|\n)\W*(?:(?:the|my|final) )*answer(?: is)?\W*$").captures(bare);
     let above = announced.and_then(|announced| announced.get(1)).map(|mark| &bare[..mark.end()]);
     // `No doubt about it: the answer is` isn't a denial.
-    let goes_on = |above: &&str| {
-        above
-            .trim_end_matches(|c: char| c.is_whitespace() || c == '*')
-            .ends_with([':', '：', ',', '-', '–', '—'])
-    };
+    let goes_on =
+        |above: &&str| regex!(r"(?i)(?:\b(?:is|are|be|was|were|not|isn't)|[:：,–—-])[*\s]*$").is_match(above);
     let above = above.filter(goes_on).filter(|above| !form!("idioms").is_match(sentence(above)));
     let texts = [Some(bare), above];
     let above = bare.trim_end().trim_end_matches(['.', '!', ' ']);
@@ -217,4 +213,9 @@ fn contrasted(said: &str) -> &str {
 /// Whether the writer doesn't know the answer: `I don't know`, `without having checked`. A contrast behind it states an answer.
 pub(super) fn is_ignorant(said: &str) -> bool {
     form!("ignorant").is_match(contrasted(said))
+}
+
+/// Whether a sentence in lower case announces the answer for later.
+pub(super) fn is_deferral(words: &str) -> bool {
+    form!("defers").is_match(words)
 }

@@ -281,8 +281,11 @@ impl Verifier {
     /// Returns the last line that contains only a choice, ends in one or states one, if the text around it states it. Lines
     /// behind it may only explain it. Returns `None` if the line belongs to a list of options.
     fn last_line(&self, response: &str) -> Option<Candidate<Reading>> {
-        let lines: Vec<_> =
-            finder::last_lines(response).take(LINES_BEHIND + 1).map(|line| bare(response, line)).collect();
+        // A list of the options explains the answer above it.
+        let labelled = |line: &Range<usize>| regex!(r"^\W*[A-Z][):.]\s").is_match(&response[line.clone()]);
+        let listed = finder::last_lines(response).take_while(labelled).count();
+        let lines = finder::last_lines(response).skip(if listed > 1 { listed } else { 0 });
+        let lines: Vec<_> = lines.take(LINES_BEHIND + 1).map(|line| bare(response, line)).collect();
         let alone = |line: &Range<usize>| self.alone(&response[line.clone()]);
         let read = |place: &Range<usize>| match (self.read(&response[place.clone()]), alone(place)) {
             (Reading::Other, Some(option)) => Reading::Letter(option),

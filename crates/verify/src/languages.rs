@@ -39,13 +39,13 @@ pub(crate) fn means_answer(word: &str) -> bool {
 
 /// Whether a sentence in another language calls the answer before it wrong.
 pub(crate) fn condemns(sentence: &str) -> bool {
-    const WRONG: &str = r"(?i)\b(?:falsch|faux|fausse|fals[oaei]s?|incorrect[oaes]*|errad[oa]|błędn\w*|yanlış|salah|неверн\w*|неправильн\w*|verkeerd|fel)\b|错|錯|間違|틀|خطأ";
+    const WRONG: &str = r"(?i)\b(?:falsch|faux|fausse|fals[oaei]s?|incorrect[oaes]*|errad[oa]|błędn\w*|yanlış|salah|невер\w+|неправил\w+|verkeerd|fel)\b|错|錯|不对|不對|不正确|有误|間違|틀|خطأ";
     sentence.split(|c: char| !c.is_alphabetic()).any(is_foreign) && regex!(WRONG).is_match(sentence)
 }
 
 /// Whether a statement in another language is a supposition or a denial.
 pub(crate) fn doubts(statement: &str) -> bool {
-    const WORDS: &str = r"(?i)(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|fals[oa]|errad[oa]|incorrect[oaes]*|błędn\w*|yanlış|salah|verkeerd|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|неверн\w*|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错|錯|間違|[^是]说|认为|例如|比如|如果|若|もし|만약|아니|틀|خطأ|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
+    const WORDS: &str = r"(?i)(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|fals[oa]|errad[oa]|incorrect[oaes]*|błędn\w*|yanlış|salah|verkeerd|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|невер\w+|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错|錯|間違|[^是]说|认为|例如|比如|如果|若|もし|만약|아니|틀|خطأ|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
     regex!(WORDS).is_match(statement)
 }
 

@@ -104,7 +104,7 @@ fn samples_are_the_same_bits_with_and_without_graphs_whatever_changes_between_st
                 // Another cache, rotary tables for more positions, and a stop condition.
                 6 => {
                     let unbounded = Sampling { max_new_tokens: 300, ..settings.clone() };
-                    sample(engine, &request("long", 5), &unbounded, Some(&odd))
+                    sample(engine, &request("long", 12), &unbounded, Some(&odd))
                 }
                 7 => {
                     let mut numbers = Numbers::new(61);

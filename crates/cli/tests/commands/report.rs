@@ -448,7 +448,7 @@ fn seeds_of_different_length_are_compared_at_their_last_common_step() {
     let evals = lines(&path);
     let common = evals[evals.len() - 2]["step"].to_string();
     fs::write(&path, evals[..evals.len() - 1].iter().map(|e| format!("{e}\n")).collect::<String>()).unwrap();
-    let page = report(&[&runs[0], &runs[1]]);
+    let page = report(&[&runs[0], &runs[1], Path::new("--out"), &folder.join("report.html")]);
     assert!(page.contains(&format!("</td><td>{common}</td>")), "the step isn't {common}");
     assert!(page.contains(&format!("After step {common} on held_out")), "the sentence isn't about {common}");
 }

@@ -193,19 +193,20 @@ fn problem_of(row: &Row, index: usize, columns: &columns::Found) -> Result<Probl
     for column in columns.context.iter().rev() {
         let Some(last) = messages.iter_mut().rfind(|message| message.role == "user") else { break };
         let passage = columns::PASSAGES.iter().any(|name| column.eq_ignore_ascii_case(name));
-        match value(row, column) {
-            Some(Value::String(text)) if text.trim().is_empty() && !passage => {}
-            Some(Value::Null) if !passage => {}
+        let cell = value(row, column);
+        let is_blank = cell
+            .is_some_and(|cell| cell.is_null() || cell.as_str().is_some_and(|text| text.trim().is_empty()));
+        // The question has the text already, or the text is the whole sample.
+        let is_shown = |text: &str| {
+            last.content.contains(text.trim()) || column == "text" && text.contains(last.content.trim())
+        };
+        match cell {
             None | Some(Value::Number(_) | Value::Bool(_)) => {}
+            Some(_) if is_blank && !passage => {}
             Some(Value::Array(list)) if list.is_empty() => {}
-            // A text of the whole sample.
-            Some(Value::String(text)) if column == "text" && text.contains(last.content.trim()) => {}
-            Some(Value::String(context))
-                if !context.trim().is_empty() && last.content.contains(context.trim()) => {}
-            Some(Value::String(context))
-                if !(context.trim().is_empty() || column.to_lowercase().contains("image")) =>
-            {
-                last.content = format!("{}\n\n{}", context.trim_end(), last.content);
+            Some(Value::String(text)) if !is_blank && is_shown(text) => {}
+            Some(Value::String(text)) if !is_blank && !column.to_lowercase().contains("image") => {
+                last.content = format!("{}\n\n{}", text.trim_end(), last.content);
             }
             Some(_) => {
                 let what = "an image, structured data or a missing passage above the question";

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::boxed::{self, trimmed};
 use crate::finder::{self, Candidate, Marker, Reason, Statement};
-use crate::forms::section;
+use crate::forms;
 use crate::languages::{self, ANSWER, ANSWER_IN_OTHER_SCRIPTS};
 use crate::python_text::regex;
 use crate::retraction::{self, Written};
@@ -20,11 +20,10 @@ use crate::verdict::{Outcome, Verdict};
 /// Patterns of statements of a choice.
 const CHOICES: &str = include_str!("../data/choices.txt");
 
-/// Returns the pattern in a section of [`CHOICES`], which has the format of [`forms::SENTENCES`](crate::forms).
+/// Returns the pattern in a section of [`CHOICES`], with the words for "answer".
 fn source(name: &str) -> String {
-    let lines = section(CHOICES, name).lines().filter(|line| !line.starts_with("//"));
-    let joined = lines.collect::<Vec<_>>().join("\n").replace("\n  ", "").replace('\n', "|");
-    format!("(?i){}", joined.replace("ANSWER", ANSWER).replace("SCRIPTS", ANSWER_IN_OTHER_SCRIPTS))
+    let pattern = forms::source(CHOICES, name);
+    format!("(?i){}", pattern.replace("ANSWER", ANSWER).replace("SCRIPTS", ANSWER_IN_OTHER_SCRIPTS))
 }
 
 /// Returns the compiled pattern in a section of [`CHOICES`], which is stored in a static.
@@ -734,7 +733,7 @@ fn is_chooser(before: &str) -> bool {
 
 /// Whether the sentence before an option says that others choose it, or that nothing speaks for it.
 fn is_of_others(before: &str) -> bool {
-    let sentence = statement::sentence(&before[statement::low_end(before)..]);
+    let sentence = statement::sentence_before(before);
     let verb = form!("verb of choosing").find_iter(sentence).last();
     verb.is_some_and(|verb| !is_chooser(&sentence[..verb.start()])) || form!("baseless").is_match(sentence)
 }

@@ -279,7 +279,7 @@ pub(crate) fn is_stated(text: &str, place: Range<usize>) -> bool {
         return false;
     }
     let (low, high) = formula_around(text, start, end);
-    let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
+    let worded = statement::sentence_before(&text[..start]).contains(char::is_alphabetic);
     lead(text, low, start, "").is_some_and(str::is_empty)
         && !statement::is_denied_before(&text[..start])
         && statement::is_ended(&after(text, end, high.max(end)), 0, "", worded)
@@ -287,7 +287,7 @@ pub(crate) fn is_stated(text: &str, place: Range<usize>) -> bool {
 
 /// Returns the sign of the value at `start`, whose formula begins at `low`, or `None` if it isn't stated as an answer.
 pub(crate) fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
-    let outside = statement::sentence(&text[low_end(&text[..low])..low]);
+    let outside = statement::sentence_before(&text[..low]);
     // A remainder is below its modulus.
     let modulus = regex!(r"(?i)\bmod(?:ulo)?\b\W*(\d{1,18})").captures_iter(outside).last();
     let modulus: Option<u64> = modulus.and_then(|found| found[1].parse().ok());
@@ -312,10 +312,7 @@ pub(crate) fn after(text: &str, from: usize, high: usize) -> Pieces<'_> {
 /// Returns the range of the formula around `start..end`, without delimiters. Outside of a formula it is `start..end`.
 pub(crate) fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     let low = low_end(&text[..start]);
-    let mut high = (end + FAR).min(text.len());
-    while !text.is_char_boundary(high) {
-        high -= 1;
-    }
+    let high = text.floor_char_boundary(end + FAR);
     let (before, after) = (&text[low..start], &text[end..high]);
     for (open, close) in [("\\[", "\\]"), ("\\(", "\\)")] {
         if let Some(from) = before.rfind(open).filter(|from| !before[*from..].contains(close))

@@ -1,4 +1,4 @@
-//! Data files of named sections, and the forms of sentences in one of them.
+//! Data files of named sections, and the patterns in them.
 
 /// Roles of words, and patterns of sentences that state, deny or take back an answer.
 pub(crate) const SENTENCES: &str = include_str!("../data/sentences.txt");
@@ -13,11 +13,10 @@ pub(crate) fn section(data: &'static str, name: &str) -> &'static str {
     found.map(str::trim_end).unwrap_or_else(|| panic!("no section {name}"))
 }
 
-/// Returns the pattern in a section of [`SENTENCES`]: a line is an alternative, or goes on with the line above if it is
-/// indented.
-pub(crate) fn source(name: &str) -> String {
+/// Returns the pattern in a section of a data file: a line is an alternative, or goes on with the line above if it is indented.
+pub(crate) fn source(data: &'static str, name: &str) -> String {
     let mut pattern = String::new();
-    for line in section(SENTENCES, name).lines().filter(|line| !line.starts_with("//")) {
+    for line in section(data, name).lines().filter(|line| !line.starts_with("//")) {
         let goes_on = line.starts_with("  ");
         pattern.push_str(if goes_on || pattern.is_empty() { "" } else { "|" });
         pattern.push_str(line.trim_start());
@@ -28,7 +27,7 @@ pub(crate) fn source(name: &str) -> String {
 /// Returns the compiled pattern in a section of [`SENTENCES`], which is stored in a static.
 macro_rules! form {
     ($name:literal) => {
-        $crate::python_text::regex!(&$crate::forms::source($name))
+        $crate::python_text::regex!(&$crate::forms::source($crate::forms::SENTENCES, $name))
     };
 }
 pub(crate) use form;

@@ -25,7 +25,10 @@ pub(crate) fn is_foreign(word: &str) -> bool {
         || means_answer(word)
 }
 
-/// Whether a character is Chinese, Japanese or Korean: in these scripts a word may follow a number without a space.
+/// Scripts in which a word may follow a number without a space, as in a class of a pattern.
+pub(crate) const UNSPACED: &str = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}";
+
+/// Whether a character is a frequent one of these scripts: Chinese, Japanese or Korean.
 pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
 }
@@ -37,16 +40,19 @@ pub(crate) fn means_answer(word: &str) -> bool {
     WORDS.is_match(word)
 }
 
+/// Words of other languages that call an answer wrong.
+const WRONG: &str = r"\b(?:falsch|faux|fausse|fals[oaei]s?|incorrect[oaes]*|errad[oa]|błędn\w*|yanlış|salah|невер\w+|неправил\w+|verkeerd|fel)\b|错|錯|不对|不對|不正确|有误|間違|틀|خطأ";
+
 /// Whether a sentence in another language calls the answer before it wrong.
 pub(crate) fn condemns(sentence: &str) -> bool {
-    const WRONG: &str = r"(?i)\b(?:falsch|faux|fausse|fals[oaei]s?|incorrect[oaes]*|errad[oa]|błędn\w*|yanlış|salah|невер\w+|неправил\w+|verkeerd|fel)\b|错|錯|不对|不對|不正确|有误|間違|틀|خطأ";
-    sentence.split(|c: char| !c.is_alphabetic()).any(is_foreign) && regex!(WRONG).is_match(sentence)
+    sentence.split(|c: char| !c.is_alphabetic()).any(is_foreign)
+        && regex!(&format!("(?i){WRONG}")).is_match(sentence)
 }
 
 /// Whether a statement in another language is a supposition or a denial.
 pub(crate) fn doubts(statement: &str) -> bool {
-    const WORDS: &str = r"(?i)(?:\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|falsch|faux|fausse|fals[oa]|errad[oa]|incorrect[oaes]*|błędn\w*|yanlış|salah|verkeerd|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|невер\w+|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|错|錯|間違|[^是]说|认为|例如|比如|如果|若|もし|만약|아니|틀|خطأ|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่)";
-    regex!(WORDS).is_match(statement)
+    const OTHERS: &str = r"\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|[^是]说|认为|例如|比如|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่";
+    regex!(&format!("(?i){OTHERS}|{WRONG}")).is_match(statement)
 }
 
 /// Returns the ends of words for "answer" in other languages than English, and of the label `A:`.

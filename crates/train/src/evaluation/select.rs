@@ -12,6 +12,7 @@ use crate::run::Run;
 use crate::run::folder::missing_steps;
 use crate::run::metrics::Logged;
 use anyhow::Context;
+use fgrpo_eval::record::ranks_above;
 use fgrpo_eval::table::percent;
 use folders::Folders;
 use recorded::recorded;
@@ -196,7 +197,8 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
                 limit.unwrap_or_default()
             );
         };
-        let beats = |c: &Candidate, best: &Candidate| (best.left_out, c.value) > (c.left_out, best.value);
+        let beats =
+            |c: &Candidate, best: &Candidate| ranks_above((c.left_out, c.value), (best.left_out, best.value));
         let best = allowed.iter().fold(first, |best, c| if beats(c, best) { c } else { best });
         let incomplete = allowed.iter().filter(|c| c.left_out > best.left_out).map(|c| c.step).collect();
         chosen.push(Chosen {

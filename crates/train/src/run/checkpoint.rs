@@ -11,6 +11,7 @@ use anyhow::Context;
 use fgrpo_eval::failure::{BadInput, exit_code, in_one_line};
 use fgrpo_eval::io::files::{Existing, Prepared, prepare, publish, remove_folder, sync_folder, write_whole};
 use fgrpo_eval::io::json;
+use fgrpo_eval::record::ranks_above;
 use fgrpo_nn::weights::{Checkpoint, Dtype, TensorFile, write_checkpoint};
 use fgrpo_nn::{Device, Engine, OptimizerState};
 use safetensors::tensor::{Dtype as StDtype, TensorView};
@@ -151,10 +152,9 @@ pub struct Best {
 }
 
 impl Best {
-    /// Whether this evaluation is better. One that leaves out more problems isn't, because pass@1 of the easier
-    /// problems alone is higher.
+    /// Whether this evaluation is better (see [`ranks_above`]).
     pub fn beats(&self, other: &Self) -> bool {
-        (other.left_out, self.pass_at_1) > (self.left_out, other.pass_at_1)
+        ranks_above((self.left_out, self.pass_at_1), (other.left_out, other.pass_at_1))
     }
 }
 

@@ -13,10 +13,10 @@ use super::extract::{answer_ends, last_number};
 use super::{units, words};
 use crate::boxed::trimmed;
 use crate::finder::{self, Candidate, Marker, Reason, after, formula_around, lead, line_at};
-use crate::languages;
+use crate::languages::{self, UNSPACED};
 use crate::python_text::regex;
 use crate::retraction::{Written, is_withdrawn};
-use crate::statement::{self, Pieces, low_end};
+use crate::statement::{self, Pieces};
 
 /// Maximum number of words for "answer" whose sentences are read, starting from the last one.
 const MOST_ANNOUNCED: usize = 64;
@@ -33,11 +33,11 @@ fn one<'a>(part: impl Into<Cow<'a, str>>, is_stated: bool) -> Stated<'a> {
 /// Returns a response without calculator marks (`<<10*5=50>>`) and without a last line about confidence, with spaces around numbers
 /// beside words of scripts without spaces, and with amounts of money escaped.
 pub(super) fn prepared(text: &str) -> Cow<'_, str> {
-    const GLUED: &str = r"([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}，。][:：]?)([-−]?[0-9$])|([0-9$%])([\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}])";
+    let glued = regex!(&format!("([{UNSPACED}，。][:：]?)([-−]?[0-9$])|([0-9$%])([{UNSPACED}])"));
     const ABOUT: &str = r"(?i)\n\W*(?:confidence|certainty|time used)\b[^\n]*\s*$";
     let text = regex!(ABOUT).find(text).map_or(text, |line| &text[..line.start()]);
     let text = regex!(r"<<[^<>\n]{1,80}>>").replace_all(text, "");
-    let text = match regex!(GLUED).replace_all(&text, "$1$3 $2$4") {
+    let text = match glued.replace_all(&text, "$1$3 $2$4") {
         Cow::Borrowed(_) => text,
         Cow::Owned(spaced) => spaced.into(),
     };
@@ -74,12 +74,12 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let floor = boxes.last().map_or(0, |last| last.place.end);
     let is_boxed = !boxes.is_empty();
     let segment = |segment| segment_answer(text, segment, latex, plain);
-    let last = |marker| {
+    let last_mark = |marker| {
         let found = finder::marked(text, marker).pop();
         found.filter(|found| found.place.start >= floor && !found.value.trim().is_empty())
     };
     let tagged =
-        last(Marker::Tag).map(|found| segment(found.content).unwrap_or_else(|| one(found.value, true)));
+        last_mark(Marker::Tag).map(|found| segment(found.content).unwrap_or_else(|| one(found.value, true)));
     let bold = || last_bold(text).filter(|_| latex && !is_boxed);
     let announced = || {
         let mut ends = answer_ends(&text[floor..]);
@@ -91,14 +91,14 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let boxed = || is_boxed.then(|| last_boxes(text, boxes));
     let object = || in_object(text);
     let yes_or_no = || yes_or_no(text).filter(|_| !is_boxed);
-    let hashes = || segment(last(Marker::Hashes)?.content);
-    let unexplained = unexplained(text);
-    let line = || last_line(unexplained).filter(|_| latex);
-    let formula = || last_formula(unexplained, latex, plain);
-    let words = || last_words(unexplained);
+    let hashes = || segment(last_mark(Marker::Hashes)?.content);
+    let last = || {
+        let text = unexplained(text);
+        let line = last_line(text).filter(|_| latex);
+        line.or_else(|| last_formula(text, latex, plain)).or_else(|| last_words(text))
+    };
     let found = tagged.or_else(object).or_else(bold).or_else(announced).or_else(boxed).or_else(hashes);
-    let found = found.or_else(yes_or_no);
-    found.or_else(line).or_else(formula).or_else(words).unwrap_or(Err(Reason::Missing))
+    found.or_else(yes_or_no).or_else(last).unwrap_or(Err(Reason::Missing))
 }
 
 /// Returns a response without the check or the explanation that ends it.
@@ -216,7 +216,7 @@ fn attached(text: &str, content: Range<usize>, place: Range<usize>) -> Stated<'_
     let (suffix, length) = suffix(&text[end..line_at(text, high).1], high > end, congruent);
     let suffix = suffix.unwrap_or_default();
     let unit = usize::from(suffix.starts_with("\\text"));
-    let worded = statement::sentence(&text[low_end(&text[..start])..start]).contains(char::is_alphabetic);
+    let worded = statement::sentence_before(&text[..start]).contains(char::is_alphabetic);
     let end_of_value = end + length + again(&text[end + length..], content);
     let behind = after(text, end_of_value, high.max(end_of_value));
     let ends = statement::is_ended(&behind, unit, content, worded);
@@ -253,7 +253,7 @@ fn again(behind: &str, value: &str) -> usize {
         let bare = text.trim_matches(|c: char| c.is_whitespace() || "$*\\()".contains(c));
         let unit =
             || bare.strip_prefix(value).is_some_and(|unit| !unit.contains(|c: char| c.is_ascii_digit()));
-        super::same_to(value, bare, 2) || unit() || spells(bare, value)
+        super::same_to(value, bare, 2) || unit() || words::spells(bare, value)
     };
     [bracketed, joined]
         .iter()
@@ -262,11 +262,6 @@ fn again(behind: &str, value: &str) -> usize {
             same(found.as_str()).then_some(found.end())
         })
         .unwrap_or(0)
-}
-
-/// Whether words are a number.
-fn spells(words: &str, value: &str) -> bool {
-    words::number_in_words(&words.to_lowercase()).is_some_and(|number| number.to_string() == value)
 }
 
 /// Whether an answer at `start..end` outside of a formula is stated, and neither denied nor taken back.

@@ -81,7 +81,7 @@ impl Fuel {
 
     /// Whether more than half is spent.
     pub(super) fn is_low(&self) -> bool {
-        self.left < MAX_STEPS / 2
+        !self.holds(MAX_STEPS / 2)
     }
 
     pub(super) fn spend(&mut self, steps: u32) -> Result<(), Exhausted> {

@@ -36,6 +36,11 @@ pub(crate) fn number_in_words(text: &str) -> Option<u64> {
     spoken(&text.trim().to_ascii_lowercase()).filter(|(_, rest)| rest.is_empty()).map(|(number, _)| number)
 }
 
+/// Whether words are the number that digits write.
+pub(crate) fn spells(words: &str, digits: &str) -> bool {
+    number_in_words(words).is_some_and(|number| number.to_string() == digits)
+}
+
 /// Returns whether a word changes the number before it: a power of ten, a dozen, `squared`, `cubed` or `factorial`.
 pub(crate) fn is_scale(word: &str) -> bool {
     SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))

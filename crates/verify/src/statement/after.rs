@@ -7,10 +7,10 @@ use super::denial::{is_deferral, is_ignorant};
 use super::pieces::{
     Kind, Piece, Pieces, Roles, is_decoration, is_foreign, is_neutral, is_writer, phrase, spelled,
 };
-use crate::forms::{form, source};
+use crate::forms::{SENTENCES, form, source};
 use crate::languages;
 use crate::math::units;
-use crate::math::words::{SCALES, number_in_words};
+use crate::math::words::{SCALES, number_in_words, spells};
 use crate::python_text::regex;
 
 /// Whether a value is still an answer with the text that follows it on its line: a counted noun, a reason, or the end of the
@@ -70,7 +70,7 @@ fn word(piece: &Piece<'_>, rest: &[Piece<'_>], words: usize, value: &str) -> Eff
         "and" => continues(next, rest.get(1)) && !taken_back(rest),
         "or" => {
             let equal = |piece: &Piece<'_>| {
-                piece.text == value || spelled(piece).is_some_and(|number| number.to_string() == value)
+                piece.text == value || piece.kind == Kind::Word && spells(piece.text, value)
             };
             next_text == "equivalently" && rest.get(1).is_some_and(equal)
         }
@@ -158,7 +158,7 @@ fn is_harmless(inside: &[Piece<'_>], formula: bool, value: &str) -> bool {
     let by_writer = || inside.first().is_some_and(|word| is_writer(word.text));
     regex!(SURE).is_match(&remark)
         || said == value
-        || number_in_words(&said).is_some_and(|number| number.to_string() == value)
+        || spells(&said, value)
         || !formula && (by_writer() || ends(inside, 1, value, true)) && !is_correction(&remark)
 }
 
@@ -236,7 +236,7 @@ pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
 pub(crate) fn is_correction(words: &str) -> bool {
     const ONLY: &str =
         "just|only|merely|an?|my|the|at|by|for|as|picked|chosen|this (?:is|was)|that (?:is|was)";
-    let trial = regex!(&format!(r"^(?:(?:{ONLY}) )*(?:{})(?: \w+)?$", source("trials")));
+    let trial = regex!(&format!(r"^(?:(?:{ONLY}) )*(?:{})(?: \w+)?$", source(SENTENCES, "trials")));
     is_ignorant(words) || form!("corrects").is_match(words) || trial.is_match(words) || is_deferral(words)
 }
 

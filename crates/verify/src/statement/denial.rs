@@ -2,7 +2,7 @@
 
 use super::pieces::{Kind, Piece, Pieces, Roles, is_foreign, is_neutral, is_writer, phrase};
 use super::{cites, low_end, sentence};
-use crate::forms::{form, source};
+use crate::forms::{SENTENCES, form, source};
 use crate::languages;
 use crate::math::units;
 use crate::python_text::regex;
@@ -131,7 +131,8 @@ pub(super) fn is_disowned(before: &[Piece<'_>]) -> bool {
     const ADJUNCT: &str = r"(?i)^(?:(?:so|well|ok|okay|and) ,? ?)?(?:as|for|in|by|at|on|with|through|just|only|picking|choosing|guessing)\b(?: \S+){0,4}? ";
     const CLOSED: &str = r"(?: (?:\w+ )?,| (?:i|we|you|it|it's|this|that|the)\b| :|$)";
     const EXCEPT: &str = r"(?i)\b(?:(?:any|every)thing|all|nothing) (?:but|except)(?: \S+){0,2}$";
-    let trial = || regex!(&format!(r"{ADJUNCT}(?:{}|fun)\b{CLOSED}", source("trials"))).is_match(&said);
+    let trial =
+        || regex!(&format!(r"{ADJUNCT}(?:{}|fun)\b{CLOSED}", source(SENTENCES, "trials"))).is_match(&said);
     if is_ignorant(&said) || form!("omitted").is_match(contrasted(&said)) || trial() {
         return true;
     }

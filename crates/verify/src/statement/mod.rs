@@ -24,7 +24,7 @@ pub(crate) const FAR: usize = 600;
 
 /// Returns the start of the last [`FAR`] bytes of a string.
 pub(crate) fn low_end(text: &str) -> usize {
-    (text.len().saturating_sub(FAR)..text.len()).find(|at| text.is_char_boundary(*at)).unwrap_or(text.len())
+    text.ceil_char_boundary(text.len().saturating_sub(FAR))
 }
 
 /// Returns the last sentence or line of a string.
@@ -32,6 +32,11 @@ pub(crate) fn sentence(text: &str) -> &str {
     let ends = regex!(r"(?i)(\b(?:e\.g|i\.e|cf|vs|resp|mrs?|dr|no|eq))?(?:[.!?]\s|\n)").captures_iter(text);
     let end = ends.filter(|end| end.get(1).is_none() || end[0].ends_with('\n')).last();
     &text[end.and_then(|end| end.get(0)).map_or(0, |end| end.end())..]
+}
+
+/// Returns the last sentence or line of the last [`FAR`] bytes of a string.
+pub(crate) fn sentence_before(text: &str) -> &str {
+    sentence(&text[low_end(text)..])
 }
 
 /// Whether a sentence cites a source that isn't the problem or mathematics: `according to Bob`.

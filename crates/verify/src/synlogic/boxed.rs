@@ -1,5 +1,5 @@
-//! Tasks answered inside `\boxed{}` or, in strict mode without a box, by a last line: boolean_expressions, object_counting, object_properties, space_reasoning,
-//! space_reasoning_tree, word_sorting, word_sorting_mistake and gpqa_diamond.
+//! Tasks answered inside `\boxed{}` or, in strict mode without a box, by a last line: boolean_expressions, object_counting,
+//! object_properties, space_reasoning, space_reasoning_tree, word_sorting, word_sorting_mistake and gpqa_diamond.
 
 use std::collections::BTreeSet;
 

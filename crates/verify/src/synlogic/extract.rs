@@ -91,7 +91,8 @@ fn last<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<Statement<
     finder::last(text, found, |_, place| {
         let before = &text[..place.start];
         let hidden = before.rfind("<!--") > before.rfind("-->");
-        (!hidden && !regex!(OTHER).is_match(before) && finder::states(text, place)).then_some(())
+        let named = &before[statement::low_end(before)..];
+        (!hidden && !regex!(OTHER).is_match(named) && finder::states(text, place)).then_some(())
     })
 }
 
@@ -116,19 +117,21 @@ fn whole(text: &str, value: &Range<usize>) -> Range<usize> {
     whole.start..whole.end + same.map_or(0, |(_, printed)| printed[0].len())
 }
 
-/// Returns in strict mode the content of the last box. Fails if a later box isn't closed.
-fn only_box(text: &str) -> Result<&str, Outcome> {
-    match last(text, finder::marked(text, Marker::Box)) {
+/// Returns in strict mode the content of the last box, or `None` without boxes. Fails if a later box isn't closed.
+fn only_box(text: &str) -> Option<Result<&str, Outcome>> {
+    let boxes = finder::marked(text, Marker::Box);
+    let found = (!boxes.is_empty()).then(|| last(text, boxes))?;
+    Some(match found {
         Err(Reason::Missing | Reason::Unclosed) => Err(unparsed("no_box")),
-        found => Ok(found?.only()?),
-    }
+        found => found.and_then(Statement::only).map_err(Outcome::from),
+    })
 }
 
 /// Returns in strict mode the content of the last box or, without boxes, a stated value. Markup around it and a final period
 /// are removed.
 pub(crate) fn only_boxed(text: &str, is_value: impl Fn(&str) -> bool) -> Result<String, Outcome> {
-    if !finder::marked(text, Marker::Box).is_empty() {
-        return only_box(text).map(undressed);
+    if let Some(found) = only_box(text) {
+        return found.map(undressed);
     }
     let stated = only_statement(text, |_| false).map(undressed);
     stated.ok().filter(|stated| is_value(stated)).ok_or(unparsed("no_box"))
@@ -162,8 +165,8 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
     if !blocks.is_empty() {
         return only(text, blocks.into_iter().map(|block| block.map(strip)).collect());
     }
-    if !finder::marked(text, Marker::Box).is_empty() {
-        return only_box(text);
+    if let Some(found) = only_box(text) {
+        return found;
     }
     let lines: Vec<Range<usize>> = finder::last_lines(text).take(LINES).collect();
     let end = |line: &Range<usize>| self::end(text, line, &is_value);

@@ -90,7 +90,7 @@ impl UpdateState {
 
 /// Runs the optimizer updates of one rollout batch: `epochs` passes over mini-batches of prompts.
 ///
-/// Returns early when `state.skipped_in_a_row` reaches `max_skipped`; the caller must then stop the run. DARO's
+/// A mini-batch without a graded completion makes no update. Returns early when `state.skipped_in_a_row` reaches `max_skipped`; the caller must then stop the run. DARO's
 /// weights are updated after the model's, from the losses of the same forward pass.
 pub fn update(
     policy: &mut Policy,
@@ -110,6 +110,10 @@ pub fn update(
             let raw = state.daro.clone().filter(|_| loss.daro_lr.is_some());
             let daro = raw.map(|raw| Daro { raw });
             let data = data(mini_batch, loss, daro.as_ref());
+            if data.is_empty() {
+                // An update with gradient 0 would still move the policy, by momentum and weight decay.
+                continue;
+            }
             let tokens = level_tokens(&data, daro.as_ref());
             let objective = loss.objective_after(sums.applied);
             let policy_loss = Loss::Policy { objective, daro: daro.clone() };

@@ -214,6 +214,26 @@ fn a_checkpoint_from_before_the_weights_opens() {
 }
 
 #[test]
+fn a_mini_batch_without_a_verdict_leaves_the_policy_as_it_is() {
+    let mut policy = policy();
+    let mut groups = groups(&mut policy);
+    let config = UpdateConfig { weight_decay: 0.1, ..UpdateConfig::default() };
+    let mut weights_after = |groups: &[Credited], updates| {
+        let groups: Vec<&Credited> = groups.iter().collect();
+        let state = &mut UpdateState::default();
+        let sums = update(&mut policy, &groups, &loss(&OBJECTIVE), &config, 1e-2, state).unwrap();
+        assert_eq!((sums.applied, sums.skipped), (updates, 0));
+        policy.engine().tensors().flat_map(|(_, _, values)| values.into_owned()).collect::<Vec<f32>>()
+    };
+    // The first update gives the optimizer its momentum.
+    let first = weights_after(&groups, 1);
+    for group in &mut groups {
+        group.grades = vec![Graded::new(Verdict::Unscorable, "server"); 4];
+    }
+    assert_eq!(weights_after(&groups, 0), first);
+}
+
+#[test]
 fn a_batch_is_divided_evenly_over_as_few_updates_as_the_mini_batch_allows() {
     let mut policy = policy();
     let group = groups(&mut policy).swap_remove(0);

@@ -48,7 +48,11 @@ impl Sampling {
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |field, found: String, expected: &str| Err(Error::request(field, found, expected));
         if !(self.temperature == 0.0 || self.temperature >= COLDEST && self.temperature.is_finite()) {
-            return wrong("temperature", self.temperature.to_string(), "0 or a finite number of at least 1e-6");
+            return wrong(
+                "temperature",
+                self.temperature.to_string(),
+                "0 or a finite number of at least 1e-6",
+            );
         }
         if !(self.top_p > 0.0 && self.top_p <= 1.0) {
             return wrong("top_p", self.top_p.to_string(), "a number in (0, 1]");

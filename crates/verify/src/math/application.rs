@@ -79,39 +79,3 @@ fn group(tokens: &[Token], open: &Token, close: &Token) -> Option<usize> {
     }
     None
 }
-
-#[cfg(test)]
-mod tests {
-    use super::super::reader;
-    use super::*;
-
-    #[test]
-    fn only_one_application_names_a_value() {
-        for (text, wanted) in [
-            ("P(X=2)=5", Some("5")),
-            ("\\mathbb{E}[X^2]=5", Some("5")),
-            ("\\text{area}(ABC) = 5", Some("5")),
-            ("\\det A=-2", Some("-2")),
-            ("\\det(A)=-2", Some("-2")),
-            ("\\max_{x} f(x)=5", Some("5")),
-            ("\\|v\\|=5", Some("5")),
-            ("|A \\cup B|=5", Some("5")),
-            ("(f \\circ g)(2)=4", Some("4")),
-            ("[K:\\mathbb{Q}]=5", None),
-            ("P(A)+P(B)=5", None),
-            ("P(A)P(B)=5", None),
-            ("|A|+|B|=5", None),
-            ("2(X=2)=5", None),
-            ("x=5", None),
-            ("P(X=2)=\\frac24=\\frac12", Some("\\frac24=\\frac12")),
-            ("P(A)=1, P(B=2)=5", Some("1, P(B=2)=5")),
-            ("\\sqrt(x)=5", None),
-            ("(A=2)=5", None),
-            ("P(X=2)", None),
-        ] {
-            let tokens = reader::tokens(text).unwrap();
-            let rest = wanted.map(|rest| reader::tokens(rest).unwrap());
-            assert_eq!(stated(&tokens).map(|(_, rest)| rest.to_vec()), rest, "{text}");
-        }
-    }
-}

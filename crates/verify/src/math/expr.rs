@@ -86,6 +86,18 @@ impl Relation {
         }
     }
 
+    /// Returns the relation that holds if this one doesn't.
+    pub(super) fn negated(self) -> Self {
+        match self {
+            Self::Equal => Self::NotEqual,
+            Self::NotEqual => Self::Equal,
+            Self::Less => Self::GreaterEqual,
+            Self::LessEqual => Self::Greater,
+            Self::Greater => Self::LessEqual,
+            Self::GreaterEqual => Self::Less,
+        }
+    }
+
     pub(super) fn is_inequality(self) -> bool {
         !matches!(self, Self::Equal | Self::NotEqual)
     }

@@ -13,7 +13,7 @@ use super::expr::{Constant, Expr, Fold, Function, Relation};
 
 /// Operations that are left to the reader, as a set of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Open(u16);
+pub(super) struct Open(u32);
 
 impl Open {
     const SUM: Self = Self(1);
@@ -33,6 +33,8 @@ impl Open {
     const SET: Self = Self(1 << 14);
     /// A relation in one unknown that is not solved for it.
     const UNSOLVED: Self = Self(1 << 15);
+    /// A complex number in polar form, `e^{i\pi/3}`.
+    const POLAR: Self = Self(1 << 16);
 
     pub(super) fn with(self, other: Self) -> Self {
         Self(self.0 | other.0)
@@ -75,6 +77,13 @@ impl Open {
                 Self::MATRIX
             }
             Expr::Pow(pair) if is_matrix(&pair[0]) => Self::MATRIX,
+            Expr::Pow(pair) if pair[0] == Expr::Constant(Constant::E) && pair[1].any(&is_imaginary) => {
+                if rational {
+                    Self::TRIGONOMETRY
+                } else {
+                    Self::POLAR
+                }
+            }
             Expr::Mul(_) | Expr::Pow(_) if Factors::of(expr, rational).are_open(rational) => Self::PRODUCT,
             Expr::Fold(Fold::Integral, ..) => Self::INTEGRAL,
             Expr::Fold(..) => Self::AGGREGATE,
@@ -102,8 +111,8 @@ impl Open {
 pub(super) fn is_finished(answer: Open, gold: Open) -> bool {
     // A value of one transcendental function may be written with another.
     let functions = Open::TRIGONOMETRY.with(Open::LOGARITHM);
-    let allowed = if gold.0 & functions.0 != 0 { gold.with(functions) } else { gold };
-    answer.within(allowed)
+    let also = if gold.0 & functions.with(Open::POLAR).0 != 0 { functions } else { Open::default() };
+    answer.within(gold.with(also).with(Open::POLAR))
 }
 
 /// The factors of a product, each with its exponent. Powers, roots and quotients of products are expanded.

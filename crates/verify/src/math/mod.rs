@@ -36,12 +36,15 @@ mod lexer;
 mod normal_parity;
 mod numeric;
 pub mod parsed;
+mod phrases;
 mod plain;
 mod propositions;
 mod reader;
 mod region;
+mod residues;
 mod typed;
 pub(crate) mod units;
+mod vectors;
 pub(crate) mod words;
 
 use std::borrow::Cow;

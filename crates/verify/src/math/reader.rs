@@ -14,69 +14,30 @@ use super::budget::{MAX_TOKENS, ParseError};
 use super::expr::{Function, NumberSet};
 use super::lexer::{self, Token};
 use super::units;
-use super::words::{NUMBERS, SCALES, TENS, base, is_scale, number_in_words, spoken};
+use super::words::{NUMBERS, SCALES, TENS, Words, base, is_scale, listed, number_in_words, section, spoken};
 use crate::python_text::regex;
-
-/// Commands without effect on the value. Entry `n` has the commands that are dropped with the next `n` groups. Some
-/// commands wrap a further group, which stays.
-const DROPPED: [&str; 3] = [
-    "left right middle big Big bigg Bigg bigl bigr bigm Bigl Bigr Bigm biggl biggr Biggl Biggr \
-     displaystyle textstyle scriptstyle tiny small normalsize large Large LARGE huge Huge bf bfseries rm \
-     it limits nolimits centering noindent nonumber notag strut hfill thinspace enspace boxed fbox \
-     framebox underline uline ensuremath boldsymbol bm pmb bold mathsf mathtt mathnormal emph mathstrut \
-     therefore checkmark",
-    "color hspace vspace phantom hphantom vphantom textcolor colorbox",
-    "fcolorbox",
-];
-
-/// Commands whose group is text.
-const TEXTS: &[&str] = &[
-    "text", "textrm", "textbf", "textit", "textsf", "texttt", "textnormal", "textup", "mathrm", "mathbf",
-    "mathit", "mbox", "hbox",
-];
-
-/// Commands, each followed by its replacement: a simpler spelling, or the name by which the parser knows its meaning.
-static SPELLINGS: Spellings = LazyLock::new(|| {
-    pairs(
-        r"
-    dfrac \frac   tfrac \frac   cfrac \frac   degree ^\circ   langle (   rangle )   lparen (   rparen )
-    varnothing \emptyset   backslash \setminus   infinity \infty   bmod \mod   lor \vee   land \wedge
-    dots \ldots   dotsc \ldots   cdots \ldots   ldots \ldots   colon :   lt <   gt >   mid |   imath i   ast *
-    tg \tan   ctg \cot   arctg \arctan",
-    )
-});
-
-/// Characters, each before its spelling in LaTeX.
-static CHARACTERS: Spellings = LazyLock::new(|| {
-    pairs(
-        r"
-    − -   – -   ‒ -   ‑ -   ‐ -   ﹣ -   × \times   · \cdot   ⋅ \cdot   ∙ \cdot   ÷ \div   ∕ /   ∗ *
-    ° ^\circ   º ^\circ   ∞ \infty   ∈ \in   ℝ \mathbb{R}   ℤ \mathbb{Z}   ℕ \mathbb{N}
-    ℚ \mathbb{Q}   ℂ \mathbb{C}   ≈ \approx   ⟨ (   ⟩ )   〈 (   〉 )   ∨ \vee   ∧ \wedge   … \ldots
-    √ \sqrt   ∛ \sqrt[3]
-    ％ \%   ⁄ /   ½ \frac{1}{2}   ⅓ \frac{1}{3}   ⅔ \frac{2}{3}   ¼ \frac{1}{4}
-    ¾ \frac{3}{4}   ⅕ \frac{1}{5}   ⅖ \frac{2}{5}   ⅗ \frac{3}{5}   ⅘ \frac{4}{5}   ⅙ \frac{1}{6}   ⅚ \frac{5}{6}
-    ⅐ \frac{1}{7}   ⅛ \frac{1}{8}   ⅜ \frac{3}{8}   ⅝ \frac{5}{8}   ⅞ \frac{7}{8}   ⅑ \frac{1}{9}   ⅒ \frac{1}{10}
-    ≡ \equiv   ⌊ \lfloor   ⌋ \rfloor   ⌈ \lceil   ⌉ \rceil   → \to   ∉ \notin",
-    )
-});
 
 const SUPERSCRIPTS: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻";
 const SUBSCRIPTS: &str = "₀₁₂₃₄₅₆₇₈₉₋";
 
+/// Commands without effect on the value. Entry `n` has the commands that are dropped with the next `n` groups. Some
+/// commands wrap a further group, which stays.
+static DROPPED: LazyLock<Vec<&str>> = LazyLock::new(|| section("dropped commands").lines().collect());
+
+/// Commands whose group is text.
+static TEXTS: Words = LazyLock::new(|| listed("text commands"));
+
+/// Commands, each followed by its replacement: a simpler spelling, or the name by which the parser knows its meaning.
+static SPELLINGS: Spellings = LazyLock::new(|| pairs("spellings of commands"));
+
+/// Characters, each before its spelling in LaTeX.
+static CHARACTERS: Spellings = LazyLock::new(|| pairs("spellings of characters"));
+
 /// Names of functions and constants that may be written without a backslash.
-const FUNCTIONS: &[&str] = &[
-    "sqrt", "sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh",
-    "ln", "log", "exp", "pi", "gcd", "lcm", "max", "min", "infty", "theta", "alpha", "beta",
-];
+static FUNCTIONS: Words = LazyLock::new(|| listed("names without a backslash"));
 
 /// Words that only introduce the answer.
-const LEADING: &[&str] = &[
-    "the", "final", "correct", "answer", "answers", "solution", "solutions", "result", "value", "is", "are",
-    "equals", "equal", "to", "so", "thus", "therefore", "hence", "we", "get", "have", "its", "it", "be",
-    "that", "total", "number", "sum", "of", "a", "our", "and", "point", "points", "pair", "vector",
-    "coordinates", "comes",
-];
+static LEADING: Words = LazyLock::new(|| listed("words that introduce an answer"));
 
 /// Verbs after the subject of a sentence, which isn't part of the answer: `the number of ways is`.
 const VERBS: &[&str] = &["is", "are", "equals", "be"];
@@ -87,24 +48,8 @@ const ANSWERS: &[&str] = &["yes", "no", "true", "false", "none", "even", "odd", 
 /// Prepositions and other short words that can follow a value.
 const SHORT: &[&str] = &["per", "in", "for", "each", "out", "all", "by"];
 
-/// Phrases for sets.
-const PHRASES: &[(&str, &str)] = &[
-    ("all real numbers", "\\mathbb{R}"),
-    ("all reals", "\\mathbb{R}"),
-    ("all integers", "\\mathbb{Z}"),
-    ("empty set", "\\emptyset "),
-    ("no solution", "\\emptyset "),
-    ("no solutions", "\\emptyset "),
-    ("no real solution", "\\emptyset "),
-    ("no real solutions", "\\emptyset "),
-    ("no real roots", "\\emptyset "),
-    ("infinity", "\\infty "),
-];
-
 /// Environments whose rows are statements, not rows of a matrix.
-const STATEMENTS: &[&str] = &[
-    "cases", "aligned", "align", "align*", "gathered", "gather", "gather*", "split", "equation", "equation*",
-];
+static STATEMENTS: Words = LazyLock::new(|| listed("environments of statements"));
 
 const CURRENCIES: &[(char, &str)] =
     &[('€', "euro"), ('£', "sterling"), ('¥', "yen"), ('₹', "rupee"), ('¢', "cent")];
@@ -112,9 +57,9 @@ const CURRENCIES: &[(char, &str)] =
 /// The replacement of each command or character.
 type Spellings = LazyLock<HashMap<&'static str, &'static str>>;
 
-/// Reads a table of words, each before its spelling.
-fn pairs(table: &'static str) -> HashMap<&'static str, &'static str> {
-    let mut words = table.split_whitespace();
+/// Reads a section of words, each before its spelling.
+fn pairs(name: &str) -> HashMap<&'static str, &'static str> {
+    let mut words = section(name).split_whitespace();
     std::iter::from_fn(|| words.next().zip(words.next())).collect()
 }
 
@@ -609,8 +554,8 @@ impl Reader {
                 self.push(Token::Equivalent);
                 after
             }
-            '{' if after.starts_with("-}") => {
-                self.push(Token::Minus);
+            '{' if after.starts_with("-}") || after.starts_with(":}") => {
+                self.latex(&after[..1]);
                 &after[2..]
             }
             '\u{200b}' => after,
@@ -681,11 +626,17 @@ impl Reader {
                 return after;
             }
         }
+        if matches!(name, "textdollar" | "mathdollar") {
+            self.currency = Some("dollar");
+            return after;
+        }
         if matches!(name, "quad" | "qquad") {
             self.separator(after);
             return after;
         }
-        if let Some(groups) = DROPPED.iter().position(|names| names.split(' ').any(|known| known == name)) {
+        if let Some(groups) =
+            DROPPED.iter().position(|names| names.split_whitespace().any(|known| known == name))
+        {
             return self.dropped(name, groups, after);
         }
         self.flush(rest);
@@ -1059,7 +1010,8 @@ impl Reader {
             if spoken(bare).is_some() {
                 return self.place_number(bare, written, next);
             }
-            if let Some((_, symbol)) = PHRASES.iter().find(|(phrase, _)| *phrase == bare) {
+            let mut sets = section("sets in words").lines().filter_map(|line| line.split_once(" => "));
+            if let Some((_, symbol)) = sets.find(|(phrase, _)| *phrase == bare) {
                 return self.latex(symbol);
             }
         }
@@ -1262,7 +1214,15 @@ impl Reader {
             literal.push_str(exponent);
             after = &after[1 + exponent.len()..];
         }
-        self.token(&literal);
+        match (self.tokens.last(), literal.as_bytes()) {
+            // The zero in `8:05` tells a time from a ratio.
+            (Some(Token::Colon), [b'0', digit @ b'1'..=b'9']) => {
+                self.push(Token::Decimal((digit - b'0').into(), 0));
+            }
+            _ => {
+                self.token(&literal);
+            }
+        }
         after
     }
 

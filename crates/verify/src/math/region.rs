@@ -5,9 +5,9 @@ use dashu_ratio::RBig;
 use std::cmp::Ordering;
 
 use super::ball::{Ball, Complex, Precision};
-use super::budget::{Exhausted, Fuel, known};
+use super::budget::{Exhausted, Fuel, NoValue, known};
 use super::canonical;
-use super::expr::{Constant, Expr, NumberSet, Relation};
+use super::expr::{Constant, Expr, Function, NumberSet, Relation};
 use super::numeric::{self, Field, Point};
 
 /// A real end of an interval.
@@ -372,12 +372,40 @@ fn collect_links<'a>(
         }
         Expr::Relation(_, pair) => {
             let difference = pair[0].clone().minus(pair[1].clone());
-            let breaks = known(canonical::zeros_and_poles(&difference, name, fuel))?;
+            let breaks = known(zeros_and_poles(&difference, name, fuel))?;
             links.push(Link { relation: condition, breaks });
             Ok(true)
         }
         _ => Ok(false),
     }
+}
+
+/// Returns the zeros and the poles of an expression, with either sign for what is inside of an absolute value.
+fn zeros_and_poles(expr: &Expr, name: &str, fuel: &mut Fuel) -> Result<(Vec<f64>, Vec<f64>), NoValue> {
+    let mut inside = None;
+    let mut with = |sign: i64| {
+        expr.replaced(&mut |node| match node {
+            Expr::Call(Function::Abs, value) if inside.as_ref().is_none_or(|known| known == value) => {
+                inside = Some(value.clone());
+                Some(Expr::Mul(vec![Expr::integer(sign), value[0].clone()]))
+            }
+            _ => None,
+        })
+    };
+    let (plus, minus) = (with(1), with(-1));
+    if inside.is_none() {
+        return canonical::zeros_and_poles(expr, name, fuel);
+    }
+    let (mut zeros, mut poles) = zeros_and_poles(&plus, name, fuel)?;
+    let (others, more) = zeros_and_poles(&minus, name, fuel)?;
+    poles.extend(more);
+    for zero in std::mem::take(&mut zeros).into_iter().chain(others) {
+        let Ok(value) = RBig::try_from(zero) else { continue };
+        let mut point = Point::at_rational(name, value);
+        let value = numeric::evaluate(expr, &mut point, Precision::level(0), fuel)?;
+        zeros.extend(value.filter(|value| value.re.to_f64().abs() < 1e-6).map(|_| zero));
+    }
+    Ok((zeros, poles))
 }
 
 /// Returns whether a condition holds at a value that is near a zero or a pole of some of its relations.

@@ -7,7 +7,10 @@ use super::compare::{self, Subject};
 use super::expr::{Expr, Relation};
 use super::finished::Open;
 use super::lexer::{Token, folded, spelled};
-use super::{MatchTypes, Options, answer, application, judge_values, latex, propositions, reader, unread};
+use super::{
+    MatchTypes, Options, answer, application, judge_values, latex, phrases, propositions, reader, residues,
+    unread, vectors,
+};
 use crate::boxed;
 use crate::finder::Reason;
 use crate::python_text::regex;
@@ -171,7 +174,11 @@ impl Answer {
             let (letter, part) =
                 lettered(part).map_or((None, &**part), |(letter, rest)| (Some(letter), rest));
             answer.letter = answer.letter.or(letter);
-            let Ok(tokens) = reader::tokens(part) else {
+            let part = &*phrases::standard(part);
+            let vector = vector(part);
+            let Ok(tokens) =
+                vector.as_ref().map_or_else(|| reader::tokens(part), |(tokens, _)| Ok(tokens.clone()))
+            else {
                 return Self { over_budget: true, ..Self::default() };
             };
             // One answer that is stated twice.
@@ -179,7 +186,10 @@ impl Answer {
                 continue;
             }
             rounded |= tokens.contains(&Token::Approximately);
-            let parsed = piecewise(part).unwrap_or_else(|| parse(&tokens));
+            let parsed = vector
+                .map(|(_, value)| Ok(value))
+                .or_else(|| piecewise(part))
+                .unwrap_or_else(|| parse(&tokens));
             if !tokens.is_empty() {
                 parts.push(tokens);
             }
@@ -306,6 +316,9 @@ impl Answer {
         if subject.rounded && !gold.rounded && (integer(stated) || stated.has_unknowns()) {
             return Outcome::new(Verdict::Wrong, "exact");
         }
+        if let Some(equal) = residues::same_class(&gold.expr, &subject.expr) {
+            return Outcome::new(if equal { Verdict::Correct } else { Verdict::Wrong }, "exact");
+        }
         let kinds = [Kind::of(&gold.expr, self.braced), Kind::of(&subject.expr, answer.braced)];
         if answer.is_empty_equation() || !kinds[0].can_equal(kinds[1]) {
             return Outcome::new(Verdict::Wrong, "exact");
@@ -383,6 +396,18 @@ fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
         return head.is_empty().then_some(Ok((cases, open)));
     };
     Some(read(name).map(|name| (Expr::relation(Relation::Equal, name, cases), open)))
+}
+
+/// Returns the tokens of a sum of multiples of unit vectors and the tuple of its components, or `None` for another answer.
+fn vector(text: &str) -> Option<(Vec<Token>, (Expr, Open))> {
+    let named = vectors::with_units(text);
+    let plain = named.is_none();
+    if plain && !(text.contains('j') && text.contains(['i', 'k'])) {
+        return None;
+    }
+    let tokens = reader::tokens(named.as_deref().unwrap_or(text)).ok()?;
+    let (value, open) = parse(&tokens).ok()?;
+    Some((tokens, (vectors::components(&value, plain)?, open)))
 }
 
 /// Parses one part of an answer: all of it, what follows its last arrow, or an equation as in [`application`].

@@ -1,4 +1,21 @@
-//! Numbers in words, up to millions.
+//! Numbers in words, up to millions, and tables of words.
+
+use std::sync::LazyLock;
+
+use crate::forms;
+
+/// Words of a section of the data file.
+pub(crate) type Words = LazyLock<Vec<&'static str>>;
+
+/// Returns a section of the data file of typed answers.
+pub(crate) fn section(name: &str) -> &'static str {
+    forms::section(include_str!("../../data/answers.txt"), name)
+}
+
+/// Returns the words of a section of the data file.
+pub(crate) fn listed(name: &str) -> Vec<&'static str> {
+    section(name).split_whitespace().collect()
+}
 
 /// Words for powers of ten.
 pub(crate) const SCALES: &[(&str, &str)] = &[

@@ -18,7 +18,7 @@ use super::expr::{Constant, Expr, Relation};
 use super::finished::{self, Open};
 use super::{Mode, Options};
 use relations::is_equal;
-pub(super) use statements::{is_point, named};
+pub(super) use statements::{is_integral, is_point, named, without_domains};
 pub(super) use values::without_point;
 
 /// How a comparison was decided.

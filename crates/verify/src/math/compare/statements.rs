@@ -14,11 +14,20 @@ impl Comparer<'_> {
     /// Compares the pair by the rules of this module. Returns `None` if none of the rules applies. The verdict doesn't
     /// depend on which of the two is the gold.
     pub(super) fn strictly(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<Answer>, Exhausted> {
+        if let Some((first, second)) = cases(gold).zip(cases(answer))
+            && self.same_cases(&first, &second)?
+        {
+            return Ok(Some(Answer { equal: true, evidence: Evidence::Probabilistic }));
+        }
         if let (Some(first), Some(second)) = (minutes(gold), minutes(answer)) {
             return Ok(Some(if first == second { EXACTLY_EQUAL } else { EXACTLY_DIFFERENT }));
         }
         match (gold, answer) {
             (Expr::Quantity(first, unit), Expr::Quantity(second, other)) => {
+                if let Some((scale, other_scale)) = unit.cents().zip(other.cents()).filter(|(a, b)| a != b) {
+                    let cents = |value: &Expr, scale| Expr::Mul(vec![value.clone(), Expr::integer(scale)]);
+                    return self.answers(&cents(first, scale), &cents(second, other_scale)).map(Some);
+                }
                 return if unit.agrees(other) {
                     self.answers(first, second).map(Some)
                 } else {
@@ -28,7 +37,7 @@ impl Comparer<'_> {
             (Expr::Quantity(value, unit), other) | (other, Expr::Quantity(value, unit))
                 if !(is_equation(other) || is_collection(other) && other.any(&is_quantity)) =>
             {
-                if unit.changes() {
+                if unit.changes() || unit.half_day().is_some() {
                     return Ok(Some(EXACTLY_DIFFERENT));
                 }
                 // The angle in radians.
@@ -132,12 +141,12 @@ impl Comparer<'_> {
                 return self.tuples(&first, &second).map(Some);
             }
             (Expr::Ratio(terms), other) | (other, Expr::Ratio(terms)) if terms.len() == 2 => {
+                if is_time(terms) && !other.is_relation() && !is_collection(other) {
+                    return Ok(Some(EXACTLY_DIFFERENT));
+                }
                 let whole =
                     other.as_integer().is_some() || !terms.iter().all(|term| term.as_integer().is_some());
                 if !whole && !other.is_relation() && !is_collection(other) {
-                    if is_time(terms) {
-                        return Ok(Some(EXACTLY_DIFFERENT));
-                    }
                     let quotient = Expr::Mul(vec![terms[0].clone(), terms[1].clone().inverse()]);
                     return self.values(&quotient, other).map(Some);
                 }
@@ -190,12 +199,32 @@ impl Comparer<'_> {
                     || is_joined(answer)
                     || gold.is_set()
                     || answer.is_set()
-                    || matches!(gold, Expr::Chain(_)) != matches!(answer, Expr::Chain(_)))
+                    || matches!(gold, Expr::Chain(_)) != matches!(answer, Expr::Chain(_))
+                    || gold.any(&is_size) != answer.any(&is_size))
             {
                 return self.conditions(gold, answer).map(Some);
             }
         }
         Ok(None)
+    }
+
+    /// Returns whether two functions by cases have each value under the same conditions in one unknown.
+    fn same_cases(&mut self, gold: &[Case], answer: &[Case]) -> Result<bool, Exhausted> {
+        for (value, _) in gold.iter().chain(answer) {
+            let mut joined = [Vec::new(), Vec::new()];
+            for (cases, conditions) in [gold, answer].into_iter().zip(&mut joined) {
+                for (other, condition) in cases {
+                    if self.answers(value, other)?.equal {
+                        conditions.push(condition.clone());
+                    }
+                }
+            }
+            let [first, second] = joined.map(Expr::Union);
+            if region::same_solutions(&first, &second, &mut self.fuel)? != Some(true) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     /// Returns the value that an equation states, which is the side that isn't a name. All other sides must be names of the
@@ -291,6 +320,37 @@ impl Comparer<'_> {
     }
 }
 
+/// A value of a function and its condition.
+type Case = (Expr, Expr);
+
+/// Returns the cases of a function, with a condition for "otherwise", or `None` for another expression.
+fn cases(expr: &Expr) -> Option<Vec<Case>> {
+    let Expr::Set(rows) = expr else { return None };
+    let case = |row: &Expr| match row {
+        Expr::Tuple(pair) if pair.len() == 2 => Some((pair[0].clone(), pair[1].clone())),
+        _ => None,
+    };
+    let mut cases: Vec<Case> = rows.iter().map(case).collect::<Option<_>>()?;
+    let (rest, stated): (Vec<_>, Vec<_>) =
+        cases.iter_mut().partition(|(_, condition)| *condition == Expr::symbol("otherwise"));
+    let others: Vec<Expr> = stated.iter().map(|(_, condition)| negation(condition)).collect::<Option<_>>()?;
+    for (_, condition) in rest {
+        *condition = Expr::Intersection(others.clone());
+    }
+    (!others.is_empty()).then_some(cases)
+}
+
+/// Returns the condition that holds where another one doesn't.
+fn negation(condition: &Expr) -> Option<Expr> {
+    let negated = |parts: &[Expr]| parts.iter().map(negation).collect::<Option<Vec<_>>>();
+    Some(match condition {
+        Expr::Relation(kind, pair) => Expr::Relation(kind.negated(), pair.clone()),
+        Expr::Chain(parts) | Expr::Intersection(parts) => Expr::Union(negated(parts)?),
+        Expr::Union(parts) => Expr::Intersection(negated(parts)?),
+        _ => return None,
+    })
+}
+
 fn is_quantity(expr: &Expr) -> bool {
     matches!(expr, Expr::Quantity(..))
 }
@@ -300,7 +360,7 @@ type Domain = (Box<str>, NumberSet);
 
 /// Splits a list into its values and the statements about the domain of a symbol of them. Returns `None` if no symbol has
 /// a domain.
-fn without_domains(list: &Expr) -> Option<(Expr, Vec<Domain>)> {
+pub(in crate::math) fn without_domains(list: &Expr) -> Option<(Expr, Vec<Domain>)> {
     let Expr::Set(values) = list else { return None };
     let domain_of = |value: &Expr| match value {
         Expr::Relation(Relation::Equal, pair) => match (&pair[0], &pair[1]) {
@@ -325,7 +385,7 @@ fn without_domains(list: &Expr) -> Option<(Expr, Vec<Domain>)> {
     Some((if kept.len() == 1 { kept.swap_remove(0) } else { Expr::Set(kept) }, domains))
 }
 
-fn is_integral(domain: &Domain) -> bool {
+pub(in crate::math) fn is_integral(domain: &Domain) -> bool {
     domain.1 == NumberSet::Integers
 }
 
@@ -375,11 +435,18 @@ fn is_infinite(end: &Expr) -> bool {
 
 /// Returns whether two numbers with a colon between them may be hours and minutes.
 fn is_time(terms: &[Expr]) -> bool {
-    let within = |term: &Expr, least: u8, most: u8| {
-        term.as_integer().is_some_and(|value| *value >= IBig::from(least) && *value <= IBig::from(most))
+    // Minutes below ten have a zero before them, which makes them a decimal.
+    let minutes = |term: &Expr| {
+        matches!((whole(term), term), (Some(0 | 10..=59), _) | (Some(1..=9), Expr::Decimal(..)))
     };
-    matches!(terms, [hours, minutes]
-        if within(hours, 0, 24) && (within(minutes, 10, 59) || within(minutes, 0, 0)))
+    matches!(terms, [hours, rest] if whole(hours).is_some_and(|hours| (0..=24).contains(&hours)) && minutes(rest))
+}
+
+fn whole(value: &Expr) -> Option<i64> {
+    match value {
+        Expr::Number(value) | Expr::Decimal(value, 0) if value.is_int() => value.numerator().try_into().ok(),
+        _ => None,
+    }
 }
 
 /// Returns the minutes of a time of day. Without a half of the day, it has 24 hours.
@@ -388,11 +455,14 @@ fn minutes(time: &Expr) -> Option<i64> {
         Expr::Quantity(value, unit) => (&**value, Some(unit.half_day()?)),
         other => (other, None),
     };
-    let whole = |value: &Expr| value.as_integer().and_then(|value| i64::try_from(value).ok());
     let (hours, minutes) = match value {
         Expr::Ratio(terms) if is_time(terms) => (whole(&terms[0])?, whole(&terms[1])?),
         value => (whole(value).filter(|hours| half.is_some() && (1..=12).contains(hours))?, 0),
     };
+    // `19:45 pm` is the evening, but `19:45 am` isn't a time.
+    if half == Some(false) && hours > 12 {
+        return None;
+    }
     Some(60 * half.map_or(hours, |second| hours % 12 + 12 * i64::from(second)) + minutes)
 }
 
@@ -510,6 +580,10 @@ fn is_condition(expr: &Expr) -> bool {
         Expr::Chain(links) => links.iter().any(is_condition),
         other => is_joined(other),
     }
+}
+
+fn is_size(node: &Expr) -> bool {
+    matches!(node, Expr::Call(Function::Abs, _))
 }
 
 fn is_joined(expr: &Expr) -> bool {

@@ -361,7 +361,7 @@ impl Comparer<'_> {
     /// Compares unevaluated sums, integrals and limits by structure if both sides have the same ones. Otherwise the answer
     /// counts as beyond the budget.
     fn open(&mut self, gold: &Expr, answer: &Expr) -> Compared {
-        if let Some((gold, answer)) = self.with_open_named(gold, answer) {
+        if let Some((gold, answer)) = self.with_named(is_open, gold, answer) {
             let result = self.symbolic(&gold, &answer)?;
             if result.equal {
                 return Ok(result);
@@ -371,12 +371,17 @@ impl Comparer<'_> {
         Err(Exhausted)
     }
 
-    /// Replaces unevaluated parts by symbols on both sides. Returns `None` if the answer has such a part that the gold doesn't have.
-    pub(super) fn with_open_named(&mut self, gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
+    /// Replaces some parts by symbols on both sides. Returns `None` if the answer has such a part that the gold doesn't have.
+    pub(super) fn with_named(
+        &mut self,
+        is_part: fn(&Expr) -> bool,
+        gold: &Expr,
+        answer: &Expr,
+    ) -> Option<(Expr, Expr)> {
         let mut known: Vec<Expr> = Vec::new();
         let unknown = |place: usize| Expr::symbol(&format!("#{place}"));
         let gold = gold.replaced(&mut |node| {
-            is_open(node).then(|| {
+            is_part(node).then(|| {
                 let place = known.iter().position(|other| other == node).unwrap_or_else(|| {
                     known.push(node.clone());
                     known.len() - 1
@@ -386,7 +391,7 @@ impl Comparer<'_> {
         });
         let mut strange = known.is_empty() || known.len() > 8;
         let answer = answer.replaced(&mut |node| {
-            if strange || !is_open(node) {
+            if strange || !is_part(node) {
                 return None;
             }
             for (place, other) in known.iter().enumerate() {
@@ -421,6 +426,9 @@ impl Comparer<'_> {
             }
             (Expr::Derivative(body, variable), Expr::Derivative(inner, name)) => {
                 variable == name && self.values(body, inner)?.equal
+            }
+            (Expr::Call(Function::Floor, inside), Expr::Call(Function::Floor, other)) => {
+                self.values(&inside[0], &other[0])?.equal
             }
             _ => false,
         })
@@ -471,9 +479,11 @@ impl Comparer<'_> {
                 _ => None,
             })
         };
+        let written = [gold, answer];
         let (gold, answer) = (&rational(gold), &rational(answer));
         let names: BTreeSet<&str> = gold.symbols().into_iter().chain(answer.symbols()).collect();
         let (mut agreed, mut apart) = (0, false);
+        let mut undecided = Vec::new();
         for value in steps(gold, answer) {
             if whole && !value.is_int() {
                 continue;
@@ -491,10 +501,51 @@ impl Comparer<'_> {
             match (exactly(gold)?, exactly(answer)?) {
                 (Some(first), Some(second)) if first != second => return Ok(Some(false)),
                 (Some(_), Some(_)) => agreed += 1,
-                (first, second) => apart |= first != second,
+                (first, second) => undecided.push((value, first != second)),
+            }
+        }
+        // Steps may run out: first the values at which one side is exact, and small and large ones in turn.
+        undecided.sort();
+        undecided.dedup();
+        let (first, rest): (Vec<_>, Vec<_>) = undecided.into_iter().partition(|(_, differ)| *differ);
+        for values in [first, rest] {
+            for at in 0..values.len() {
+                let (value, differ) = &values[if at % 2 == 0 { at / 2 } else { values.len() - 1 - at / 2 }];
+                let known = self.fuel.holds(MAX_STEPS / 4);
+                match if known { self.agree_at(written, &names, value)? } else { None } {
+                    Some(false) => return Ok(Some(false)),
+                    Some(true) => agreed += 1,
+                    None => apart |= *differ,
+                }
             }
         }
         Ok((agreed >= LEAST && !apart).then_some(true))
+    }
+
+    /// Whether two expressions have the same value at a value of their only unknown. Returns `None` if it can't be decided.
+    fn agree_at(
+        &mut self,
+        sides: [&Expr; 2],
+        names: &BTreeSet<&str>,
+        value: &RBig,
+    ) -> Result<Option<bool>, Exhausted> {
+        let rounds = |side: &Expr| side.any(&|node| rounded(node).is_some());
+        let Some(name) = names.first().filter(|_| names.len() == 1 && sides.iter().any(|side| rounds(side)))
+        else {
+            return Ok(None);
+        };
+        let precision = Precision::level(0);
+        let mut point = Point::at_rational(name, value.clone());
+        let mut number = |side: &Expr| match numeric::evaluate(side, &mut point, precision, &mut self.fuel) {
+            Err(Exhausted) if !self.fuel.is_empty() => Ok(None),
+            value => value,
+        };
+        let Some((first, second)) = number(sides[0])?.zip(number(sides[1])?) else { return Ok(None) };
+        let difference = first.subtract(&second, precision);
+        Ok(match difference.holds_zero() {
+            false => Some(false),
+            true => (difference.log2_bound() < -40.0).then_some(true),
+        })
     }
 
     /// Returns whether all roots and logarithms of unknowns in an expression are real at a point.
@@ -550,6 +601,22 @@ impl Comparer<'_> {
                 }
                 Some(false) => return Ok(SURELY_DIFFERENT),
                 _ => {}
+            }
+            // A rounding of irrational values steps where no point is, so the rounded values must be equal themselves.
+            if !counted && [gold, answer].iter().any(|side| side.any(&rounds_irrationals)) {
+                let floors = |side: &Expr| {
+                    side.replaced(&mut |node| match node {
+                        Expr::Call(Function::Ceiling, inside) => {
+                            Some(Expr::Call(Function::Floor, vec![inside[0].clone().negated()]).negated())
+                        }
+                        _ => None,
+                    })
+                };
+                let is_floor = |node: &Expr| matches!(node, Expr::Call(Function::Floor, _));
+                return match self.with_named(is_floor, &floors(gold), &floors(answer)) {
+                    Some((gold, answer)) => self.symbolic(&gold, &answer),
+                    None => Ok(SURELY_DIFFERENT),
+                };
             }
         }
         // In strict mode, roots and logarithms of unknowns are real.
@@ -619,6 +686,23 @@ impl Comparer<'_> {
         }
         Ok(Answer { equal: true, evidence: Evidence::Probabilistic })
     }
+}
+
+/// Returns what a floor or a ceiling rounds.
+fn rounded(node: &Expr) -> Option<&Expr> {
+    match node {
+        Expr::Call(Function::Floor | Function::Ceiling, inside) => inside.first(),
+        _ => None,
+    }
+}
+
+/// Returns whether a node is a floor or a ceiling of a root or of another function.
+fn rounds_irrationals(node: &Expr) -> bool {
+    let root = |part: &Expr| match part {
+        Expr::Pow(pair) => !matches!(&pair[1], Expr::Number(power) if power.is_int()),
+        part => matches!(part, Expr::Call(..)) && rounded(part).is_none(),
+    };
+    rounded(node).is_some_and(|inside| inside.any(&root))
 }
 
 /// Numbers at which expressions with roundings may step: small ones, and the sums of a multiple of a number that occurs in the

@@ -797,9 +797,6 @@ impl Reader {
 
     /// Reads the group of a text command.
     fn text_group(&mut self, name: &str, content: &str, depth: usize) {
-        if self.half_day(content.trim()) == Some("") {
-            return;
-        }
         let inside = content.trim().strip_prefix('(').and_then(|inside| inside.strip_suffix(')'));
         let content =
             inside.filter(|inside| self.after_value() && !inside.contains(['(', ')'])).unwrap_or(content);
@@ -853,10 +850,6 @@ impl Reader {
         let digits = content.contains(|c: char| c.is_ascii_digit());
         let mut rest = content;
         while let Some(c) = rest.chars().next() {
-            if let Some(after) = self.half_day(rest) {
-                rest = after;
-                continue;
-            }
             let numbered = |rest: &str| rest[1..].starts_with(|c: char| c.is_ascii_digit());
             if c.is_alphabetic() || (c == '-' && !self.words.is_empty()) {
                 let length = rest.find(|c: char| !c.is_alphabetic()).unwrap_or(rest.len()).max(1);
@@ -890,22 +883,12 @@ impl Reader {
         }
     }
 
-    /// Reads "a.m." or "p.m." after a value. Returns the remaining text.
-    fn half_day<'a>(&mut self, rest: &'a str) -> Option<&'a str> {
-        let found = regex!(r"^([AaPp])\.\s?[Mm]\.?").captures(rest).filter(|_| self.after_value())?;
-        self.words.push_str(if found[1].eq_ignore_ascii_case("a") { "am" } else { "pm" });
-        Some(&rest[found[0].len()..])
-    }
-
     /// Reads consecutive letters, which are a function, words, or variables.
     fn letters<'a>(&mut self, rest: &'a str) -> &'a str {
         let length = rest.bytes().take_while(u8::is_ascii_alphabetic).count();
         let (run, after) = rest.split_at(length);
         let lower = run.to_ascii_lowercase();
         let value = self.after_value();
-        if let Some(after) = self.half_day(rest) {
-            return after;
-        }
         let glued = !self.spaced
             && matches!(self.tokens.last(), Some(Token::Letter(_) | Token::Underscore | Token::Text(_)));
         if FUNCTIONS.contains(&run) && !after.starts_with('_') && self.words.is_empty() {

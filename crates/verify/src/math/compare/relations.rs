@@ -1,6 +1,5 @@
 //! Compares relations: equations, inequations, inequalities and chains of them.
 
-use super::values::is_open;
 use super::{Answer, Compared, Comparer, EXACTLY_DIFFERENT, EXACTLY_EQUAL, Evidence, is_collection};
 use crate::math::ball::{Complex, Precision};
 use crate::math::budget::{Exhausted, known};
@@ -44,7 +43,7 @@ impl Comparer<'_> {
             }
             (Expr::Relation(gold_kind, sides), Expr::Relation(kind, others)) => {
                 // In strict mode, derivatives and integrals that occur in both count as the same unknowns.
-                let named = if self.parity() { None } else { self.with_named(is_open, gold, answer) };
+                let named = if self.parity() { None } else { self.with_open_named(gold, answer) };
                 match &named {
                     Some((Expr::Relation(_, sides), Expr::Relation(_, others))) => {
                         self.relation_pair(*gold_kind, sides, *kind, others)

@@ -361,7 +361,7 @@ impl Comparer<'_> {
     /// Compares unevaluated sums, integrals and limits by structure if both sides have the same ones. Otherwise the answer
     /// counts as beyond the budget.
     fn open(&mut self, gold: &Expr, answer: &Expr) -> Compared {
-        if let Some((gold, answer)) = self.with_named(is_open, gold, answer) {
+        if let Some((gold, answer)) = self.with_open_named(gold, answer) {
             let result = self.symbolic(&gold, &answer)?;
             if result.equal {
                 return Ok(result);
@@ -371,17 +371,12 @@ impl Comparer<'_> {
         Err(Exhausted)
     }
 
-    /// Replaces some parts by symbols on both sides. Returns `None` if the answer has such a part that the gold doesn't have.
-    pub(super) fn with_named(
-        &mut self,
-        is_part: fn(&Expr) -> bool,
-        gold: &Expr,
-        answer: &Expr,
-    ) -> Option<(Expr, Expr)> {
+    /// Replaces unevaluated parts by symbols on both sides. Returns `None` if the answer has such a part that the gold doesn't have.
+    pub(super) fn with_open_named(&mut self, gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
         let mut known: Vec<Expr> = Vec::new();
         let unknown = |place: usize| Expr::symbol(&format!("#{place}"));
         let gold = gold.replaced(&mut |node| {
-            is_part(node).then(|| {
+            is_open(node).then(|| {
                 let place = known.iter().position(|other| other == node).unwrap_or_else(|| {
                     known.push(node.clone());
                     known.len() - 1
@@ -391,7 +386,7 @@ impl Comparer<'_> {
         });
         let mut strange = known.is_empty() || known.len() > 8;
         let answer = answer.replaced(&mut |node| {
-            if strange || !is_part(node) {
+            if strange || !is_open(node) {
                 return None;
             }
             for (place, other) in known.iter().enumerate() {
@@ -426,9 +421,6 @@ impl Comparer<'_> {
             }
             (Expr::Derivative(body, variable), Expr::Derivative(inner, name)) => {
                 variable == name && self.values(body, inner)?.equal
-            }
-            (Expr::Call(Function::Floor, inside), Expr::Call(Function::Floor, other)) => {
-                self.values(&inside[0], &other[0])?.equal
             }
             _ => false,
         })
@@ -475,6 +467,13 @@ impl Comparer<'_> {
                 }
                 Expr::Constant(Constant::E) => {
                     Some(Expr::Number(RBig::from_parts(1264.into(), 465u16.into())))
+                }
+                Expr::Pow(pair)
+                    if !node.has_unknowns() && !matches!(&pair[1], Expr::Number(power) if power.is_int()) =>
+                {
+                    const PARTS: u32 = 10_007;
+                    let count = (numeric::approximate(node)? * f64::from(PARTS)) as i64;
+                    Some(Expr::Number(RBig::from_parts(count.into(), PARTS.into())))
                 }
                 _ => None,
             })
@@ -529,8 +528,9 @@ impl Comparer<'_> {
         names: &BTreeSet<&str>,
         value: &RBig,
     ) -> Result<Option<bool>, Exhausted> {
-        let rounds = |side: &Expr| side.any(&|node| rounded(node).is_some());
-        let Some(name) = names.first().filter(|_| names.len() == 1 && sides.iter().any(|side| rounds(side)))
+        let rounds = |node: &Expr| matches!(node, Expr::Call(Function::Floor | Function::Ceiling, _));
+        let Some(name) =
+            names.first().filter(|_| names.len() == 1 && sides.iter().any(|side| side.any(&rounds)))
         else {
             return Ok(None);
         };
@@ -602,22 +602,6 @@ impl Comparer<'_> {
                 Some(false) => return Ok(SURELY_DIFFERENT),
                 _ => {}
             }
-            // A rounding of irrational values steps where no point is, so the rounded values must be equal themselves.
-            if !counted && [gold, answer].iter().any(|side| side.any(&rounds_irrationals)) {
-                let floors = |side: &Expr| {
-                    side.replaced(&mut |node| match node {
-                        Expr::Call(Function::Ceiling, inside) => {
-                            Some(Expr::Call(Function::Floor, vec![inside[0].clone().negated()]).negated())
-                        }
-                        _ => None,
-                    })
-                };
-                let is_floor = |node: &Expr| matches!(node, Expr::Call(Function::Floor, _));
-                return match self.with_named(is_floor, &floors(gold), &floors(answer)) {
-                    Some((gold, answer)) => self.symbolic(&gold, &answer),
-                    None => Ok(SURELY_DIFFERENT),
-                };
-            }
         }
         // In strict mode, roots and logarithms of unknowns are real.
         let branched = !self.parity()
@@ -686,23 +670,6 @@ impl Comparer<'_> {
         }
         Ok(Answer { equal: true, evidence: Evidence::Probabilistic })
     }
-}
-
-/// Returns what a floor or a ceiling rounds.
-fn rounded(node: &Expr) -> Option<&Expr> {
-    match node {
-        Expr::Call(Function::Floor | Function::Ceiling, inside) => inside.first(),
-        _ => None,
-    }
-}
-
-/// Returns whether a node is a floor or a ceiling of a root or of another function.
-fn rounds_irrationals(node: &Expr) -> bool {
-    let root = |part: &Expr| match part {
-        Expr::Pow(pair) => !matches!(&pair[1], Expr::Number(power) if power.is_int()),
-        part => matches!(part, Expr::Call(..)) && rounded(part).is_none(),
-    };
-    rounded(node).is_some_and(|inside| inside.any(&root))
 }
 
 /// Numbers at which expressions with roundings may step: small ones, and the sums of a multiple of a number that occurs in the

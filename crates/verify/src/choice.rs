@@ -290,10 +290,18 @@ impl Verifier {
             (Reading::Other, Some(option)) => Reading::Letter(option),
             (reading, _) => reading,
         };
+        // `The temperature stays the same.`
+        let is_predicate = |place: &Range<usize>| {
+            let before = &response[..place.start];
+            form!("predicate").is_match(&response[place.clone()])
+                && form!("subject of a predicate").is_match(statement::sentence_before(before))
+                && !statement::is_denied_before(before)
+                && regex!(r"^[\s.!*_]*$").is_match(&response[place.end..])
+        };
         let stated = |place: &Range<usize>| {
             let (before, behind) = (&response[..place.start], &response[place.end..]);
             let held = |option| !self.is_taken_back(option, behind);
-            finder::is_stated(response, place.clone())
+            (finder::is_stated(response, place.clone()) || is_predicate(place))
                 && !(is_of_others(before) || is_refused(behind))
                 && read(place).option().is_none_or(held)
         };
@@ -301,8 +309,14 @@ impl Verifier {
             let ends = regex!(boxed::SENTENCE_END).find_iter(&response[line.clone()]);
             let last = ends.map(|end| line.start + end.end()).filter(|end| *end < line.end).last();
             let last = last.unwrap_or(line.start)..line.end;
-            let mut found =
-                self.named_in(response, line.clone()).into_iter().rev().take(MOST_NAMED).find(stated);
+            // `**B**`, and below it `Mercury (A) is closer to the Sun`
+            let chosen = lines[at + 1..].iter().filter(|above| alone(above).is_some()).count() == 1;
+            let told = |place: &Range<usize>| {
+                let behind = regex!(r"^\s*\([A-Z]\)").replace(&response[place.end..line.end], "");
+                chosen && form!("subject").is_match(&behind) && !form!("praised").is_match(&behind)
+            };
+            let named = self.named_in(response, line.clone()).into_iter().rev().take(MOST_NAMED);
+            let mut found = { named }.find(|place| stated(place) && !told(place));
             if let Some(single) = [line, &last].into_iter().find(|place| alone(place).is_some()) {
                 let above =
                     if single == line { lines.get(at + 1).cloned() } else { Some(line.start..last.start) };
@@ -319,7 +333,9 @@ impl Verifier {
                 let label = label.filter(|_| matches!(value, Reading::Content(_)));
                 let label = label.and_then(|label| label.as_str().chars().rfind(char::is_ascii_uppercase));
                 let other = label.is_some_and(|label| self.letter(label) != value);
-                return Some(Candidate::new(place, if other { Reading::Several } else { value }));
+                let marker = if is_predicate(&place) { Marker::Announcement } else { Marker::Value };
+                let value = if other { Reading::Several } else { value };
+                return Some(Candidate { marker, ..Candidate::new(place, value) });
             }
         }
         None
@@ -509,7 +525,12 @@ impl Verifier {
     fn amended(&self, reading: Reading, letter: &str, rest: &str) -> Reading {
         match reading.option() {
             Some(option) if self.names_another(option, letter, rest) => Reading::Several,
-            Some(option) if is_refused(rest) || self.is_taken_back(option, rest) => Reading::Other,
+            Some(option)
+                if is_refused(self.behind_words(option, rest).unwrap_or(rest))
+                    || self.is_taken_back(option, rest) =>
+            {
+                Reading::Other
+            }
             _ => reading,
         }
     }
@@ -529,7 +550,9 @@ impl Verifier {
     fn behind_words<'a>(&self, option: char, text: &'a str) -> Option<&'a str> {
         let words = self.options.get(self.place(option)?)?;
         let bare = unmarked(text, " .:,;*\"”`')]–—=>$-");
-        [bare, bare.trim_start_matches('(')].into_iter().find_map(|bare| {
+        let article = regex!(r"^(?i:it|the|an?) ").replace(bare, "").len();
+        let forms = [bare, bare.trim_start_matches('('), &bare[bare.len() - article..]];
+        forms.into_iter().find_map(|bare| {
             let (head, behind) = bare.split_at_checked(words.len())?;
             let ends = !behind.starts_with(char::is_alphanumeric);
             (ends && head.to_lowercase() == *words).then_some(behind)
@@ -558,7 +581,8 @@ impl Verifier {
         let offers = |said: &str| form!("agreeing").is_match(said) && !form!("denied").is_match(said);
         let kept =
             |said: &regex::Captures<'_>| if offers(&said[1]) { said[0].to_owned() } else { String::new() };
-        let rest = &*form!("listed subject").replace_all(truncated(rest, LONGEST_FORMAL), kept);
+        let rest = form!("listed subject").replace_all(truncated(rest, LONGEST_FORMAL), kept);
+        let rest = &*self.without_parentheses(&rest);
         let is_other = |named: Option<char>| named.is_some_and(|named| named != option);
         let words = unmarked(rest, " .:,;*\"”`')]–—=>$-").trim_end_matches(['*', '"', '”', '`']);
         let own = self.behind_words(option, rest);
@@ -602,6 +626,21 @@ impl Verifier {
                     offers(clause, refuted) || in_words(clause) && !refuted
                 })
         })
+    }
+
+    /// Replaces a letter in parentheses, and the words of its option before it, by the letter: `Paris (B)`.
+    fn without_parentheses(&self, text: &str) -> String {
+        let parts = text.split_inclusive(')').map(|part| {
+            let Some(found) = regex!(r"^((?s:.*))\(([A-Z])\)$").captures(part) else {
+                return part.to_owned();
+            };
+            let head = found[1].trim_end();
+            let place = self.place(char::from(found[2].as_bytes()[0]));
+            let words = place.and_then(|place| self.options.get(place));
+            let bare = words.and_then(|words| head.to_ascii_lowercase().strip_suffix(&**words).map(str::len));
+            format!("{} {}", &head[..bare.unwrap_or(head.len())], &found[2])
+        });
+        parts.collect()
     }
 
     /// Returns the letter of the only option with the given words, ignoring a reason after them.
@@ -694,7 +733,9 @@ fn announced(text: &str) -> Vec<Range<usize>> {
         let is_verb = form!("verb of choosing").find(verb.as_str()).is_some_and(|found| found.start() == 0);
         !is_verb || is_chooser(&text[..verb.start()])
     };
-    let announced: Vec<_> = form!("announcement").find_iter(text).collect();
+    // `Option B is the capital.`
+    let names = |m: &regex::Match<'_>| regex!(r"^\w+[\s*(]+[A-HJ-Z]\b").is_match(m.as_str());
+    let announced: Vec<_> = form!("announcement").find_iter(text).filter(|m| !names(m)).collect();
     let earlier = announced.len().saturating_sub(MOST_ANNOUNCED);
     let announced = announced
         .into_iter()

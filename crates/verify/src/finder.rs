@@ -145,14 +145,7 @@ pub(crate) fn last_lines(text: &str) -> impl Iterator<Item = Range<usize>> {
 }
 
 /// Words that make the values around them alternatives.
-const CHOOSING: [&str; 15] = [
-    "or", "either", "maybe", "perhaps", "possibly", "alternatively", "else", "another", "alternative",
-    "second", "option", "candidate", "possibility", "或", "或者",
-];
-
-fn is(word: &str, list: &[&str]) -> bool {
-    list.iter().any(|listed| word.eq_ignore_ascii_case(listed))
-}
+const CHOOSING: &str = "^(?i:or|either|maybe|perhaps|possibly|alternatively|else|another|alternative|second|option|candidate|possibility|或|或者)$";
 
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_alphanumeric()).filter(|word| !word.is_empty())
@@ -160,20 +153,20 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether the text between two values makes them alternatives.
 pub(crate) fn offers_choice(between: &str) -> bool {
-    words(between).any(|word| is(word, &CHOOSING))
+    words(between).any(|word| regex!(CHOOSING).is_match(word))
 }
 
 /// Whether only joining words are between two values.
 fn joins(between: &str) -> bool {
-    const LISTING: [&str; 7] = ["and", "also", "python", "json", "boxed", "fbox", "和"];
+    const LISTING: &str = "^(?i:and|also|python|json|boxed|fbox|和)$";
     // On one line, in a list, or after a word of choice, a second statement of an answer doesn't correct the first.
-    const STATING: [&str; 7] = ["the", "final", "answer", "is", "solution", "a", "possible"];
+    const STATING: &str = "^(?i:the|final|answer|is|solution|a|possible)$";
     let itemized = regex!(r"\n\s*(?:[-*•]|\d+[.)])\s").is_match(between);
     let restated = offers_choice(between) || itemized || !between.trim().contains('\n');
     words(between).all(|word| {
-        is(word, &LISTING)
-            || is(word, &CHOOSING)
-            || (restated && is(word, &STATING))
+        regex!(LISTING).is_match(word)
+            || regex!(CHOOSING).is_match(word)
+            || (restated && regex!(STATING).is_match(word))
             || (itemized && word.bytes().all(|b| b.is_ascii_digit()))
     })
 }

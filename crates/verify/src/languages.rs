@@ -41,7 +41,7 @@ pub(crate) fn means_answer(word: &str) -> bool {
 }
 
 /// Words of other languages that call an answer wrong.
-const WRONG: &str = r"\b(?:falsch|faux|fausse|fals[oaei]s?|incorrect[oaes]*|errad[oa]|błędn\w*|yanlış|salah|невер\w+|неправил\w+|verkeerd|fel)\b|错|錯|不对|不對|不正确|有误|間違|틀|خطأ";
+const WRONG: &str = r"\b(?:falsch|faux|fausse|fals[oaei]s?|incorrect[oaes]*|errad[oa]|błędn\w*|yanlış|salah|невер\w+|неправил\w+|verkeerd|fel)\b|错|錯|不对|不對|不正确|有误|間違|틀|خطأ|ग़?लत|ভুল";
 
 /// Whether a sentence in another language calls the answer before it wrong.
 pub(crate) fn condemns(sentence: &str) -> bool {
@@ -51,7 +51,7 @@ pub(crate) fn condemns(sentence: &str) -> bool {
 
 /// Whether a statement in another language is a supposition or a denial.
 pub(crate) fn doubts(statement: &str) -> bool {
-    const OTHERS: &str = r"\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|不|非|[^是]说|认为|例如|比如|如果|若|もし|만약|아니|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่";
+    const OTHERS: &str = r"\b(?:no|si|w[äu]re|würden?|soit|serait|supposons|sea|sería|podría|fosse|sarebbe|seria|beispiel\w*|ejemplo|exemple|esempio|exemplo|например|предположим|n['’]?est|pas|nicht|kein\w*|wenn|falls|non|se|não|niet|als|nie|jeśli|není|nu|dacă|nem|ha|inte|ikke|om|değil|eğer|bukan|jika|kalau|không|nếu|hindi|kung|sio|если|не|якщо|δεν|αν)\b|(?:大于|小于|至少|至多|超过|不到)[\s是为]*$|^\S{0,2} ?(?:より|以上|以下|未満|を超え|[の的]\S{0,2}倍|보다|이상|이하|미만)|\b(?:mayor|menor|maior|maggiore|minore|supérieure?|inférieure?|doble|double|dobro|doppio|moitié|mitad|metade|metà)(?: (?:que|do|de|di|à|a))?\W*$|では?(?:ない|ありません)\W*$|(?:でしょう|だろう|です)か\W*$|不|非|[^是]说|认为|例如|比如|如果|若|もし|만약|아니|아닙|नहीं|यदि|अगर|যদি|নয়|కాదు|இல்லை|ليس|إذا|لو|نہیں|اگر|نیست|לא|אם|ไม่";
     regex!(&format!("(?i){OTHERS}|{WRONG}")).is_match(statement)
 }
 

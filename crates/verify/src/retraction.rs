@@ -40,6 +40,9 @@ pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
     if behind.trim_end().len() < 2 {
         return false;
     }
+    // `Why? Because ..` and `Why not A? Because ..` explain the answer.
+    const WHY: &str = r"(?i)\bwhy(?: not [\w() ]{1,20}\?\W*(because|since|as|for)\b|\?\W*(\w))";
+    let behind = &*regex!(WHY).replace_all(behind, "$1$2");
     // `statement` reads the rest of the answer's sentence.
     let rest =
         behind.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '.' | '!' | '?' | '\n'));
@@ -86,7 +89,7 @@ fn agrees(sentence: &str, value: Written<'_>) -> bool {
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     regex!(CLOSES).is_match(words)
         || confirms(sentence)
-        || restates(words, value.text)
+        || !sentence.ends_with('?') && restates(words, value.text)
         || checks(words, value)
         || considers_another(words)
         || denies_another(words, value)
@@ -106,10 +109,8 @@ fn plain(sentence: &str) -> String {
 
 /// Whether a sentence of neutral words states a number other than the value: `So 10.`, `10 works too`.
 fn states_another(words: &str, value: &str) -> bool {
-    const ALSO: [&str; 14] = [
-        "no", "or", "and", "also", "too", "works", "possible", "together", "final", "result", "times",
-        "plus", "minus", "another",
-    ];
+    const ALSO: &str =
+        "^(?:no|or|and|also|too|works|possible|together|final|result|times|plus|minus|another)$";
     let mut numbers = Vec::new();
     for word in words.split(|c: char| c.is_whitespace() || matches!(c, ':' | ';' | '=')) {
         let word = word.trim_matches(|c: char| !c.is_alphanumeric());
@@ -118,7 +119,7 @@ fn states_another(words: &str, value: &str) -> bool {
             numbers.push(number);
         } else if let Some(number) = number_in_words(word) {
             numbers.push(number.to_string());
-        } else if !word.is_empty() && !is_neutral(word) && !ALSO.contains(&word) {
+        } else if !word.is_empty() && !is_neutral(word) && !regex!(ALSO).is_match(word) {
             return false;
         }
     }
@@ -146,7 +147,8 @@ fn is_unclear(sentence: &str, value: &str) -> bool {
 
 /// Whether a sentence confirms the solution or refutes every other answer.
 fn confirms(sentence: &str) -> bool {
-    form!("confirms").is_match(sentence) && !regex!(r"^(?:i|we)\b.*(?:\bnot\b|n't\b)").is_match(sentence)
+    form!("confirms").is_match(sentence)
+        && !regex!(r"^(?:i|we)\b.*(?:not\b|n't\b|neither\b)").is_match(sentence)
 }
 
 /// Whether a sentence disputes the answer: it names a fault of the solution, or another number as the result.
@@ -159,7 +161,9 @@ fn disputes(sentence: &str, value: &str) -> bool {
         let value: f64 = value.replace([',', '$', ' '], "").parse().ok()?;
         Some(number != value)
     };
-    form!("faults").is_match(words) || another().unwrap_or(false)
+    // `If the rows had 5 seats, it would be 15.`
+    let supposed = regex!(r"^(?:had|were|if\b[^,]*\b(?:had|were))\b[^,]*, ").is_match(words);
+    form!("faults").is_match(words) || !supposed && another().unwrap_or(false)
 }
 
 /// Whether a sentence is about a person or thing of the problem and not about the answer.
@@ -178,7 +182,11 @@ fn checks(words: &str, value: Written<'_>) -> bool {
 fn denies_another(words: &str, value: Written<'_>) -> bool {
     const OWN: &str = r"^not (?:really|quite|exactly|right|correct|so|it|sure|the answer|an? answer)$";
     let named = regex!(r"^not (?:option )?(?:\pL|[-\d]\S*)$").is_match(words);
-    named || value.text.is_empty() && words.starts_with("not ") && !regex!(OWN).is_match(words)
+    const CONFUSED: &str =
+        r"^(?:this is )?(?:not to be|don't|do not|never) (?:confused?|mistaken?|mix(?:ed)?)\b";
+    named
+        || regex!(CONFUSED).is_match(words) && !words.contains("answer")
+        || value.text.is_empty() && words.starts_with("not ") && !regex!(OWN).is_match(words)
 }
 
 /// Whether a sentence rejects another answer: `I considered A, but it is wrong`.
@@ -198,7 +206,7 @@ fn concludes(words: &str, value: &str) -> bool {
 /// Whether a sentence ends with the value and doesn't deny it: `So the total number of apples is 50`.
 fn restates(words: &str, value: &str) -> bool {
     const DENIALS: &str =
-        r"\b(?:not|no|never|wrong|incorrect|false|unless|if|only|says?|said|thinks?)\b|n't\b|\?";
+        r"\b(?:not|no|never|wrong|incorrect|false|unless|if|only|says?|said|thinks?)\b|n't\b";
     let end = words.rsplit(' ').next().unwrap_or_default().trim_matches(['$', '\\', '(', ')']);
     !value.is_empty() && end == plain(value) && !regex!(DENIALS).is_match(words)
 }

@@ -459,6 +459,25 @@ fn responses_judged_by_hand_are_judged_alike() {
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
 
+#[test]
+fn a_sentence_can_end_with_an_option_that_is_a_predicate() {
+    let options = ["increases", "decreases", "stays the same", "cannot be determined"].map(str::to_owned);
+    for (gold, response, right) in [
+        ("C", "The temperature stays the same.", true),
+        ("C", "The gas does no work, so the temperature stays the same.", true),
+        ("D", "D: it cannot be determined from the information given.", true),
+        ("A", "The temperature never increases.", false),
+        ("A", "If heated, the temperature increases.", false),
+        ("A", "The teacher says increases.", false),
+        ("A", "It hardly increases.", false),
+        ("A", "The temperature increases or decreases.", false),
+        ("A", "A: it cannot be determined from the information given.", false),
+    ] {
+        let verifier = Verifier::new(gold, &options, Match::LetterOrContent).unwrap();
+        assert_eq!(verifier.check(response).is_correct(), right, "{response}");
+    }
+}
+
 fn verdict(gold: &str, response: &str, compare: Match) -> (Verdict, String) {
     let options = ["London", "Paris", "Rome", "A dog"].map(str::to_owned);
     let outcome = Verifier::new(gold, &options, compare).unwrap().check(response);

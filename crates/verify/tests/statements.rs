@@ -64,3 +64,33 @@ fn sentences_state_or_deny_a_number() {
     let off: Vec<&str> = NUMBERS.lines().filter(is_off).collect();
     assert!(off.is_empty(), "{}", off.join("\n"));
 }
+
+#[test]
+fn a_puzzle_asks_for_things_that_are_true_or_wrong() {
+    let game = |answer: &str| {
+        format!(r#"{{"question": "", "answer": {answer}, "difficulty": 1, "metadata": {{}}}}"#)
+    };
+    let steps = r#"{"question": "", "answer": "", "difficulty": 1, "metadata": {"error_indices": [6, 15]}}"#
+        .to_owned();
+    let rules = synlogic::Options { mode: Mode::Strict, format_gate: false };
+    for (task, game, response, right) in [
+        ("boolean_expressions", game("\"C,E\""), r"The true ones are $\boxed{C,E}$.", true),
+        ("boolean_expressions", game("\"C,E\""), r"The false ones are $\boxed{C,E}$.", false),
+        ("boolean_expressions", game("\"C,E\""), r"The expressions that are false are \boxed{C,E}.", false),
+        ("dyck_language_reasoning_errors", steps.clone(), "The wrong thoughts are **6, 15**.", true),
+        ("dyck_language_reasoning_errors", steps.clone(), "The correct thoughts are **6, 15**.", false),
+        ("dyck_language_reasoning_errors", steps, "The wrong thoughts are not 6, 15.", false),
+        ("word_sorting_mistake", game("12"), r"The first wrong step is \boxed{12}", true),
+        ("word_sorting_mistake", game("12"), r"The first correct step is \boxed{12}", false),
+        ("object_counting", game("22"), r"I have $\boxed{22 \text{ coats}}$.", true),
+        ("object_counting", game("2079"), r"\boxed{2{,}079}", true),
+        ("object_counting", game("22"), r"\boxed{22 \text{ or } 23}", false),
+        ("object_counting", game("22"), r"\boxed{22!}", false),
+        ("object_counting", game("22"), r"\boxed{22 \text{ dozen}}", false),
+        ("object_counting", game("279"), r"\boxed{2,79}", false),
+        ("operation", game("2079"), r"$\boxed{2{,}079}$", true),
+    ] {
+        let outcome = synlogic::check(task, &game, response, &rules).unwrap();
+        assert_eq!(outcome.is_correct(), right, "{task}: {response}");
+    }
+}

@@ -13,6 +13,7 @@ use super::extract::{answer_ends, last_number};
 use super::{units, words};
 use crate::boxed::trimmed;
 use crate::finder::{self, Candidate, Marker, Reason, after, formula_around, lead, line_at};
+use crate::forms::form;
 use crate::languages::{self, UNSPACED};
 use crate::python_text::regex;
 use crate::retraction::{Written, is_withdrawn};
@@ -30,11 +31,11 @@ fn one<'a>(part: impl Into<Cow<'a, str>>, is_stated: bool) -> Stated<'a> {
     if is_stated { Ok(vec![part.into()]) } else { Err(Reason::Denied) }
 }
 
-/// Returns a response without calculator marks (`<<10*5=50>>`) and without a last line about confidence, with spaces around numbers
+/// Returns a response without calculator marks (`<<10*5=50>>`) and without last lines about confidence or of courtesy, with spaces around numbers
 /// beside words of scripts without spaces, and with amounts of money escaped.
 pub(super) fn prepared(text: &str) -> Cow<'_, str> {
     let glued = regex!(&format!("([{UNSPACED}，。][:：]?)([-−]?[0-9$])|([0-9$%])([{UNSPACED}])"));
-    const ABOUT: &str = r"(?i)\n\W*(?:confidence|certainty|time used)\b[^\n]*\s*$";
+    const ABOUT: &str = r"(?i)(?:\s+\$\\(?:blacksquare|square|qed|Box)\s*\$|\n[\s*_]*(?:(?:confidence|certainty|time used)\b[^\n]*|(?:q\.?\s?e\.?\s?d|done|(?:i )?hope (?:this|that|it) helps(?: you)?|let me know if you (?:have|need)\b[^\n]*)[\s.!*_∎]*))+$";
     let text = regex!(ABOUT).find(text).map_or(text, |line| &text[..line.start()]);
     let text = regex!(r"<<[^<>\n]{1,80}>>").replace_all(text, "");
     let text = match glued.replace_all(&text, "$1$3 $2$4") {
@@ -80,7 +81,8 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     };
     let tagged =
         last_mark(Marker::Tag).map(|found| segment(found.content).unwrap_or_else(|| one(found.value, true)));
-    let bold = || last_bold(text).filter(|_| latex && !is_boxed);
+    let bold = || last_bold(text).filter(|_| latex);
+    let worded = || last_verdict(unexplained(text)).or_else(bold).filter(|_| !is_boxed);
     let announced = || {
         let mut ends = answer_ends(&text[floor..]);
         ends.extend(languages::answers(&text[floor..]));
@@ -97,7 +99,7 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
         let line = last_line(text).filter(|_| latex);
         line.or_else(|| last_formula(text, latex, plain)).or_else(|| last_words(text))
     };
-    let found = tagged.or_else(object).or_else(bold).or_else(announced).or_else(boxed).or_else(hashes);
+    let found = tagged.or_else(object).or_else(worded).or_else(announced).or_else(boxed).or_else(hashes);
     found.or_else(yes_or_no).or_else(last).unwrap_or(Err(Reason::Missing))
 }
 
@@ -130,8 +132,32 @@ fn in_object(text: &str) -> Option<Stated<'_>> {
 fn yes_or_no(text: &str) -> Option<Stated<'_>> {
     const REASONED: &str =
         r"(?i)^\W*(yes|no)\b(?:[,;:—–-]*\s*(?:because|since|as|for)\b|[.!]\**\s+\pL)[^\n]*$";
-    let found = regex!(REASONED).captures(text.trim_end())?.get(1)?;
-    Some(one(found.as_str(), !is_withdrawn(&text[found.end()..], Written::OTHER)))
+    let text = text.trim_end();
+    let reasoned =
+        regex!(REASONED).captures(text).and_then(|found| found.get(1)).map(|word| (word, word.end()));
+    let (word, end) = reasoned.or_else(|| affirmed(text).filter(|_| !text.contains('\n')))?;
+    Some(one(word.as_str(), !is_withdrawn(&text[end..], Written::OTHER)))
+}
+
+/// Returns the `yes` or `no` that begins a string if the rest of its sentence agrees, and the end of the sentence: `No, it isn't`.
+fn affirmed(text: &str) -> Option<(regex::Match<'_>, usize)> {
+    const AGREES: &str = r"(?i)^\W*(yes|no)\W+(?:it|this|that|they|there|the|he|she|we|you|i)\s([^\n.!?]*)";
+    const DENIES: &str = r"(?i)\b(?:not|cannot|never|no|none|impossible|false|fails?)\b|n['’]t\b";
+    let found = regex!(AGREES).captures(text)?;
+    let agrees = found[1].eq_ignore_ascii_case("no") == regex!(DENIES).is_match(&found[2]);
+    found.get(1).filter(|_| agrees).map(|word| (word, found[0].len()))
+}
+
+/// Returns the words of a last line that calls a statement true or false, or a problem unsolvable.
+fn last_verdict(text: &str) -> Option<Stated<'_>> {
+    let line = finder::last_lines(text).next()?;
+    let found = form!("verdict").captures(&text[line.clone()])?;
+    let words = found.iter().skip(1).flatten().next()?;
+    let end = line.start + words.end();
+    let stated = lead(text, line.start, line.start, "").is_some()
+        && statement::is_ended(&after(text, end, end), 0, "", true)
+        && !is_withdrawn(&text[end..], Written::OTHER);
+    Some(one(words.as_str(), stated))
 }
 
 /// Returns the last line if it is only mathematics.
@@ -154,14 +180,12 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     let from = said.start;
     let words = text[said].trim().trim_matches(['*', '_', ':', ' ', '`']);
     let words = words.split_once(". ").map_or(words, |(first, _)| first).trim_end_matches('.');
-    // `Yes, it is` means yes, and `No, it isn't` means no.
-    const REPEATED: &str = r"(?i)^(?:(yes)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:is|are|does|do|can|was|has|have|will|did)|(no)\W+(?:it|this|that|they|there|he|she|we|you|i)\s+(?:(?:is|are|does|do|can|was|has|have|will|did)(?:n['’]t|\s+not)|cannot|can['’]t))$";
-    let repeated = regex!(REPEATED).captures(words).and_then(|found| found.get(1).or(found.get(2)));
-    let words = repeated.map_or(words, |found| found.as_str());
-    // `It comes to forty-five`
+    let affirmed = affirmed(words).filter(|(_, end)| *end == words.len());
+    let words = affirmed.map_or(words, |(word, _)| word.as_str());
+    // `It comes to forty-five`, `The oldest is Alice`
     let number = words.match_indices(' ').map(|(at, _)| &words[at + 1..]).find(|end| {
-        let end = end.trim_start_matches("minus ").to_lowercase();
-        words::number_in_words(&end).is_some()
+        let name = regex!(r" is \p{Lu}\pL+$").find(words).is_some_and(|name| name.len() == end.len() + 4);
+        name || words::number_in_words(&end.trim_start_matches("minus ").to_lowercase()).is_some()
     });
     if let Some(number) = number {
         let start = from + text[from..].find(words).unwrap_or(0) + words.len() - number.len();
@@ -171,16 +195,19 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     fits.then(|| one(words, lead(text, from, from, "").is_some()))
 }
 
-/// Returns the bold words or formula that end a string.
+/// Returns the bold words or formula that end a string, or that a reason at the end of the string follows.
 fn last_bold(text: &str) -> Option<Stated<'_>> {
-    let end = text.trim_end().trim_end_matches('.').strip_suffix("**")?;
+    let end = text.trim_end().trim_end_matches('.');
+    let reason = regex!(r"(?i)\*\*,? +(?:since|because)\b[^\n]*$").find(end);
+    let end = reason.map_or(end, |reason| &end[..reason.start() + 2]).strip_suffix("**")?;
     let start = end.rfind("**")? + 2;
     let bold = &end[start..];
     let words = bold.split_whitespace().count();
     // Bold text without words before it is a heading, which isn't an answer.
     let inline = text[..start].contains(|c: char| c.is_alphanumeric());
-    let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) || is_mathematics(bold);
-    (inline && fits).then(|| attached(text, start..end.len(), start - 2..text.len()))
+    let more = regex!(r"^\d+ (?:more|fewer|other|additional|extra|different|such)\b").is_match(bold);
+    let fits = (1..=3).contains(&words) && !bold.contains([':', '\n']) && !more || is_mathematics(bold);
+    (inline && fits).then(|| attached(text, start..end.len(), start - 2..end.len() + 2))
 }
 
 /// Returns the last boxes that are stated together.
@@ -425,13 +452,15 @@ fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> 
     let number = words.trim_start_matches(|c: char| {
         !c.is_ascii_digit() && !matches!(c, '-' | '−' | '(' | '$' | '\\' | '.')
     });
-    let plain = words[..words.len() - number.len()].split_whitespace().all(is_plain_word);
+    const PLAIN: &str = r"^(?i:(?:(?:the|is|are|exactly|equals?|to|just|simply|thus|therefore|a|value|number|\*\*)(?:\s+|$))*)$";
+    let plain = regex!(PLAIN).is_match(&words[..words.len() - number.len()]);
     let said = if number.len() < words.len() && plain { number } else { words };
     let start = start + words.len() - said.len();
     let said = without_reason(said);
     const VALUE: &str = r"^(?:-?[0-9][0-9.,]*|[(\[{][^()\[\]{}]*[)\]}])";
     let number = regex!(VALUE).find(said).map_or(said.len(), |number| number.end());
-    let number = if said[number..].starts_with([' ', ',', ';']) { number } else { said.len() };
+    let tail = said[number..].trim_start_matches(['*', '"', '”']);
+    let number = if tail.starts_with([' ', ',', ';']) { number } else { said.len() };
     let remark = regex!(r"^\s*\(([^()]*)\)$").captures(&said[number..]);
     let is_stated = is_stated(text, start, start + said.len())
         && !statement::is_redirected(&Pieces::new().read(&said[number..], false))
@@ -453,7 +482,7 @@ fn in_prose(text: &str, sentence: Range<usize>) -> Option<Range<usize>> {
         regex!(r"(?i)\b(?:about|approximately|around|roughly|nearly|almost|circa)\b").is_match(before);
     let before = words(before) && !about && !said.starts_with(|c: char| c.is_ascii_digit());
     let behind = regex!(r"^\**\s+\(").is_match(&text[end..sentence.end])
-        || text[end..sentence.end].trim_start().starts_with(languages::is_unspaced);
+        || text[end..sentence.end].trim_start_matches(['*', ' ']).starts_with(languages::is_unspaced);
     (bare && (before || behind)).then_some(start..end)
 }
 
@@ -470,22 +499,13 @@ fn unwrapped(text: &str) -> &str {
 
 /// Removes from a sentence the clause that follows a comma and gives a reason for the answer.
 fn without_reason(words: &str) -> &str {
-    const REASON: &str = r"(?i),?\s+\(?(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why|when|see|regardless|obtained|found|at [a-z] =|and (?:we|so|this|not))\s.*$|[,;]\s+(?:for|with|we|the|it|this|not|rounded to|and the)\s.*$";
+    const REASON: &str = r"(?i),?\s+\(?(?:since|because|as|which|so|where|given|by|using|hence|thus|therefore|that is why|when|see|regardless|obtained|found|at [a-z] =|and (?:we|so|this|not))\s.*$|[,;]\s+(?:for|with|we|the|it|this|not|rounded to|and the)\s.*$|\s[—–]\s(?:since|because|as|there|the|each|we|it|this)\s.*$";
     regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
 /// Length of the number that a formula has in a list, as in `2. $x$`.
 fn number_length(text: &str) -> usize {
     regex!(r"^[0-9]+[.)] \s*[$\\]").find(text).map_or(0, |found| found.len() - 1)
-}
-
-/// Whether a word doesn't change the meaning of the number after it.
-fn is_plain_word(word: &str) -> bool {
-    [
-        "the", "is", "are", "exactly", "equal", "equals", "to", "just", "simply", "thus", "therefore", "a",
-        "value", "number", "**",
-    ]
-    .contains(&word.to_ascii_lowercase().as_str())
 }
 
 fn formula<'a>(text: &'a str, found: &Found<'a>, place: Range<usize>) -> Stated<'a> {
@@ -551,9 +571,7 @@ fn is_mathematics(line: &str) -> bool {
         }
         let known = ["sqrt", "sin", "cos", "tan", "log", "ln", "exp", "pi", "or", "and"];
         if length > 2 && !known.contains(&word)
-            || length == 2
-                && ["is", "so", "we", "it", "to", "of", "be", "in", "by", "at", "as", "if", "no"]
-                    .contains(&word.to_ascii_lowercase().as_str())
+            || regex!("^(?i:is|so|we|it|to|of|be|in|by|at|as|if|no)$").is_match(word)
         {
             return false;
         }
@@ -586,45 +604,4 @@ fn last_formula(text: &str, latex: bool, plain: bool) -> Option<Stated<'_>> {
         last.map(|last| formula(text, &last.found, last.start..last.end))
     };
     main.and_then(value).filter(Result::is_ok).or_else(|| value(text.len()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_last_statement_is_the_answer() {
-        use Reason::{Denied, Missing, Several, Unclosed};
-        for (text, wanted) in [
-            ("\\boxed{1} and then a long way to \\boxed{2}", Ok(&["1", "2"][..])),
-            ("\\boxed{1}. It is wrong. So \\boxed{2}", Ok(&["2"])),
-            ("\\boxed{1}. \\boxed{", Err(Unclosed)),
-            ("\\boxed{a \\boxed{b} c}", Ok(&["a \\boxed{b} c"])),
-            ("\\boxed {5} or 6", Err(Denied)),
-            ("5 or $\\boxed{6}$", Err(Denied)),
-            ("\\boxed{5} or \\boxed{6}", Ok(&["5", "6"])),
-            ("\\boxed{5} - \\boxed{6}", Err(Several)),
-            ("\\fbox{3}", Ok(&["3"])),
-            ("\\boxed 3.", Ok(&["3"])),
-            ("\\boxed{\\left\\{1\\right.}", Ok(&["\\left\\{1\\right."])),
-            ("The answer is $5$ not 6", Ok(&["5"])),
-            ("The answer is not $5$.", Err(Denied)),
-            ("It can't be $5$", Err(Denied)),
-            ("The answer is at least $5$.", Err(Denied)),
-            ("The answer is not $5$ but $6$.", Ok(&["6"])),
-            ("No more than 7 fit, so the answer is $5$.", Ok(&["$5$."])),
-            ("Is the answer $5$?", Err(Denied)),
-            ("Answer: 2. $x$", Ok(&["$x$"])),
-            ("**Answer:** 7 apples", Ok(&["7 apples"])),
-            ("## Answer\n\n\\[\nx^2\n\\]\n", Ok(&["\\[\nx^2\n\\]"])),
-            ("so $x=3$ and 4", Err(Denied)),
-            ("It is $5$ or $6$.", Ok(&["5", "6"])),
-            ("x^2+1", Ok(&["x^2+1"])),
-            ("nothing", Ok(&["nothing"])),
-            ("There is no formula and no number in this text", Err(Missing)),
-        ] {
-            let wanted = wanted.map(|parts| parts.iter().map(|part| Cow::from(*part)).collect());
-            assert_eq!(find(text, true, true), wanted, "{text}");
-        }
-    }
 }

@@ -104,7 +104,7 @@ fn mark(piece: &Piece<'_>, rest: &[Piece<'_>], words: usize, value: &str, worded
     const NOTHING: Effect = Continue((0, 0));
     let next = rest.first();
     match piece.text {
-        "." | "。" | "!" if next.is_none_or(|next| next.spaced) => {
+        "." | "。" | "।" | "!" if next.is_none_or(|next| next.spaced) => {
             let last = piece.text != "!" || worded || words > 0 || piece.spaced;
             // A number alone is another answer.
             let another = next.is_some_and(|next| next.kind == Kind::Number || next.is("-"));
@@ -146,7 +146,9 @@ fn opens_remark(next: &Piece<'_>, rest: &[Piece<'_>]) -> bool {
     }
     let and = next.text == "and" && continues(rest.get(1), rest.get(2));
     let on = next.is_word(Roles::GOES_ON) || matches!(next.text, "not" | "none");
-    (and || on) && !taken_back(&rest[1..]) || form!("assures").is_match(&phrase(rest)) && !offers(rest)
+    let reason = matches!(next.text, "since" | "because") && !offers(rest);
+    (and || on) && (reason || !taken_back(&rest[1..]))
+        || form!("assures").is_match(&phrase(rest)) && !offers(rest)
 }
 
 /// Whether a remark in brackets behind a value repeats or explains it.
@@ -180,7 +182,7 @@ fn offers(clause: &[Piece<'_>]) -> bool {
 
 /// Whether a word after a value changes the value, or shows that it isn't an answer.
 fn is_changing(word: &str) -> bool {
-    let name = word.chars().count() < 3 && !matches!(word, "a" | "an" | "of" | "sq" | "cu");
+    let name = word.len() < 3 && !matches!(word, "a" | "an" | "of" | "sq" | "cu");
     let abbreviation = !word.contains(|c: char| !c.is_ascii() || "aeiouy".contains(c))
         && units::canonical(word).is_none()
         && !matches!(word, "sq" | "cu");

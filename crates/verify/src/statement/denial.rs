@@ -96,6 +96,11 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
         if piece.text == "doubt" && matches!(&*earlier.to_lowercase(), "no" | "a" | "without" | "any") {
             return false;
         }
+        // `The least value is 8.`
+        let superlative = matches!(piece.text, "least" | "most") && !next_text.is_empty();
+        if superlative && earlier.eq_ignore_ascii_case("the") {
+            return false;
+        }
         if roles.has(Roles::DENIES)
             || answer && !own && !(is_auxiliary(piece.text) && is_writer(earlier))
             || thinks
@@ -119,10 +124,7 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
 
 /// Whether a word can be between the writer and a verb: `I would say`.
 fn is_auxiliary(word: &str) -> bool {
-    matches!(
-        word,
-        "would" | "will" | "can" | "do" | "must" | "should" | "have" | "to" | "also" | "going" | "still"
-    )
+    regex!("^(?:would|will|can|do|must|should|have|to|also|going|still)$").is_match(word)
 }
 
 /// Whether the sentence before a value attributes it to somebody else, supposes it, or doesn't state the answer itself.
@@ -133,7 +135,11 @@ pub(super) fn is_disowned(before: &[Piece<'_>]) -> bool {
     const EXCEPT: &str = r"(?i)\b(?:(?:any|every)thing|all|nothing) (?:but|except)(?: \S+){0,2}$";
     let trial =
         || regex!(&format!(r"{ADJUNCT}(?:{}|fun)\b{CLOSED}", source(SENTENCES, "trials"))).is_match(&said);
-    if is_ignorant(&said) || form!("omitted").is_match(contrasted(&said)) || trial() {
+    if is_ignorant(&said)
+        || form!("surrenders").is_match(&said)
+        || form!("omitted").is_match(contrasted(&said))
+        || trial()
+    {
         return true;
     }
     let main = main_clause(&said);

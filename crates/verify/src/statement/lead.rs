@@ -128,6 +128,9 @@ fn word_states(last: &Piece<'_>, head: &[Piece<'_>], before: &[Piece<'_>]) -> bo
         {
             head
         }
+        "on" | "in" if before_last(2) != "to" && matches!(before_last(1), "is" | "was" | "be" | "falls") => {
+            head
+        }
         "it" if matches!(before_last(1), "make" | "makes" | "making") => head,
         "with" if matches!(before_last(1), "left" | "up" | "us") => head,
         "with" | "for" | "on" | "in" | "at" | "as" | "to" if chooses(head) => head,
@@ -189,11 +192,8 @@ fn is_label(head: &[Piece<'_>]) -> bool {
         .with(Roles::PRAISES)
         .with(Roles::JOINS)
         .with(Roles::LABELS);
-    const VERBS: [&str; 14] = [
-        "is", "are", "was", "be", "get", "gets", "have", "has", "give", "gives", "find", "obtain", "becomes",
-        "equals",
-    ];
-    let is_verb = |piece: &Piece<'_>| VERBS.contains(&piece.text);
+    const VERBS: &str = "^(?:is|are|was|be|gets?|have|has|gives?|find|obtain|becomes|equals)$";
+    let is_verb = |piece: &Piece<'_>| regex!(VERBS).is_match(piece.text);
     words().all(|piece| piece.is_word(KNOWN) || units::is_unit(piece.text))
         || words().any(|piece| {
             let quantity = regex!(r"(?i)^(?:left|remaining|needed|required|sold|spent|earned|many|matrix|grid|set|interval|vector|points?|roots?|function|polynomial)$").is_match(piece.text);

@@ -147,7 +147,8 @@ impl<'a> Pieces<'a> {
             r"^\\(?:(text(?:bf|it|rm|sf|tt|normal|up)?|[mh]box)|math(?:bf|it|rm|sf|tt|normal)|boldsymbol|bm|bold|emph|underline|",
             r"ensuremath|boxed|fbox|(?:textcolor|colorbox)\{[^{}]*\})\s*\{"
         );
-        const PIECE: &str = r"^(?:\\[A-Za-z]+|\\.|[0-9]+|\pL+(?:['’-]\pL+)*|!=|<=|>=|=+>|-+>|\.\.+|.)";
+        const PIECE: &str =
+            r"^(?:\\[A-Za-z]+|\\.|[0-9]+|\pL[\pL\pM]*(?:['’-]\pL[\pL\pM]*)*|!=|<=|>=|=+>|-+>|\.\.+|.)";
         // Open braces: whether each belongs to a formula and isn't only formatting, and whether the formula
         // continues after it.
         let mut open: Vec<(bool, bool)> = Vec::new();

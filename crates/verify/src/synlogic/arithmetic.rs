@@ -284,7 +284,7 @@ pub(crate) fn operation(game: &Game) -> Result<Rules, Error> {
                 }
             }
             Mode::Strict => {
-                let stated = undressed(only_statement(text, |_| false)?);
+                let stated = undressed(only_statement(text, |_| false)?).replace("{,}", ",");
                 let boxed = format!("\\boxed{{{stated}}}");
                 if regex!(r"(?:^|[^\w.,])0\d|\d_\d|[\d&&[^0-9]]|[-+−]\s*[-+−]").is_match(&stated) {
                     return Err(wrong("not_plain"));

@@ -3,7 +3,9 @@
 
 use std::collections::BTreeSet;
 
-use super::extract::{last_boxed, last_boxed_simple, only, only_boxed, undressed, written};
+use super::extract::{
+    last_boxed, last_boxed_simple, named_answers, only, only_boxed, undressed, whole_number, written,
+};
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Checked, Error, Mode, Rules, exact, python, unparsed};
@@ -23,12 +25,14 @@ pub(crate) fn boolean_expressions(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| match mode {
         Mode::Parity => equal(letters(last_boxed(text).ok_or(NO_BOX)?) == wanted),
         Mode::Strict => {
-            const DRESS: &str =
-                r"(?i)^(?:the )?(?:true )?(?:options?|expressions?) (?:(?:are|is):? )?|(?: are| is) true$";
+            const DRESS: &str = r"(?i)^(?:the )?(?:true )?(?:options?|expressions?|answers?) (?:(?:are|is):? )?|(?: are| is) true$";
             let named = |part: &str| {
                 plain_letters(&regex!(DRESS).replace_all(part, "")).filter(|letters| !letters.is_empty())
             };
-            equal(named(&only_boxed(text, |part| named(part).is_some())?).as_ref() == Some(&wanted))
+            equal(
+                named(&only_boxed(&named_answers(text, false), |part| named(part).is_some())?).as_ref()
+                    == Some(&wanted),
+            )
         }
     }))
 }
@@ -54,7 +58,7 @@ pub(crate) fn count(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         let number = match mode {
             Mode::Parity => python::int(last_boxed_simple(text).ok_or(NO_BOX)?),
-            Mode::Strict => plain_int(&only_boxed(text, |part| plain_int(part).is_some())?),
+            Mode::Strict => whole_number(&only_boxed(text, |part| plain_int(part).is_some())?),
         };
         equal(number.ok_or(unparsed("not_an_integer"))? == wanted)
     }))
@@ -129,7 +133,7 @@ pub(crate) fn word_sorting_mistake(game: &Game) -> Result<Rules, Error> {
     Ok(Box::new(move |text, mode| {
         let content = match mode {
             Mode::Parity => last_boxed_simple(text).ok_or(NO_BOX)?.to_owned(),
-            Mode::Strict => only_boxed(text, |part| plain_int(part).is_some())?,
+            Mode::Strict => only_boxed(&named_answers(text, true), |part| plain_int(part).is_some())?,
         };
         if !content.is_empty() && content.chars().all(|c| crate::python_text::decimal(c).is_some()) {
             let number = if mode == Mode::Parity { python::int(&content) } else { plain_int(&content) };

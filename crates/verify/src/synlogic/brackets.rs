@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use dashu_int::IBig;
 
-use super::extract::{only, only_statement, undressed};
+use super::extract::{named_answers, only, only_statement, undressed};
 use super::game::{self, Game};
 use super::value::Value;
 use super::{Error, Mode, Rules, correct, exact, python, unparsed, wrong};
@@ -112,10 +112,9 @@ pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error
             return Err(wrong("uncertain"));
         }
         if mode == Mode::Strict {
-            return Ok(stated_steps(
-                &undressed(only_statement(text, |part| steps(part).is_some())?),
-                &wanted,
-            ));
+            let text = &named_answers(text, true);
+            let stated = only_statement(text, |part| steps(part).is_some())?;
+            return Ok(stated_steps(&undressed(stated), &wanted));
         }
         let none = strip(text).is_empty() || NO_ERRORS.contains(&text.to_lowercase().as_str());
         let kept: String = if none {
@@ -139,7 +138,7 @@ pub(crate) fn dyck_language_reasoning_errors(game: &Game) -> Result<Rules, Error
 /// Reads a list of steps with or without brackets.
 fn steps(text: &str) -> Option<Vec<IBig>> {
     let list = text.strip_prefix('[').and_then(|t| t.strip_suffix(']')).unwrap_or(text);
-    list.split([',', '，']).map(plain_int).collect()
+    regex!(r"[,，]\s*(?:and\b)?|\band\b").split(list).map(plain_int).collect()
 }
 
 /// Compares in strict mode a list of steps with the wrong steps.

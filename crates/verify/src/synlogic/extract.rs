@@ -1,13 +1,16 @@
 //! Finding the answer in a response: the format gate, boxes, code blocks and values in brackets.
 
+use std::borrow::Cow;
 use std::ops::Range;
+
+use dashu_int::IBig;
 
 use super::value::{Value, sequences};
 use super::{Mode, python, unparsed, wrong};
 use crate::boxed::{self, trimmed};
 use crate::finder::{self, Candidate, Marker, Reason, Statement};
 use crate::python_text::{is_space, plain_int, regex, strip};
-use crate::statement::{self, is_decoration};
+use crate::statement::{self, Pieces, is_decoration};
 use crate::verdict::Outcome;
 
 /// Whether a response has the required form: it starts with `<think>`, ends with `</answer>`, and contains each of the
@@ -217,9 +220,33 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
     only(text, vec![Candidate::new(place, answer)])
 }
 
+/// Returns a response in which the things that a task asks for, which are true or else wrong, are called answers, and the
+/// others wrong answers: `The wrong thoughts are 6, 15.`
+pub(super) fn named_answers(text: &str, wrong_asked: bool) -> Cow<'_, str> {
+    const THINGS: &str = "(?:ones?|options?|expressions?|statements?|thoughts?|steps?)";
+    const KINDS: &str =
+        "(?:(true|correct|right|valid)|(?:false|untrue|wrong|incorrect|invalid|erroneous|mistaken|faulty))";
+    let named = regex!(&format!(
+        r"(?i)\b(?:(?:first )?{KINDS} {THINGS}|{THINGS} (?:that|which) (?:is|are) {KINDS})\b"
+    ));
+    named.replace_all(text, |found: &regex::Captures<'_>| {
+        let right = found.get(1).or(found.get(2)).is_some();
+        if right == wrong_asked { "wrong answer" } else { "answer" }
+    })
+}
+
+/// Reads a whole number with separators of thousands and the name of what it counts: `2{,}079`, `22 \text{ coats}`.
+pub(super) fn whole_number(text: &str) -> Option<IBig> {
+    let found = regex!(r"^([-−+]?[0-9]+)((?:(?:,|\{,\}|\\,)[0-9]{3}\b)*)(.*)$").captures(strip(text))?;
+    let digits = format!("{}{}", &found[1], found[2].replace(|c: char| !c.is_ascii_digit(), ""));
+    let counted = Pieces::new().read(&found[3], false);
+    plain_int(&digits).filter(|_| statement::is_ended(&counted, 0, &digits, false))
+}
+
 /// Removes markup around a statement, and its final period.
 pub(crate) fn undressed(text: &str) -> String {
     let text = strip(text).trim_end_matches(['.', '。']);
+    let text = text.strip_suffix("**").filter(|text| !text.contains("**")).unwrap_or(text);
     boxed::plain(text).trim_end_matches(['.', '。']).to_owned()
 }
 

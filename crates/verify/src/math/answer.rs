@@ -31,17 +31,20 @@ fn one<'a>(part: impl Into<Cow<'a, str>>, is_stated: bool) -> Stated<'a> {
     if is_stated { Ok(vec![part.into()]) } else { Err(Reason::Denied) }
 }
 
-/// Returns a response without calculator marks (`<<10*5=50>>`) and without last lines about confidence or of courtesy, with spaces around numbers
-/// beside words of scripts without spaces, and with amounts of money escaped.
+/// Returns a response without calculator marks (`<<10*5=50>>`) and without last lines about confidence or of courtesy, with spaces and
+/// without bold around numbers beside words of scripts without spaces, and with amounts of money escaped.
 pub(super) fn prepared(text: &str) -> Cow<'_, str> {
     let glued = regex!(&format!("([{UNSPACED}，。][:：]?)([-−]?[0-9$])|([0-9$%])([{UNSPACED}])"));
+    let bold = regex!(&format!(r"\*\*([^*\n]{{1,60}})\*\*\s*([{UNSPACED}])"));
     const ABOUT: &str = r"(?i)(?:\s+\$\\(?:blacksquare|square|qed|Box)\s*\$|\n[\s*_]*(?:(?:confidence|certainty|time used)\b[^\n]*|(?:q\.?\s?e\.?\s?d|done|(?:i )?hope (?:this|that|it) helps(?: you)?|let me know if you (?:have|need)\b[^\n]*)[\s.!*_∎]*))+$";
     let text = regex!(ABOUT).find(text).map_or(text, |line| &text[..line.start()]);
     let text = regex!(r"<<[^<>\n]{1,80}>>").replace_all(text, "");
-    let text = match glued.replace_all(&text, "$1$3 $2$4") {
-        Cow::Borrowed(_) => text,
-        Cow::Owned(spaced) => spaced.into(),
-    };
+    let mut text = text;
+    for (written, spaced) in [(bold, "$1 $2"), (glued, "$1$3 $2$4")] {
+        if let Cow::Owned(next) = written.replace_all(&text, spaced) {
+            text = next.into();
+        }
+    }
     match with_money(&text) {
         Cow::Borrowed(_) => text,
         Cow::Owned(escaped) => escaped.into(),
@@ -179,7 +182,9 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     let said = said.unwrap_or(0..text.len());
     let from = said.start;
     let words = text[said].trim().trim_matches(['*', '_', ':', ' ', '`']);
-    let words = words.split_once(". ").map_or(words, |(first, _)| first).trim_end_matches('.');
+    let (words, behind) = words.split_at(words.find(". ").unwrap_or(words.len()));
+    let kept = !is_withdrawn(behind, Written::OTHER);
+    let words = words.trim_end_matches('.');
     let affirmed = affirmed(words).filter(|(_, end)| *end == words.len());
     let words = affirmed.map_or(words, |(word, _)| word.as_str());
     // `It comes to forty-five`, `The oldest is Alice`
@@ -189,10 +194,10 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     });
     if let Some(number) = number {
         let start = from + text[from..].find(words).unwrap_or(0) + words.len() - number.len();
-        return Some(one(number, lead(text, start, start, "").is_some()));
+        return Some(one(number, kept && lead(text, start, start, "").is_some()));
     }
     let fits = (1..=MOST).contains(&words.split_whitespace().count());
-    fits.then(|| one(words, lead(text, from, from, "").is_some()))
+    fits.then(|| one(words, kept && lead(text, from, from, "").is_some()))
 }
 
 /// Returns the bold words or formula that end a string, or that a reason at the end of the string follows.

@@ -12,11 +12,11 @@ use crate::ledger::Rejection;
 use crate::metrics::Count;
 use crate::request::{Sample, Stop, check_sampling};
 use crate::sampled::{Sampled, Sequence, TopK};
-use crate::server::{Handled, Server, Shared, error, read_body, reply};
+use crate::server::{Handled, Server, Shared, error, read_body, refusal, reply, unknown};
 use crate::storage::{self, Kind};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -44,6 +44,8 @@ const NEUTRAL: [(&str, f64); 12] = [
     ("best_of", 1.0),
     ("min_tokens", 0.0),
 ];
+/// Fields that don't have an effect if they are true.
+const ON: [&str; 4] = ["add_generation_prompt", "parallel_tool_calls", "include_reasoning", "detokenize"];
 /// Fields that don't affect the completion.
 const IGNORED: [&str; 7] =
     ["user", "metadata", "store", "n_probs", "cache_prompt", "no_stop_trim", "spaces_between_special_tokens"];
@@ -51,17 +53,26 @@ const IGNORED: [&str; 7] =
 pub(crate) fn routes() -> Router<Shared> {
     Router::new()
         .route("/v1/models", get(models))
+        .route("/v1/models/{*id}", get(model))
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
 }
 
 async fn models(State(server): State<Shared>) -> Response {
+    reply(json!({"object": "list", "data": listed(&server)}))
+}
+
+async fn model(State(server): State<Shared>, Path(id): Path<String>) -> Response {
+    let found = listed(&server).into_iter().find(|model| model["id"] == id.as_str());
+    found.map_or_else(|| unknown("model", &id, "a model of this server"), reply)
+}
+
+fn listed(server: &Server) -> Vec<Value> {
     let served = server.ledger.served();
     let model = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "fgrpo", "max_model_len": served.bounds.positions});
-    let mut data = vec![model(&served.name)];
     let saved = storage::all_saved(&served.folder);
-    data.extend(saved.iter().filter(|(_, kind, _)| *kind == Kind::Sampler).map(|(path, ..)| model(path)));
-    reply(json!({"object": "list", "data": data}))
+    let saved = saved.iter().filter(|(_, kind, _)| *kind == Kind::Sampler).map(|(path, ..)| model(path));
+    std::iter::once(model(&served.name)).chain(saved).collect()
 }
 
 /// Returns an error if a remaining field has an effect.
@@ -76,11 +87,12 @@ fn end(mut fields: Fields) -> Result<(), String> {
             )?;
         }
     }
-    let neutral = [("response_format", json!({"type": "text"})), ("parallel_tool_calls", json!(true))];
-    let has_no_effect = |name: &str, value: &Value| {
-        IGNORED.contains(&name) || empty(value) || neutral.iter().any(|(n, v)| *n == name && v == value)
+    let has_no_effect = |name: &str, value: &Value| match name {
+        "response_format" => *value == json!({"type": "text"}),
+        _ if ON.contains(&name) => *value == true,
+        _ => IGNORED.contains(&name) || empty(value),
     };
-    fields.rest.retain(|name, value| !has_no_effect(name, value));
+    fields.rest.retain(|name, value| !(value.is_null() || has_no_effect(name, value)));
     match fields.rest.iter().next() {
         Some((name, value)) => Err(format!("{name}: {value} isn't supported")),
         None => Ok(()),
@@ -102,7 +114,8 @@ struct Ask {
     hidden: bool,
     /// Whether log-probabilities are requested, and for how many of the most likely tokens.
     logprobs: Option<usize>,
-    echo: bool,
+    /// The prompts' texts, if completions begin with them.
+    echo: Option<Vec<String>>,
     token_ids: bool,
     named_ids: bool,
     special: bool,
@@ -117,6 +130,7 @@ fn common(
     prompts: Vec<Vec<u32>>,
     default_length: Option<usize>,
     logprobs: Option<usize>,
+    echo: Option<Vec<String>>,
 ) -> Result<Ask, Refusal> {
     let served = server.ledger.served();
     let model: String = fields.take("model")?.unwrap_or_else(|| served.name.clone());
@@ -159,12 +173,11 @@ fn common(
     let temperature: f32 = fields.or("temperature", 1.0)?;
     let top_k: i64 = fields.or("top_k", -1)?;
     check(top_k >= -1, "top_k", top_k, "at least 1, or -1 or 0 for no limit")?;
-    let echo: bool = fields.or("echo", false)?;
     let requested: Option<i64> = fields.take("max_tokens")?;
     let max_tokens = match requested {
         None => default_length,
         // With `echo`, 0 is allowed: one token is sampled and hidden.
-        Some(0) if echo => Some(1),
+        Some(0) if echo.is_some() => Some(1),
         Some(n) => {
             Some(usize::try_from(n).map_err(|_| format!("max_tokens: expected at least 1, found {n}"))?)
         }
@@ -174,7 +187,7 @@ fn common(
     let (top_p, min_p) = (fields.or("top_p", 1.0)?, fields.or("min_p", 0.0)?);
     let topk = logprobs.filter(|&k| k > 1).unwrap_or(0);
     let make = |(index, prompt): (usize, Vec<u32>)| {
-        let scored = if echo && logprobs.is_some() { prompt.len().saturating_sub(1) } else { 0 };
+        let scored = if echo.is_some() && logprobs.is_some() { prompt.len().saturating_sub(1) } else { 0 };
         let sample = Sample {
             sampler: source.clone(),
             samples: count,
@@ -211,7 +224,7 @@ fn common(
         special: !fields.or("skip_special_tokens", true)?,
         tools: None,
     };
-    let whole = ask.logprobs.is_some() || ask.echo || ask.token_ids;
+    let whole = ask.logprobs.is_some() || ask.echo.is_some() || ask.token_ids;
     if ask.stream && (ask.samples.len() > 1 || count > 1 || whole) {
         return Err("stream can't be combined with several completions, logprobs, echo or return_token_ids"
             .to_owned()
@@ -229,20 +242,21 @@ fn usage(fields: &mut Fields) -> Result<bool, String> {
     Ok(usage)
 }
 
-/// Reads the prompts of a completion: a string, token ids, or a list of either.
-fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32>>, Refusal> {
+/// Reads the prompts of a completion, a string, token ids, or a list of either. Returns each as token ids and as text.
+fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<(Vec<u32>, String)>, Refusal> {
+    let language = &server.language;
     let text = |text: &str| {
-        let language = &server.language;
         let ids = if special { language.plain(text) } else { language.encode(text) };
-        ids.map_err(|why| format!("prompt: {why:#}"))
+        Ok((ids.map_err(|why| format!("prompt: {why:#}"))?, text.to_owned()))
     };
-    let tokens = |list: &[Value]| -> Result<Vec<u32>, String> {
-        list.iter()
-            .map(|id| {
-                let id = id.as_i64().ok_or_else(|| format!("prompt: expected a token id, found {id}"))?;
-                server.ledger.served().bounds.token(id).map_err(|why| format!("prompt: {why}"))
-            })
-            .collect()
+    let tokens = |list: &[Value]| -> Result<(Vec<u32>, String), String> {
+        let token = |id: &Value| {
+            let id = id.as_i64().ok_or_else(|| format!("prompt: expected a token id, found {id}"))?;
+            server.ledger.served().bounds.token(id).map_err(|why| format!("prompt: {why}"))
+        };
+        let ids: Vec<u32> = list.iter().map(token).collect::<Result<_, _>>()?;
+        let text = language.text(&ids);
+        Ok((ids, text))
     };
     Ok(match prompt {
         Value::String(one) => vec![text(one)?],
@@ -263,10 +277,11 @@ fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32
     })
 }
 
-/// Creates an error answer in OpenAI's form.
-fn refused(status: StatusCode, message: &str) -> Response {
-    let error = json!({"message": message, "type": "invalid_request_error", "code": status.as_u16()});
-    (status, reply(json!({"error": error}))).into_response()
+/// Creates the body of an error answer in OpenAI's form.
+pub(crate) fn refused(status: StatusCode, message: &str) -> Body {
+    let kind = if status.is_client_error() { "invalid_request_error" } else { "server_error" };
+    let error = json!({"message": message, "type": kind, "code": status.as_u16()});
+    json!({"error": error}).to_string().into()
 }
 
 /// Reads a request's fields with `read`, rejects unknown fields, and answers.
@@ -284,7 +299,7 @@ async fn answered(
         end(fields)?;
         Ok(ask)
     };
-    let ask = all().map_err(|refusal| Rejection::Refused(refusal).answer(refused))?;
+    let ask = all().map_err(refusal)?;
     Ok(respond(server, ask, chat).await)
 }
 
@@ -299,9 +314,17 @@ async fn chat(State(server): State<Shared>, headers: HeaderMap, body: Body) -> H
 fn completion(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     let special: bool = fields.or("add_special_tokens", true)?;
     let prompt: Value = fields.or("prompt", Value::Null)?;
-    let prompts = prompts(server, &prompt, special)?;
+    let (prompts, texts): (Vec<_>, Vec<_>) = prompts(server, &prompt, special)?.into_iter().unzip();
+    let (count, limit) = (prompts.len(), server.ledger.served().most_waiting);
+    check(
+        count <= limit,
+        "prompt",
+        count,
+        format!("at most {limit} prompts, the limit of waiting requests"),
+    )?;
     let logprobs: Option<usize> = fields.take("logprobs")?;
-    common(server, fields, prompts, Some(COMPLETION_TOKENS), logprobs)
+    let echo = fields.or("echo", false)?.then_some(texts);
+    common(server, fields, prompts, Some(COMPLETION_TOKENS), logprobs, echo)
 }
 
 fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
@@ -316,7 +339,7 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     }
     // A list of one token needs the extra pass too, and only lists of at least 2 request it.
     let logprobs = scored.then_some(if top > 0 { top.max(2) } else { 0 });
-    let mut ask = common(server, fields, vec![prompt], None, logprobs)?;
+    let mut ask = common(server, fields, vec![prompt], None, logprobs, None)?;
     ask.logprobs = scored.then_some(top);
     ask.tools = tools;
     Ok(ask)
@@ -342,19 +365,19 @@ async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
         ask.samples.iter().map(|sample| server.ledger.ask(sample.clone(), None)).collect();
     let waiting = match waiting {
         Ok(waiting) => waiting,
-        Err(rejection) => return rejection.answer(refused),
+        Err(rejection) => return rejection.into_response(),
     };
     let mut choices = Vec::new();
     let (mut prompt_tokens, mut completion_tokens) = (0, 0);
-    for (sample, answer) in ask.samples.iter().zip(waiting) {
+    for (prompt, answer) in waiting.into_iter().enumerate() {
         let answer = match answer.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(why)) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
-            Err(_) => return Rejection::Stopped.answer(refused),
+            Err(_) => return Rejection::Stopped.into_response(),
         };
-        prompt_tokens += sample.prompt.len();
+        prompt_tokens += ask.samples[prompt].prompt.len();
         for sequence in 0..answer.sequences.len() {
-            let result = choice(&server, &ask, sample, &answer, sequence, choices.len(), chat);
+            let result = choice(&server, &ask, prompt, &answer, sequence, choices.len(), chat);
             let (choice, tokens) = match result {
                 Ok(choice) => choice,
                 Err(why) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
@@ -423,14 +446,14 @@ fn reason(sequence: &Sequence) -> &'static str {
 fn choice(
     server: &Server,
     ask: &Ask,
-    sample: &Sample,
+    prompt: usize,
     answer: &Sampled,
     sequence: usize,
     index: usize,
     chat: bool,
 ) -> Result<(Value, usize), String> {
     let language = &server.language;
-    let sequence = &answer.sequences[sequence];
+    let (sample, sequence) = (&ask.samples[prompt], &answer.sequences[sequence]);
     let (tokens, logp, finish): (&[u32], &[f32], &str) =
         if ask.hidden { (&[], &[], "length") } else { (&sequence.tokens, &sequence.logp, reason(sequence)) };
     let name = |token: u32| if ask.named_ids { format!("token_id:{token}") } else { language.text(&[token]) };
@@ -459,7 +482,7 @@ fn choice(
         let mut best: Vec<Option<Vec<(u32, f32)>>> =
             (0..tokens.len()).map(|at| top.get(at).cloned()).collect();
         let mut whole = text_of(language, tokens, ask)?;
-        if ask.echo {
+        if let Some(texts) = &ask.echo {
             let scored = answer.prompt.tokens.as_deref().unwrap_or_default();
             let before = sample
                 .prompt
@@ -473,7 +496,7 @@ fn choice(
                 (0..sample.prompt.len()).map(|at| rows.get(at).filter(|row| !row.is_empty()).cloned()),
             );
             all_tokens.splice(0..0, sample.prompt.iter().copied());
-            whole = language.text(&sample.prompt) + &whole;
+            whole = texts[prompt].clone() + &whole;
         }
         let logprobs = ask.logprobs.map(|_| {
             let offsets = all_tokens.iter().scan(0, |end, &token| {
@@ -482,23 +505,21 @@ fn choice(
                 Some(start)
             });
             let offsets: Vec<usize> = offsets.collect();
-            let best: Vec<Value> = best
-                .iter()
-                .map(|row| {
-                    row.as_ref().map_or(Value::Null, |row| {
-                        // Several tokens may have the same text. The most likely one comes first and is stored.
-                        let mut by_name: HashMap<String, f32> = HashMap::new();
-                        for &(token, logp) in row {
-                            by_name.entry(name(token)).or_insert(logp);
-                        }
-                        json!(by_name)
-                    })
-                })
-                .collect();
+            // The token itself is in the list too, even if it is unlikely.
+            let own = all_tokens.iter().zip(&values).map(|(&token, logp)| logp.map(|logp| (token, logp)));
+            let list = |(row, own): (Option<Vec<(u32, f32)>>, _)| {
+                // Several tokens may have the same text. The most likely one comes first and is stored.
+                let mut by_name: HashMap<String, f32> = HashMap::new();
+                for (token, logp) in row?.into_iter().chain(own) {
+                    by_name.entry(name(token)).or_insert(logp);
+                }
+                Some(json!(by_name))
+            };
+            let best: Vec<Option<Value>> = best.into_iter().zip(own).map(list).collect();
             json!({
                 "tokens": all_tokens.iter().map(|&token| name(token)).collect::<Vec<_>>(),
                 "token_logprobs": values,
-                "top_logprobs": if best.iter().all(Value::is_null) { Value::Null } else { best.into() },
+                "top_logprobs": best.iter().any(Option::is_some).then_some(best),
                 "text_offset": offsets,
             })
         });
@@ -518,7 +539,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
     let sample = ask.samples[0].clone();
     let mut answer = match server.ledger.ask(sample, Some(pieces)) {
         Ok(answer) => answer,
-        Err(rejection) => return rejection.answer(refused),
+        Err(rejection) => return rejection.into_response(),
     };
     let (lines, mut body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, Infallible>>(64);
     tokio::spawn(async move {
@@ -545,6 +566,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
             tokio::select! {
                 // Tokens that have arrived are sent before the end.
                 biased;
+                () = lines.closed() => return,
                 Some((length, token)) = arriving.recv() => {
                     // The engine may sample a completion again from its start if memory is short.
                     tokens.truncate(length - 1);

@@ -442,8 +442,8 @@ pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds, count: &str) -> Re
     check((1..=SAMPLES).contains(&sample.samples), count, sample.samples, expected)?;
     check(sample.max_tokens != Some(0), "max_tokens", 0, "at least 1")?;
     let temperature = sample.temperature;
-    let fine = temperature.is_finite() && temperature >= 0.0;
-    check(fine, "temperature", temperature, "a finite number of at least 0")?;
+    let fine = temperature == 0.0 || (temperature >= 1e-6 && temperature.is_finite());
+    check(fine, "temperature", temperature, "0 or a finite number of at least 1e-6")?;
     let fine = sample.top_p > 0.0 && sample.top_p <= 1.0;
     check(fine, "top_p", sample.top_p, "more than 0 and at most 1")?;
     check((0.0..1.0).contains(&sample.min_p), "min_p", sample.min_p, "at least 0 and less than 1")?;

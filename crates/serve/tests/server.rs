@@ -1002,6 +1002,7 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         ("echo", json!(true)),
         ("messages", json!([{"role": "user", "content": [{"type": "image_url", "text": "x"}]}])),
         ("presence_penalty", json!(1.0)),
+        ("temperature", json!(1e-9)),
         ("n", json!(0)),
         ("tools", json!([{}])),
         ("tools", json!([{"type": "function", "function": {"name": "f"}}])),

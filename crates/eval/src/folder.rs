@@ -124,7 +124,7 @@ impl Folder {
 }
 
 /// Returns the leaves in which two identities differ, each with its path and both values, which are null if absent.
-pub fn differences(stored: &Value, requested: &Value) -> Vec<(String, Value, Value)> {
+fn differences(stored: &Value, requested: &Value) -> Vec<(String, Value, Value)> {
     let [stored, requested] = [stored, requested].map(|side| json::leaves(side, "."));
     let value = |side: &[(String, &Value)], name: &String| {
         side.iter().find(|leaf| leaf.0 == *name).map_or(Value::Null, |leaf| leaf.1.clone())
@@ -133,6 +133,23 @@ pub fn differences(stored: &Value, requested: &Value) -> Vec<(String, Value, Val
     let names = stored.iter().chain(new).map(|leaf| &leaf.0);
     let pairs = names.map(|name| (name.clone(), value(&stored, name), value(&requested, name)));
     pairs.filter(|(_, stored, requested)| stored != requested).collect()
+}
+
+/// Describes how the samples of two evaluation folders were drawn differently, apart from the model: `temperature: 1.0 -> 0.6`.
+pub fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
+    let identity = |folder: &Path| -> anyhow::Result<Option<Value>> {
+        let path = folder.join(IDENTITY);
+        path.is_file().then(|| json::read(&path)).transpose()
+    };
+    let (Some(a), Some(b)) = (identity(a)?, identity(b)?) else { return Ok(None) };
+    let text = |value: Value| if value.is_null() { "absent".to_owned() } else { value.to_string() };
+    let mut differing: Vec<String> = differences(&a, &b)
+        .into_iter()
+        .filter(|(name, ..)| !["format", "source", "model", "api"].contains(&name.as_str()))
+        .map(|(name, a, b)| format!("{name}: {} -> {}", text(a), text(b)))
+        .collect();
+    differing.sort();
+    Ok((!differing.is_empty()).then(|| differing.join("; ")))
 }
 
 #[cfg(test)]

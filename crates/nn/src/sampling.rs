@@ -5,10 +5,13 @@
 
 use crate::error::Error;
 
+/// The lowest temperature above 0. Below it, the rounding of the divided logits would decide what is sampled.
+const COLDEST: f32 = 1e-6;
+
 /// Settings of sampling, including the limits of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// Divisor of the logits. 0 selects the most likely token (the lowest id if tied), and records log-probabilities at temperature 1.
+    /// Divisor of the logits, at least 1e-6. 0 selects the most likely token (the lowest id if tied), and records log-probabilities at temperature 1.
     pub temperature: f32,
     /// Keeps the fewest most likely tokens whose probability reaches `top_p` of the total that `top_k` left; in (0, 1], where 1 keeps all.
     pub top_p: f32,
@@ -44,8 +47,12 @@ impl Sampling {
     /// Returns an error if a setting is outside its range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |field, found: String, expected: &str| Err(Error::request(field, found, expected));
-        if !(self.temperature >= 0.0 && self.temperature.is_finite()) {
-            return wrong("temperature", self.temperature.to_string(), "a finite number of at least 0");
+        if !(self.temperature == 0.0 || self.temperature >= COLDEST && self.temperature.is_finite()) {
+            return wrong(
+                "temperature",
+                self.temperature.to_string(),
+                "0 or a finite number of at least 1e-6",
+            );
         }
         if !(self.top_p > 0.0 && self.top_p <= 1.0) {
             return wrong("top_p", self.top_p.to_string(), "a number in (0, 1]");

@@ -236,8 +236,8 @@ fn refused(error: fgrpo_nn::Error) -> anyhow::Error {
 }
 
 fn positive(temperature: f32) -> anyhow::Result<()> {
-    if !(temperature > 0.0 && temperature.is_finite()) {
-        bad_input!("temperature: expected a finite number above 0, found {temperature}");
+    if !(temperature >= 1e-6 && temperature.is_finite()) {
+        bad_input!("temperature: expected a finite number of at least 1e-6, found {temperature}");
     }
     Ok(())
 }

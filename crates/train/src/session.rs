@@ -44,7 +44,7 @@ impl Session {
         let run = RunDir::open(out, config, if_exists, stage)?;
         events.opened(&run.path)?;
         if stage == Stage::Rl {
-            events.say(&format!("method: {}", config.algorithm.method()));
+            events.say(&format!("method: {}", config.method()));
         }
         let inputs = Inputs::of(config, task, stage)?;
         let accepts_changes = if_exists == IfExists::Resume { accept_changes: true };

@@ -12,13 +12,11 @@ use fgrpo_eval::clusters;
 use fgrpo_eval::compare::{Comparison, Matched, Method, Settings, compare, list, matched};
 use fgrpo_eval::dumps;
 use fgrpo_eval::estimate::{Curve, powers_of_two, resamples};
-use fgrpo_eval::folder::{IDENTITY, differences};
+use fgrpo_eval::folder::sampled_otherwise;
 use fgrpo_eval::io::files::write_whole;
-use fgrpo_eval::io::json;
 use fgrpo_eval::samples::MOST_UNSCORABLE;
 use fgrpo_eval::table::{Cell, Part, Table, bound, p_value, percent, points};
 use fgrpo_eval::verifier::Mode;
-use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
@@ -91,7 +89,7 @@ pub(crate) fn run(mut args: Args) -> anyhow::Result<()> {
     }
     let pairs = matched(a, b)?;
     if let Some(note) = sampled_otherwise(&args.a, &args.b)? {
-        say!("note: {note}");
+        say!("note: A and B were sampled differently, A -> B: {note}");
     }
     let settings = Settings {
         ks: args.ks.clone(),
@@ -260,24 +258,6 @@ fn table<'a>(format: Format, several: bool, comparisons: impl IntoIterator<Item 
         table.rows.push(cells);
     }
     table
-}
-
-/// Describes how two evaluation folders differ, except in the model: different prompts or sampling affect the comparison.
-fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
-    let identity = |folder: &Path| -> anyhow::Result<Option<Value>> {
-        let path = folder.join(IDENTITY);
-        path.is_file().then(|| json::read(&path)).transpose()
-    };
-    let (Some(a), Some(b)) = (identity(a)?, identity(b)?) else { return Ok(None) };
-    let text = |value: Value| if value.is_null() { "absent".to_owned() } else { value.to_string() };
-    let mut differing: Vec<String> = differences(&a, &b)
-        .into_iter()
-        .filter(|(name, ..)| !["format", "source", "model", "api"].contains(&name.as_str()))
-        .map(|(name, a, b)| format!("{name}: {} -> {}", text(a), text(b)))
-        .collect();
-    differing.sort();
-    Ok((!differing.is_empty())
-        .then(|| format!("A and B were sampled differently, A -> B: {}", differing.join("; "))))
 }
 
 /// Returns short names of the two sides: file stems or folder names if they differ, otherwise A and B.

@@ -181,7 +181,7 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
                 run.folder.display()
             );
         }
-        let method = read.config()?.algorithm.method();
+        let method = read.config()?.method();
         let Some(last) = read.final_evaluation()?.cloned() else { continue };
         let setting: Setting = run.combination.setting.iter().filter(|(k, _)| k != "seed").cloned().collect();
         for (_, other_setting, seeds) in &groups {

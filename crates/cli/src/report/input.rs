@@ -196,7 +196,7 @@ impl Run {
 
     /// Returns the name of the method in the paper's spelling, if the run has a configuration.
     pub(super) fn method(&self) -> Option<String> {
-        Some(self.files.config().ok()?.algorithm.method())
+        Some(self.files.config().ok()?.method())
     }
 }
 

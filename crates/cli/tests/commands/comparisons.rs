@@ -129,21 +129,28 @@ fn a_run_keeps_checkpoints_among_which_recorded_or_later_evaluations_select() {
     assert_eq!(select(&["--any-step"])["chosen"][0]["candidates"], 6);
     // pass@1 is there although eval.k doesn't contain 1.
     assert_eq!(found["metric"], "pass@1");
-    for step in [2, 4] {
+    let evaluate = |step: u64, temperature: &str| {
         let (model, out) = (checkpoint(step), place.path(&format!("evals/{step}")));
         let task = command!(
             "eval --task maze --maze-size 7 --maze-problems 5 --name maze -n 3 --model",
             model,
             "--out",
-            out
+            out,
+            "--temperature",
+            temperature
         );
         ends(0, task);
-    }
+    };
+    evaluate(2, "1");
+    evaluate(4, "1");
     let evals = place.text("evals");
     let found = select(&["--evals", &evals]);
     assert_eq!((&found["chosen"][0]["candidates"], &found["metric"]), (&json!(2), &json!("maze, pass@1")));
     let said = ends_with(2, &["select", &run, "--evals", &evals, "--part", "aime24"]);
     assert!(said.contains("aime24") && said.contains("maze"), "{said}");
+    evaluate(6, "0.5");
+    let said = ends_with(2, &["select", &run, "--evals", &evals]);
+    assert!(said.contains("sampled differently: ") && said.contains("temperature"), "{said}");
     // With only the best policies there is no candidate.
     for step in [2, 4, 6] {
         std::fs::remove_dir_all(checkpoint(step)).unwrap();

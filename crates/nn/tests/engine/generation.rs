@@ -260,6 +260,7 @@ fn impossible_requests_name_the_setting_and_what_would_do() {
     assert!(message.contains("max_cached_tokens") && message.contains("50"), "{message}");
     for (sampling, field) in [
         (Sampling { temperature: f32::NAN, ..settings() }, "temperature"),
+        (Sampling { temperature: 1e-7, ..settings() }, "temperature"),
         (Sampling { top_p: 0.0, ..settings() }, "top_p"),
         (Sampling { min_p: 1.0, ..settings() }, "min_p"),
         (Sampling { max_new_tokens: 0, ..settings() }, "max_new_tokens"),

@@ -1,36 +1,42 @@
 //! Names of the method that a configuration trains, spelt as in its paper.
 
-use super::AlgorithmConfig;
+use super::{AlgorithmConfig, Config};
 use fgrpo_core::credit::Shaping;
 
-impl AlgorithmConfig {
-    /// Returns the method, its focal exponent and other settings that change advantages or the loss, such as `F-GRPO,
+impl Config {
+    /// Returns the method, its focal exponent and other settings that change advantages, the loss or the update, such as `F-GRPO,
     /// gamma 0.5` or `Dr. GRPO`.
     pub fn method(&self) -> String {
-        let gamma = self.focal_gamma();
-        let loss = kind(serde_json::json!(self.loss));
-        let mut parts = vec![method_name(self.advantage.name(), &loss, gamma)];
+        let algorithm = &self.algorithm;
+        let gamma = algorithm.focal_gamma();
+        let loss = kind(serde_json::json!(algorithm.loss));
+        let mut parts = vec![method_name(algorithm.advantage.name(), &loss, gamma)];
         if gamma > 0.0 {
             parts.push(format!("gamma {gamma}"));
         }
-        if self.shaping != Shaping::None {
-            parts.push(format!("shaping {}", kind(serde_json::json!(self.shaping))));
+        if algorithm.shaping != Shaping::None {
+            parts.push(format!("shaping {}", kind(serde_json::json!(algorithm.shaping))));
         }
-        if self.daro {
+        if algorithm.daro {
             parts.push("DARO".to_owned());
         }
-        if self.entropy_coef != 0.0 {
-            parts.push(format!("entropy bonus {}", self.entropy_coef));
+        if algorithm.entropy_coef != 0.0 {
+            parts.push(format!("entropy bonus {}", algorithm.entropy_coef));
         }
-        if self.kl_coef != 0.0 {
-            parts.push(format!("KL penalty {}", self.kl_coef));
+        if algorithm.kl_coef != 0.0 {
+            parts.push(format!("KL penalty {}", algorithm.kl_coef));
         }
-        if self.teacher_coef != 0.0 {
-            parts.push(format!("teacher {}", self.teacher_coef));
+        if algorithm.teacher_coef != 0.0 {
+            parts.push(format!("teacher {}", algorithm.teacher_coef));
+        }
+        if self.update.low_lr_gamma > 0.0 {
+            parts.push(format!("low LR of gamma {}", self.update.low_lr_gamma));
         }
         parts.join(", ")
     }
+}
 
+impl AlgorithmConfig {
     /// Returns the name of the policy loss, such as `GRPO` or `CISPO`.
     pub fn loss_name(&self) -> String {
         title(&kind(serde_json::json!(self.loss)))

@@ -398,6 +398,7 @@ fn a_method_has_the_name_that_its_authors_gave_it() {
     for (set, method) in [
         ("algorithm.focal_gamma=0.5", "F-GRPO, gamma 0.5"),
         ("algorithm.focal_gamma=0 algorithm.loss=dapo", "DAPO"),
+        ("algorithm.focal_gamma=0 update.low_lr_gamma=0.5", "GRPO, low LR of gamma 0.5"),
         ("algorithm.advantage=dr_grpo", "Dr. GRPO"),
         ("algorithm.advantage=max_rl algorithm.focal_gamma=0.5", "F-MaxRL, gamma 0.5"),
         (
@@ -406,7 +407,7 @@ fn a_method_has_the_name_that_its_authors_gave_it() {
         ),
     ] {
         let set: Vec<&str> = set.split(' ').collect();
-        assert_eq!(parse(&minimal("maze"), &set).unwrap().algorithm.method(), method);
+        assert_eq!(parse(&minimal("maze"), &set).unwrap().method(), method);
     }
 }
 

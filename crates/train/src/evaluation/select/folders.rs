@@ -8,7 +8,7 @@ use crate::run::{Run, fingerprint};
 use fgrpo_eval::benchmarks::{self, Average, Domain, canonical};
 use fgrpo_eval::estimate::mean_pass_at_k;
 use fgrpo_eval::failure::OrBadInput;
-use fgrpo_eval::folder::IDENTITY;
+use fgrpo_eval::folder::{IDENTITY, sampled_otherwise};
 use fgrpo_eval::io::files;
 use fgrpo_eval::io::json;
 use fgrpo_eval::samples::{self, Benchmark};
@@ -49,8 +49,8 @@ impl Folders {
                     if let Some(other) = benchmarks.get(&name) {
                         bad_input!(
                             "evaluations: {} and {} both have {name} of the same model",
-                            folder_of(other),
-                            folder_of(&benchmark)
+                            folder_of(other).display(),
+                            folder_of(&benchmark).display()
                         );
                     }
                     benchmarks.insert(name, benchmark);
@@ -64,7 +64,10 @@ impl Folders {
                 let Some(measured) = benchmarks.get(member) else {
                     bad_input!(
                         "evaluations: {member} is missing for the model {model} (in {}); every checkpoint needs the same benchmarks",
-                        benchmarks.values().next().map_or(String::new(), |b| folder_of(b).to_string())
+                        benchmarks
+                            .values()
+                            .next()
+                            .map_or(String::new(), |b| folder_of(b).display().to_string())
                     );
                 };
                 let first = models.values().find_map(|m| m.get(member)).unwrap_or(measured);
@@ -72,8 +75,15 @@ impl Folders {
                 if ids(first) != ids(measured) {
                     bad_input!(
                         "evaluations: {member} has different problems in {} and {}",
-                        folder_of(first),
-                        folder_of(measured)
+                        folder_of(first).display(),
+                        folder_of(measured).display()
+                    );
+                }
+                if let Some(how) = sampled_otherwise(folder_of(first), folder_of(measured))? {
+                    bad_input!(
+                        "evaluations: {} and {} were sampled differently: {how}",
+                        folder_of(first).display(),
+                        folder_of(measured).display()
                     );
                 }
             }
@@ -127,8 +137,8 @@ impl Folders {
 }
 
 /// Returns the folder from which a benchmark's samples were read.
-fn folder_of(benchmark: &Benchmark) -> std::path::Display<'_> {
-    benchmark.path.parent().unwrap_or(&benchmark.path).display()
+fn folder_of(benchmark: &Benchmark) -> &Path {
+    benchmark.path.parent().unwrap_or(&benchmark.path)
 }
 
 /// Returns the benchmarks whose mean is the metric, and the name of the metric. By default, the benchmarks are the

@@ -29,20 +29,22 @@ use std::convert::Infallible;
 
 /// Default maximum length of a completion in tokens.
 const COMPLETION_TOKENS: usize = 16;
-/// Fields that are accepted only with the value at which they don't have an effect.
-const NEUTRAL: [(&str, f64); 12] = [
-    ("presence_penalty", 0.0),
-    ("frequency_penalty", 0.0),
-    ("repetition_penalty", 1.0),
-    ("repeat_penalty", 1.0),
-    ("typical_p", 1.0),
-    ("top_n_sigma", -1.0),
-    ("dry_multiplier", 0.0),
-    ("xtc_probability", 0.0),
-    ("dynatemp_range", 0.0),
-    ("mirostat", 0.0),
-    ("best_of", 1.0),
-    ("min_tokens", 0.0),
+/// Values at which fields don't have an effect, with the fields that are accepted only with this value.
+const NEUTRAL: [(f64, &[&str]); 3] = [
+    (
+        0.0,
+        &[
+            "presence_penalty",
+            "frequency_penalty",
+            "dry_multiplier",
+            "xtc_probability",
+            "dynatemp_range",
+            "mirostat",
+            "min_tokens",
+        ],
+    ),
+    (1.0, &["repetition_penalty", "repeat_penalty", "typical_p", "best_of"]),
+    (-1.0, &["top_n_sigma"]),
 ];
 /// Fields that don't have an effect if they are true.
 const ON: [&str; 4] = ["add_generation_prompt", "parallel_tool_calls", "include_reasoning", "detokenize"];
@@ -77,14 +79,11 @@ fn listed(server: &Server) -> Vec<Value> {
 
 /// Returns an error if a remaining field has an effect.
 fn end(mut fields: Fields) -> Result<(), String> {
-    for (name, neutral) in NEUTRAL {
+    let all = NEUTRAL.iter().flat_map(|(neutral, names)| names.iter().map(move |name| (*name, *neutral)));
+    for (name, neutral) in all {
         if let Some(value) = fields.rest.remove(name).filter(|value| !value.is_null()) {
-            check(
-                value.as_f64() == Some(neutral),
-                name,
-                value,
-                format!("{neutral} (other values aren't supported)"),
-            )?;
+            let expected = format!("{neutral} (other values aren't supported)");
+            check(value.as_f64() == Some(neutral), name, value, expected)?;
         }
     }
     let has_no_effect = |name: &str, value: &Value| match name {
@@ -103,8 +102,6 @@ fn end(mut fields: Fields) -> Result<(), String> {
 struct Ask {
     model: String,
     samples: Vec<Sample>,
-    /// Strings that end a completion and aren't part of it.
-    texts: Vec<String>,
     stream: bool,
     /// Whether a stream ends with the token counts.
     usage: bool,
@@ -114,7 +111,7 @@ struct Ask {
     hidden: bool,
     /// Whether log-probabilities are requested, and for how many of the most likely tokens.
     logprobs: Option<usize>,
-    /// The prompts' texts, if completions begin with them.
+    /// Text of each prompt, if a completion begins with it.
     echo: Option<Vec<String>>,
     token_ids: bool,
     named_ids: bool,
@@ -151,25 +148,13 @@ fn common(
         Some(list) => serde_json::from_value(list.clone())
             .map_err(|_| format!("stop: expected a string or a list of strings, found {list}"))?,
     };
-    let ids: Option<Vec<i64>> = fields.take("stop_token_ids")?;
     let ignore_eos: bool = fields.or("ignore_eos", false)?;
-    let stop = match (ids, ignore_eos) {
-        (Some(ids), _) if !ids.is_empty() && !texts.is_empty() => {
-            return Err("stop_token_ids can't be combined with stop".to_owned().into());
-        }
-        (Some(ids), ignore) if !ids.is_empty() => {
-            let mut tokens = if ignore { Vec::new() } else { server.language.stop_tokens().to_vec() };
-            for id in ids {
-                let token = served.bounds.token(id).map_err(|why| format!("stop_token_ids: {why}"))?;
-                if !tokens.contains(&token) {
-                    tokens.push(token);
-                }
-            }
-            Stop::Tokens(tokens)
-        }
-        (_, true) => Stop::Texts(texts.clone()),
-        (_, false) => Stop::DefaultAnd(texts.clone()),
-    };
+    let mut tokens = ignore_eos.then(Vec::new);
+    for id in fields.or("stop_token_ids", Vec::new())? {
+        let token = served.bounds.token(id).map_err(|why| format!("stop_token_ids: {why}"))?;
+        tokens.get_or_insert_with(|| server.language.stop_tokens().to_vec()).push(token);
+    }
+    let stop = Stop { tokens, texts };
     let temperature: f32 = fields.or("temperature", 1.0)?;
     let top_k: i64 = fields.or("top_k", -1)?;
     check(top_k >= -1, "top_k", top_k, "at least 1, or -1 or 0 for no limit")?;
@@ -212,7 +197,6 @@ fn common(
     let ask = Ask {
         model,
         samples: prompts.into_iter().enumerate().map(make).collect::<Result<_, String>>()?,
-        texts,
         stream: fields.or("stream", false)?,
         usage: usage(fields)?,
         ignore_eos,
@@ -411,7 +395,8 @@ fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, Str
 
 /// Cuts a decoded completion at the first stop string.
 fn cut(text: anyhow::Result<String>, ask: &Ask) -> Result<String, String> {
-    let cut = |text: String| Ok(StopTexts::new("stop", ask.texts.clone())?.cut(&text).to_owned());
+    let cut =
+        |text: String| Ok(StopTexts::new("stop", ask.samples[0].stop.texts.clone())?.cut(&text).to_owned());
     text.and_then(cut).map_err(|why| format!("{why:#}"))
 }
 
@@ -442,6 +427,15 @@ fn reason(sequence: &Sequence) -> &'static str {
     }
 }
 
+/// Returns the `count` most likely tokens at a position, or `None` if they weren't requested.
+fn row(topk: &Option<TopK>, at: usize, count: usize) -> Option<&[(u32, f32)]> {
+    let row = topk.as_ref()?.rows.get(at).filter(|row| !row.is_empty())?;
+    Some(&row[..count.min(row.len())])
+}
+
+/// Token, its log-probability, and the most likely tokens in its position.
+type Scored<'a> = (u32, Option<f32>, Option<&'a [(u32, f32)]>);
+
 /// Formats one completion. Returns it with its number of tokens.
 fn choice(
     server: &Server,
@@ -457,18 +451,14 @@ fn choice(
     let (tokens, logp, finish): (&[u32], &[f32], &str) =
         if ask.hidden { (&[], &[], "length") } else { (&sequence.tokens, &sequence.logp, reason(sequence)) };
     let name = |token: u32| if ask.named_ids { format!("token_id:{token}") } else { language.text(&[token]) };
-    let top_count = ask.logprobs.unwrap_or(0);
-    let rows = |topk: &Option<TopK>| -> Vec<Vec<(u32, f32)>> {
-        let row = |row: &Vec<(u32, f32)>| row[..top_count.min(row.len())].to_vec();
-        topk.iter().flat_map(|topk| &topk.rows).map(row).collect()
-    };
-    let top = rows(&sequence.topk);
+    let count = ask.logprobs.unwrap_or(0);
     let mut choice = if chat {
         let content = ask.logprobs.map(|_| {
             let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.token_bytes(token)});
             let entries = tokens.iter().zip(logp).enumerate().map(|(at, (&token, &logp))| {
                 let mut scored = entry(token, logp);
-                scored["top_logprobs"] = top.get(at).map_or(json!([]), |row| row.iter().map(|&(t, l)| entry(t, l)).collect());
+                let top = row(&sequence.topk, at, count).unwrap_or_default();
+                scored["top_logprobs"] = top.iter().map(|&(t, l)| entry(t, l)).collect();
                 scored["id"] = json!(token);
                 scored
             });
@@ -477,50 +467,38 @@ fn choice(
         let (message, finish) = message(server, ask, tokens, finish)?;
         json!({"index": index, "message": message, "finish_reason": finish, "logprobs": content})
     } else {
-        let mut all_tokens = tokens.to_vec();
-        let mut values: Vec<Option<f32>> = logp.iter().copied().map(Some).collect();
-        let mut best: Vec<Option<Vec<(u32, f32)>>> =
-            (0..tokens.len()).map(|at| top.get(at).cloned()).collect();
         let mut whole = text_of(language, tokens, ask)?;
+        let mut scored: Vec<Scored<'_>> = Vec::new();
         if let Some(texts) = &ask.echo {
-            let scored = answer.prompt.tokens.as_deref().unwrap_or_default();
-            let before = sample
-                .prompt
-                .iter()
-                .enumerate()
-                .map(|(at, _)| scored.get(at).copied().filter(|l| l.is_finite()));
-            values.splice(0..0, before);
-            let rows = rows(&answer.prompt_topk);
-            best.splice(
-                0..0,
-                (0..sample.prompt.len()).map(|at| rows.get(at).filter(|row| !row.is_empty()).cloned()),
-            );
-            all_tokens.splice(0..0, sample.prompt.iter().copied());
+            let logp = answer.prompt.tokens.as_deref().unwrap_or_default();
+            let logp = |at: usize| logp.get(at).copied().filter(|l| l.is_finite());
+            let tokens = sample.prompt.iter().enumerate();
+            scored.extend(tokens.map(|(at, &token)| (token, logp(at), row(&answer.prompt_topk, at, count))));
             whole = texts[prompt].clone() + &whole;
         }
+        let drawn = tokens.iter().zip(logp).enumerate();
+        scored.extend(drawn.map(|(at, (&token, &logp))| (token, Some(logp), row(&sequence.topk, at, count))));
         let logprobs = ask.logprobs.map(|_| {
-            let offsets = all_tokens.iter().scan(0, |end, &token| {
+            let offsets = scored.iter().scan(0, |end, &(token, ..)| {
                 let start = *end;
                 *end += language.text(&[token]).chars().count();
                 Some(start)
             });
-            let offsets: Vec<usize> = offsets.collect();
-            // The token itself is in the list too, even if it is unlikely.
-            let own = all_tokens.iter().zip(&values).map(|(&token, logp)| logp.map(|logp| (token, logp)));
-            let list = |(row, own): (Option<Vec<(u32, f32)>>, _)| {
-                // Several tokens may have the same text. The most likely one comes first and is stored.
+            let list = |&(token, logp, row): &Scored<'_>| {
+                // Several tokens may have the same text. The most likely one comes first and is stored. The token itself
+                // is in the list too, even if it is unlikely.
                 let mut by_name: HashMap<String, f32> = HashMap::new();
-                for (token, logp) in row?.into_iter().chain(own) {
+                for (token, logp) in row?.iter().copied().chain(logp.map(|logp| (token, logp))) {
                     by_name.entry(name(token)).or_insert(logp);
                 }
                 Some(json!(by_name))
             };
-            let best: Vec<Option<Value>> = best.into_iter().zip(own).map(list).collect();
+            let top: Vec<Option<Value>> = scored.iter().map(list).collect();
             json!({
-                "tokens": all_tokens.iter().map(|&token| name(token)).collect::<Vec<_>>(),
-                "token_logprobs": values,
-                "top_logprobs": best.iter().any(Option::is_some).then_some(best),
-                "text_offset": offsets,
+                "tokens": scored.iter().map(|&(token, ..)| name(token)).collect::<Vec<_>>(),
+                "token_logprobs": scored.iter().map(|&(_, logp, _)| logp).collect::<Vec<_>>(),
+                "top_logprobs": top.iter().any(Option::is_some).then_some(top),
+                "text_offset": offsets.collect::<Vec<usize>>(),
             })
         });
         json!({"index": index, "text": whole, "finish_reason": finish, "logprobs": logprobs})
@@ -560,7 +538,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
             body.insert("choices".into(), json!([choice]));
             Value::Object(body)
         };
-        let longest_stop = ask.texts.iter().map(String::len).max().unwrap_or(0);
+        let longest_stop = ask.samples[0].stop.texts.iter().map(String::len).max().unwrap_or(0);
         let (mut tokens, mut sent, mut first): (Vec<u32>, String, bool) = (Vec::new(), String::new(), true);
         let outcome = loop {
             tokio::select! {

@@ -130,16 +130,12 @@ pub(crate) struct Sample {
 }
 
 /// Condition that ends a sample besides its length.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Stop {
-    /// The model's end tokens.
-    Default,
-    /// Only these tokens, in place of the model's end tokens.
-    Tokens(Vec<u32>),
-    /// Only these strings, in place of the model's end tokens.
-    Texts(Vec<String>),
-    /// The model's end tokens and these strings.
-    DefaultAnd(Vec<String>),
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Stop {
+    /// Tokens that end a sample and are part of it. If `None`, these are the model's end tokens.
+    pub(crate) tokens: Option<Vec<u32>>,
+    /// Strings that end a sample.
+    pub(crate) texts: Vec<String>,
 }
 
 /// Reads the fields of a request.
@@ -455,11 +451,7 @@ pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds, count: &str) -> Re
         let most = TOPK.min(LISTED / lists);
         check(k <= most, name, k, format!("at most {most} for {lists} tokens"))?;
     }
-    let texts = match &sample.stop {
-        Stop::Texts(texts) | Stop::DefaultAnd(texts) => &texts[..],
-        _ => &[],
-    };
-    let fine = !texts.iter().any(String::is_empty);
+    let fine = !sample.stop.texts.iter().any(String::is_empty);
     check(fine, "stop", "an empty string", "strings of at least one character")
 }
 
@@ -523,12 +515,12 @@ fn sample(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal>
     input.end()?;
     let mut params = fields.inner("sampling_params.")?;
     let stop = match params.take("stop")? {
-        None => Stop::Default,
-        Some(StopField::Text(text)) => Stop::Texts(vec![text]),
-        Some(StopField::Texts(texts)) => Stop::Texts(texts),
+        None => Stop::default(),
+        Some(StopField::Text(text)) => Stop { tokens: Some(Vec::new()), texts: vec![text] },
+        Some(StopField::Texts(texts)) => Stop { tokens: Some(Vec::new()), texts },
         Some(StopField::Tokens(ids)) => {
             let tokens = ids.into_iter().map(|id| bounds.token(id).map_err(|why| format!("stop: {why}")));
-            Stop::Tokens(tokens.collect::<Result<_, _>>()?)
+            Stop { tokens: Some(tokens.collect::<Result<_, _>>()?), texts: Vec::new() }
         }
     };
     let top_k: i64 = params.or("top_k", -1)?;

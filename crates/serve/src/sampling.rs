@@ -5,9 +5,10 @@
 //! sampled together with it.
 
 use crate::catalogue::Source;
+use crate::datum::Matrix;
 use crate::ledger::{Job, Reply};
 use crate::metrics::{Count, Metrics};
-use crate::request::{self, Sample, Work};
+use crate::request::{Sample, Work};
 use crate::sampled::{PromptScores, Sampled, Sequence, Targets, TopK};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::interrupt;
@@ -226,13 +227,8 @@ impl RequestQueue for Queue<'_> {
         }
         let waiting = state.waiting.pop_front()?;
         let Waiting { number, ref sample, ref reply } = waiting;
-        let (tokens, texts) = match &sample.stop {
-            request::Stop::Default => (self.language.stop_tokens(), &[][..]),
-            request::Stop::Tokens(tokens) => (&tokens[..], &[][..]),
-            request::Stop::Texts(texts) => (&[][..], &texts[..]),
-            request::Stop::DefaultAnd(texts) => (self.language.stop_tokens(), &texts[..]),
-        };
-        let texts = StopTexts::new("stop", texts.to_vec()).expect("the strings aren't empty");
+        let tokens = sample.stop.tokens.as_deref().unwrap_or(self.language.stop_tokens());
+        let texts = StopTexts::new("stop", sample.stop.texts.clone()).expect("the strings aren't empty");
         let request = Request {
             prompt: sample.prompt.clone(),
             samples: first(sample)..first(sample) + sample.samples,
@@ -324,11 +320,7 @@ fn score_prompts(
         let scored = sample.prompt_logprobs.filter(|_| sample.topk_prompt == 0).unwrap_or(0);
         let prompt = rows - scored.min(rows)..rows;
         let prompt = prompt.map(|after| Target { after, token: sample.prompt[after + 1] }).collect();
-        let choices = sample.targets.iter().flat_map(|targets| {
-            let indices = (0..targets.numbers.len()).filter(|&at| targets.is_present(at));
-            indices.map(|at| Target { after: at / targets.columns, token: targets.numbers[at] as u32 })
-        });
-        for targets in [prompt, choices.collect()] {
+        for targets in [prompt, sample.targets.as_ref().map(Matrix::targets).unwrap_or_default()] {
             let tokens = sample.prompt[..rows.max(1)].to_vec();
             sequences.push(policy::Sequence { tokens, targets });
         }
@@ -341,9 +333,7 @@ fn score_prompts(
             std::iter::repeat_n(f32::NAN, missing).chain(logp.iter().copied()).collect()
         });
         let targets = sample.targets.as_ref().map(|targets| {
-            let mut logp = scores[1].logp.iter();
-            let value = |at| if targets.is_present(at) { logp.next().copied() } else { None };
-            let logp = (0..targets.numbers.len()).map(value).map(Option::unwrap_or_default).collect();
+            let logp = targets.filled(&scores[1].logp);
             Targets { logp, shape: [targets.rows(), targets.columns] }
         });
         PromptScores { tokens, targets }
@@ -424,7 +414,7 @@ mod tests {
             max_tokens: None,
             seed: Some(seed),
             place: None,
-            stop: request::Stop::Tokens(Vec::new()),
+            stop: crate::request::Stop { tokens: Some(Vec::new()), texts: Vec::new() },
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,

@@ -934,6 +934,13 @@ fn openai_endpoints_give_the_engines_samples_in_every_form() {
         assert_eq!(all(&ask("seed", json!(seed), 1).json()), std::slice::from_ref(expected));
     }
     assert_eq!(all(&ask("prompt", json!([prompt, prompt]), 1).json()), drawn);
+    // A stop token ends a completion, beside stop strings that don't occur in it.
+    let mut ended = asked.clone();
+    (ended["n"], ended["stop"], ended["stop_token_ids"]) = (json!(1), json!(["\u{1}"]), json!([drawn[0][2]]));
+    let ended = post("completions", ended).json();
+    let end = drawn[0].iter().position(|token| *token == drawn[0][2]).unwrap();
+    assert_eq!(all(&ended), [&drawn[0][..=end]]);
+    assert_eq!(ended["choices"][0]["finish_reason"], "stop");
     for seed in [-1, i64::MAX] {
         assert_eq!(ask("seed", json!(seed), 2).status, 200);
     }

@@ -3,10 +3,13 @@
 //! Requests are sent in rounds. Each round requests all samples that are still missing, including those that an answer
 //! of the previous round lacked.
 
+mod choice;
+
 use super::generations::{Generation, Generations};
 use crate::events::Events;
 use crate::io::interrupt;
 use crate::io::server::{Failure, Server};
+pub use choice::End;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::collections::{HashMap, HashSet};
@@ -182,6 +185,7 @@ pub fn generate(
                             return Ok(Continue(()));
                         }
                         let url = format!("{}/{}", server.base(), path(options.api));
+                        let last = server.shown(&last).chars().take(300).collect();
                         Failure::Exhausted { url, attempts: TRIES, last, answered: true }
                     }
                 },
@@ -257,53 +261,48 @@ fn body(ask: &Ask, options: &RequestOptions, job: Job) -> (String, Value) {
 
 /// Extracts the samples in an answer, or returns the reason why the answer can't be used.
 fn samples(ask: &Ask, api: Api, job: Job, answer: &Value) -> Result<Vec<Generation>, String> {
-    let Some(choices) = answer["choices"].as_array().filter(|c| !c.is_empty()) else {
+    let mut choices: Vec<&Value> = answer["choices"].as_array().into_iter().flatten().collect();
+    if choices.is_empty() {
         return Err("the answer has no choices".to_owned());
-    };
-    let count = choices.len().min(job.count as usize);
+    }
+    // Servers may list the choices in any order.
+    choices.sort_by_key(|choice| choice["index"].as_u64());
+    choices.truncate(job.count as usize);
     // Servers report only the total number of tokens of all choices, so each gets an equal share.
-    let total = answer["usage"]["completion_tokens"].as_u64();
-    let share = |i: usize| total.map(|t| (t + i as u64) / count as u64);
-    choices[..count]
-        .iter()
-        .enumerate()
-        .map(|(i, choice)| {
-            let finish = choice["finish_reason"].as_str().map(str::to_owned);
-            if matches!(finish.as_deref(), Some("error" | "abort" | "cancelled")) {
-                return Err(format!("a choice ended with {finish:?}"));
-            }
-            let (text, reasoning) = match api {
-                Api::Completions if choice["text"].is_null() => {
-                    return Err("a choice has no text".to_owned());
-                }
-                Api::Completions => (&choice["text"], &Value::Null),
-                Api::Chat => {
-                    let message = &choice["message"];
-                    if !message.is_object() {
-                        return Err("a choice has no message".to_owned());
-                    }
-                    let reasoning = ["reasoning_content", "reasoning"].map(|key| &message[key]);
-                    (
-                        &message["content"],
-                        reasoning.into_iter().find(|r| r.is_string()).unwrap_or(&Value::Null),
-                    )
-                }
-            };
-            if !(text.is_string() || text.is_null()) {
-                return Err(format!("the text of a choice is {text}"));
-            }
-            Ok(Generation {
-                problem: ask.problem.clone(),
-                sample: job.first + i as u64,
-                // The content is null if a chat model only reasons or calls tools.
-                text: text.as_str().unwrap_or_default().to_owned(),
-                reasoning: reasoning.as_str().map(str::to_owned),
-                finish,
-                tokens: share(i),
-                graded: None,
-            })
+    let (count, total) = (choices.len() as u64, answer["usage"]["completion_tokens"].as_u64());
+    let generation = |(sample, choice): (u64, &Value)| {
+        let end = End::of(choice)?;
+        let (text, reasoning) = match api {
+            Api::Completions => (choice["text"].as_str(), None),
+            Api::Chat => spoken(&choice["message"], end),
+        };
+        Ok(Generation {
+            problem: ask.problem.clone(),
+            sample: job.first + sample,
+            text: text.ok_or_else(|| format!("a choice has no text: {choice}"))?.to_owned(),
+            reasoning: reasoning.map(str::to_owned),
+            finish: Some(end.name().to_owned()),
+            tokens: total.map(|t| (t + sample) / count),
+            graded: None,
         })
-        .collect()
+    };
+    (0..).zip(choices).map(generation).collect()
+}
+
+/// Returns the text of a chat's message, or `None` if it lacks one, and the reasoning. The text is empty if the message
+/// has another field in its place, or if the model reasoned up to the length limit.
+fn spoken(message: &Value, end: End) -> (Option<&str>, Option<&str>) {
+    let reasoning = ["reasoning_content", "reasoning"].into_iter().find_map(|key| message[key].as_str());
+    let text = match message.get("content") {
+        Some(Value::Null) => Some(""),
+        Some(content) => content.as_str(),
+        None => {
+            let other = ["tool_calls", "function_call", "refusal"].iter().any(|key| !message[*key].is_null());
+            let cut = message.is_object() && matches!(end, End::Length | End::Filtered);
+            (other || reasoning.is_some() || cut).then_some("")
+        }
+    };
+    (text, reasoning)
 }
 
 /// Computes the seed of a request whose first sample is `first`. The server gives choice j the seed of sample `first + j`.
@@ -352,6 +351,51 @@ mod tests {
     fn missing_samples_are_asked_for_in_consecutive_runs() {
         assert_eq!(runs(&[0, 1, 2, 5, 7, 8]), vec![(0, 3), (5, 1), (7, 2)]);
         assert!(runs(&[]).is_empty());
+    }
+
+    /// Reads a chat's answer for the samples from 4 on.
+    fn read(choices: Value) -> Result<Vec<(u64, String, String)>, String> {
+        let ask = Ask { problem: "p".into(), content: Value::Null, extra: Map::new() };
+        let answer = serde_json::json!({"choices": choices});
+        let samples = samples(&ask, Api::Chat, Job { ask: 0, first: 4, count: 2 }, &answer)?;
+        Ok(samples.into_iter().map(|s| (s.sample, s.text, s.finish.unwrap())).collect())
+    }
+
+    #[test]
+    fn only_whole_generations_are_samples() {
+        let one = |finish: &str, message: &str| {
+            let message: Value = serde_json::from_str(message).unwrap();
+            read(serde_json::json!([{"finish_reason": finish, "message": message}]))
+        };
+        for (finish, message, text) in [
+            ("stop", r#"{"content": "x"}"#, "x"),
+            ("eos_token", r#"{"content": ""}"#, ""),
+            ("stop", r#"{"content": null}"#, ""),
+            ("stop", r#"{"reasoning_content": "x"}"#, ""),
+            ("stop", r#"{"refusal": "no"}"#, ""),
+            ("tool_calls", r#"{"tool_calls": [{}]}"#, ""),
+            ("length", "{}", ""),
+        ] {
+            let expected = if finish == "eos_token" { "stop" } else { finish };
+            assert_eq!(one(finish, message).unwrap(), [(4, text.into(), expected.into())], "{message}");
+        }
+        for (finish, message) in [
+            ("stop", r#"{"role": "assistant"}"#),
+            ("stop", r#"{"content": 4}"#),
+            ("stop", "null"),
+            ("length", "null"),
+            ("abort", r#"{"content": "x"}"#),
+        ] {
+            assert!(one(finish, message).is_err(), "{finish} {message}");
+        }
+    }
+
+    #[test]
+    fn choices_are_the_samples_of_their_indices() {
+        let choice = |i: usize| serde_json::json!({"index": i, "finish_reason": "stop", "message": {"content": i.to_string()}});
+        let found = read(serde_json::json!([choice(1), choice(0), choice(2)])).unwrap();
+        let expected = [(4, "0"), (5, "1")].map(|(sample, text)| (sample, text.into(), "stop".into()));
+        assert_eq!(found, expected);
     }
 
     #[test]

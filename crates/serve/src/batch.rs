@@ -34,11 +34,7 @@ fn records(sequences: &[Sequence], logp: &[Vec<f32>]) -> Vec<ArrayRecord> {
         let mut data = Vec::new();
         let mut offsets = vec![0i64];
         for (sequence, logp) in sequences[first..end].iter().zip(&logp[first..end]) {
-            let mut values = logp.iter();
-            let value = |at| if sequence.targets.is_present(at) { values.next().copied() } else { None };
-            let values: Vec<f32> =
-                (0..sequence.targets.numbers.len()).map(value).map(Option::unwrap_or_default).collect();
-            data.extend(floats(&values));
+            data.extend(floats(&sequence.targets.filled(logp)));
             offsets.push(data.len() as i64);
         }
         let tensor = BatchedTensor {

@@ -29,6 +29,8 @@ pub(crate) struct Served {
     pub(crate) folder: PathBuf,
     /// Maximum number of waiting requests.
     pub(crate) most_waiting: usize,
+    /// Time at which the server was continued, in nanoseconds since 1970, or 0 if it is new.
+    pub(crate) resumed: u64,
 }
 
 /// The sessions, models and samplers.
@@ -78,6 +80,9 @@ impl ModelEntry {
 pub(crate) struct Sampler {
     pub(crate) id: String,
     pub(crate) source: Source,
+    /// `seq_id` of the request that stored the weights for this session, or `None` for other sessions.
+    #[serde(default)]
+    pub(crate) seq: Option<u64>,
 }
 
 /// Weights to sample from.
@@ -157,6 +162,11 @@ pub(crate) fn session_of(model: &str) -> &str {
     model.split(":train:").next().unwrap_or_default()
 }
 
+/// Returns the numbers in an id.
+pub(crate) fn numbers(id: &str) -> impl Iterator<Item = u64> {
+    id.split(|c: char| !c.is_ascii_digit()).filter_map(|part| part.parse().ok())
+}
+
 /// Looks up the objects that requests name. Each method rejects the request if the object doesn't exist.
 #[derive(Clone, Copy)]
 pub(crate) struct Registry<'a> {
@@ -212,15 +222,18 @@ impl Registry<'_> {
         model.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))
     }
 
-    /// Returns a sampler's weights, the number of its session, and its number in that session.
-    pub(crate) fn sampler(&self, id: &str) -> Result<(Source, [u64; 2]), Refusal> {
-        let find = || {
-            let sampler = self.catalogue.samplers.get(id)?;
-            let (session, number) = id.split_once(":sample:")?;
-            Some((sampler.source.clone(), [self.session(session).ok()?, number.parse().ok()?]))
-        };
+    /// Returns a sampler's weights and the numbers that identify it. A client that repeats a request for a snapshot gives
+    /// the sampler another number, so a snapshot is identified by its model and `seq_id`.
+    pub(crate) fn sampler(&self, id: &str) -> Result<(Source, Vec<u64>), Refusal> {
         let description = "a sampling session of this server";
-        find().ok_or_else(|| Refusal::unknown("sampling_session_id", id, description))
+        let sampler = self.catalogue.samplers.get(id);
+        let Sampler { source, seq, .. } =
+            sampler.ok_or_else(|| Refusal::unknown("sampling_session_id", id, description))?;
+        let name = match (source, seq) {
+            (Source::Version { model, .. }, Some(_)) => model,
+            _ => id,
+        };
+        Ok((source.clone(), numbers(name).chain(*seq).collect()))
     }
 
     /// Checks that weights are saved under a path of the API.

@@ -57,10 +57,11 @@ fn message(mut message: Map<String, Value>) -> Result<Value, String> {
         Value::String(text) => text,
         Value::Array(parts) => {
             let part = |part: &Value| {
-                let text = part["text"].as_str().map(str::to_owned);
-                text.ok_or_else(|| format!("messages: expected text, found {part}"))
+                let is_text = part["type"].is_null() || part["type"] == "text";
+                let text = part["text"].as_str().filter(|_| is_text).map(str::to_owned);
+                text.ok_or_else(|| format!("messages: expected a part of type text, found {part}"))
             };
-            parts.iter().map(part).collect::<Result<_, _>>()?
+            parts.iter().map(part).collect::<Result<Vec<_>, _>>()?.join("\n")
         }
         Value::Null if message.contains_key("tool_calls") => String::new(),
         other => return Err(format!("messages: expected a string as content, found {other}")),

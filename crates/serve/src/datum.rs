@@ -1,7 +1,7 @@
 //! Reads and checks the data of a pass, so that all later code can rely on lengths, ranges and finite values.
 
 use crate::wire::{self, ChunkKind, DType, Encoding, Tensor};
-use fgrpo_train::policy::Bounds;
+use fgrpo_train::policy::{Bounds, Target};
 
 /// A matrix of shape `[rows, columns]`. A vector has one column.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,6 +21,26 @@ impl<T> Matrix<T> {
 
     pub(crate) fn is_present(&self, index: usize) -> bool {
         self.present.is_empty() || self.present[index]
+    }
+
+    /// Returns the indices of the present numbers.
+    pub(crate) fn indices(&self) -> impl Iterator<Item = usize> {
+        (0..self.numbers.len()).filter(|&index| self.is_present(index))
+    }
+
+    /// Returns a matrix of the same shape with one of `values` for each present number, and 0 in the other cells.
+    pub(crate) fn filled(&self, values: &[f32]) -> Vec<f32> {
+        let mut filled = vec![0.0; self.numbers.len()];
+        self.indices().zip(values).for_each(|(index, &value)| filled[index] = value);
+        filled
+    }
+}
+
+impl Matrix<i64> {
+    /// Returns the token ids as targets, which follow the sequence's token in their row.
+    pub(crate) fn targets(&self) -> Vec<Target> {
+        let target = |at| Target { after: at / self.columns, token: self.numbers[at] as u32 };
+        self.indices().map(target).collect()
     }
 }
 

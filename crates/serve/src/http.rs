@@ -10,7 +10,7 @@ use crate::metrics::{Count, Gauge};
 use crate::openai;
 use crate::page;
 use crate::request::{self, CREATE_SAMPLING_SESSION, CREATE_SESSION, Incoming, SAMPLE};
-use crate::server::{Handled, Server, Shared, error, read_body, refusal, reply, unknown};
+use crate::server::{Handled, Message, Server, Shared, error, read_body, refusal, reply, unknown};
 use crate::storage;
 use crate::wire;
 use axum::Router;
@@ -75,7 +75,8 @@ pub(crate) fn routes(server: Shared) -> Router {
 /// Returns the API key in a request's headers, which is empty without such a header.
 fn key_of(headers: &HeaderMap) -> &[u8] {
     let header = |name: &str| headers.get(name).map(|value| value.as_bytes());
-    let bearer = header("authorization").and_then(|value| value.strip_prefix(b"Bearer "));
+    let bearer = header("authorization").and_then(|value| value.split_at_checked("Bearer ".len()));
+    let bearer = bearer.filter(|(scheme, _)| scheme.eq_ignore_ascii_case(b"Bearer ")).map(|(_, key)| key);
     header("x-api-key").or(bearer).unwrap_or_default()
 }
 
@@ -86,7 +87,8 @@ async fn check_key(State(server): State<Shared>, request: Request, next: Next) -
     let query_key = request.uri().query().filter(|_| request.uri().path() == "/");
     let query_key = query_key.and_then(|query| query.strip_prefix("key="));
     let key = query_key.map_or_else(|| key_of(request.headers()), str::as_bytes);
-    let response = if server.key.is(key) {
+    let is_openai = request.uri().path().starts_with("/v1/");
+    let mut response = if server.key.is(key) {
         next.run(request).await
     } else {
         let why = "the server's key is missing or wrong; send it as X-API-Key or as a bearer token";
@@ -95,6 +97,9 @@ async fn check_key(State(server): State<Shared>, request: Request, next: Next) -
     };
     if response.status().is_client_error() {
         server.metrics.add(Count::Refused, 1);
+    }
+    if let Some(Message(why)) = response.extensions_mut().remove().filter(|_| is_openai) {
+        *response.body_mut() = openai::refused(response.status(), &why);
     }
     response
 }

@@ -265,10 +265,11 @@ impl Ledger {
         Ok(Ok(number))
     }
 
-    /// Requests samples without a record in the journal.
+    /// Requests samples without a record in the journal. The numbers of such requests start again when the server is
+    /// continued, so the time of its start distinguishes samples without a seed.
     pub(crate) fn ask(
         &self,
-        sample: Sample,
+        mut sample: Sample,
         pieces: Option<mpsc::UnboundedSender<(usize, u32)>>,
     ) -> Result<oneshot::Receiver<Answer>, Rejection> {
         let (answer, receiver) = oneshot::channel();
@@ -281,6 +282,7 @@ impl Ledger {
             table.waiting += 1;
             table.catalogue.requests
         };
+        sample.place = Some(vec![0, self.served.resumed, number]);
         let job = Job {
             number,
             work: Work::Sample(sample),
@@ -520,6 +522,7 @@ mod tests {
             teacher: None,
             folder: folder.into(),
             most_waiting: 100,
+            resumed: 0,
         };
         let entries = journal::read(folder).unwrap();
         let (sender, receiver) = channel();
@@ -560,7 +563,7 @@ mod tests {
         let numbers: Vec<u64> = std::iter::once(model)
             .chain((1..=4).map(|seq| accept(&ledger, "optim_step", &format!("k{seq}"), &step(seq))))
             .collect();
-        let sampler = Sampler { id: "session-1:sample:3".into(), source: Source::Base };
+        let sampler = Sampler { id: "session-1:sample:3".into(), source: Source::Base, seq: None };
         for (i, &number) in numbers[..4].iter().enumerate() {
             let sampler = (i == 3).then(|| sampler.clone());
             ledger.finish(number, Outcome::Json(format!("{{\"result\": {i}}}").into_bytes()), sampler);

@@ -86,6 +86,7 @@ pub fn run(settings: &Settings, events: &mut dyn Events) -> anyhow::Result<()> {
         teacher: teacher.as_ref().map(|(name, teacher)| (name.clone(), bounds(teacher.engine()))),
         folder: out.clone(),
         most_waiting: settings.most_waiting,
+        resumed: if settings.resume { storage::since_1970().as_nanos() as u64 } else { 0 },
     };
     let entries = journal::read(out)?;
     let (sender, jobs) = channel();

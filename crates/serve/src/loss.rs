@@ -16,7 +16,7 @@
 use crate::datum::{self, Matrix};
 use crate::wire::{self, ForwardBackwardRequest, NumberOrText, Tensor};
 use fgrpo_core::loss::PolicyLoss;
-use fgrpo_train::policy::{self, Bounds, Datum, Loss, Target};
+use fgrpo_train::policy::{self, Bounds, Datum, Loss};
 use std::collections::BTreeMap;
 
 /// Names of the losses.
@@ -52,18 +52,16 @@ pub(crate) struct Pass {
 
 impl Sequence {
     fn datum(&self) -> Datum {
-        let indices: Vec<usize> =
-            (0..self.targets.numbers.len()).filter(|&at| self.targets.is_present(at)).collect();
-        let target =
-            |&at: &usize| Target { after: at / self.targets.columns, token: self.targets.numbers[at] as u32 };
-        let select = |values: &[f32]| indices.iter().map(|&at| values[at]).collect::<Vec<f32>>();
+        let select = |values: &[f32]| self.targets.indices().map(|at| values[at]).collect::<Vec<f32>>();
         let (logprobs, weights) = match &self.terms {
             Terms::Weighted(weights) => (Vec::new(), select(weights)),
             Terms::Policy { old, advantages, .. } => (select(old), select(advantages)),
         };
-        let targets = indices.iter().map(target).collect();
         Datum {
-            sequences: vec![policy::Sequence { tokens: self.tokens.clone(), targets }],
+            sequences: vec![policy::Sequence {
+                tokens: self.tokens.clone(),
+                targets: self.targets.targets(),
+            }],
             logprobs,
             advantages: weights.into_iter().map(f64::from).collect(),
             ..Datum::default()
@@ -75,9 +73,7 @@ impl Sequence {
         match &self.terms {
             Terms::Weighted(_) => None,
             Terms::Policy { losses, .. } if losses.len() == 1 => Some(losses.clone()),
-            Terms::Policy { losses, .. } => Some(
-                (0..losses.len()).filter(|&at| self.targets.is_present(at)).map(|at| losses[at]).collect(),
-            ),
+            Terms::Policy { losses, .. } => Some(self.targets.indices().map(|at| losses[at]).collect()),
         }
     }
 }

@@ -12,11 +12,11 @@ use crate::ledger::Rejection;
 use crate::metrics::Count;
 use crate::request::{Sample, Stop, check_sampling};
 use crate::sampled::{Sampled, Sequence, TopK};
-use crate::server::{Handled, Server, Shared, error, read_body, reply};
+use crate::server::{Handled, Server, Shared, error, read_body, refusal, reply, unknown};
 use crate::storage::{self, Kind};
 use axum::Router;
 use axum::body::Body;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
@@ -29,21 +29,25 @@ use std::convert::Infallible;
 
 /// Default maximum length of a completion in tokens.
 const COMPLETION_TOKENS: usize = 16;
-/// Fields that are accepted only with the value at which they don't have an effect.
-const NEUTRAL: [(&str, f64); 12] = [
-    ("presence_penalty", 0.0),
-    ("frequency_penalty", 0.0),
-    ("repetition_penalty", 1.0),
-    ("repeat_penalty", 1.0),
-    ("typical_p", 1.0),
-    ("top_n_sigma", -1.0),
-    ("dry_multiplier", 0.0),
-    ("xtc_probability", 0.0),
-    ("dynatemp_range", 0.0),
-    ("mirostat", 0.0),
-    ("best_of", 1.0),
-    ("min_tokens", 0.0),
+/// Values at which fields don't have an effect, with the fields that are accepted only with this value.
+const NEUTRAL: [(f64, &[&str]); 3] = [
+    (
+        0.0,
+        &[
+            "presence_penalty",
+            "frequency_penalty",
+            "dry_multiplier",
+            "xtc_probability",
+            "dynatemp_range",
+            "mirostat",
+            "min_tokens",
+        ],
+    ),
+    (1.0, &["repetition_penalty", "repeat_penalty", "typical_p", "best_of"]),
+    (-1.0, &["top_n_sigma"]),
 ];
+/// Fields that don't have an effect if they are true.
+const ON: [&str; 4] = ["add_generation_prompt", "parallel_tool_calls", "include_reasoning", "detokenize"];
 /// Fields that don't affect the completion.
 const IGNORED: [&str; 7] =
     ["user", "metadata", "store", "n_probs", "cache_prompt", "no_stop_trim", "spaces_between_special_tokens"];
@@ -51,36 +55,43 @@ const IGNORED: [&str; 7] =
 pub(crate) fn routes() -> Router<Shared> {
     Router::new()
         .route("/v1/models", get(models))
+        .route("/v1/models/{*id}", get(model))
         .route("/v1/completions", post(completions))
         .route("/v1/chat/completions", post(chat))
 }
 
 async fn models(State(server): State<Shared>) -> Response {
+    reply(json!({"object": "list", "data": listed(&server)}))
+}
+
+async fn model(State(server): State<Shared>, Path(id): Path<String>) -> Response {
+    let found = listed(&server).into_iter().find(|model| model["id"] == id.as_str());
+    found.map_or_else(|| unknown("model", &id, "a model of this server"), reply)
+}
+
+fn listed(server: &Server) -> Vec<Value> {
     let served = server.ledger.served();
     let model = |id: &str| json!({"id": id, "object": "model", "created": 0, "owned_by": "fgrpo", "max_model_len": served.bounds.positions});
-    let mut data = vec![model(&served.name)];
     let saved = storage::all_saved(&served.folder);
-    data.extend(saved.iter().filter(|(_, kind, _)| *kind == Kind::Sampler).map(|(path, ..)| model(path)));
-    reply(json!({"object": "list", "data": data}))
+    let saved = saved.iter().filter(|(_, kind, _)| *kind == Kind::Sampler).map(|(path, ..)| model(path));
+    std::iter::once(model(&served.name)).chain(saved).collect()
 }
 
 /// Returns an error if a remaining field has an effect.
 fn end(mut fields: Fields) -> Result<(), String> {
-    for (name, neutral) in NEUTRAL {
+    let all = NEUTRAL.iter().flat_map(|(neutral, names)| names.iter().map(move |name| (*name, *neutral)));
+    for (name, neutral) in all {
         if let Some(value) = fields.rest.remove(name).filter(|value| !value.is_null()) {
-            check(
-                value.as_f64() == Some(neutral),
-                name,
-                value,
-                format!("{neutral} (other values aren't supported)"),
-            )?;
+            let expected = format!("{neutral} (other values aren't supported)");
+            check(value.as_f64() == Some(neutral), name, value, expected)?;
         }
     }
-    let neutral = [("response_format", json!({"type": "text"})), ("parallel_tool_calls", json!(true))];
-    let has_no_effect = |name: &str, value: &Value| {
-        IGNORED.contains(&name) || empty(value) || neutral.iter().any(|(n, v)| *n == name && v == value)
+    let has_no_effect = |name: &str, value: &Value| match name {
+        "response_format" => *value == json!({"type": "text"}),
+        _ if ON.contains(&name) => *value == true,
+        _ => IGNORED.contains(&name) || empty(value),
     };
-    fields.rest.retain(|name, value| !has_no_effect(name, value));
+    fields.rest.retain(|name, value| !(value.is_null() || has_no_effect(name, value)));
     match fields.rest.iter().next() {
         Some((name, value)) => Err(format!("{name}: {value} isn't supported")),
         None => Ok(()),
@@ -91,8 +102,6 @@ fn end(mut fields: Fields) -> Result<(), String> {
 struct Ask {
     model: String,
     samples: Vec<Sample>,
-    /// Strings that end a completion and aren't part of it.
-    texts: Vec<String>,
     stream: bool,
     /// Whether a stream ends with the token counts.
     usage: bool,
@@ -102,7 +111,8 @@ struct Ask {
     hidden: bool,
     /// Whether log-probabilities are requested, and for how many of the most likely tokens.
     logprobs: Option<usize>,
-    echo: bool,
+    /// Text of each prompt, if a completion begins with it.
+    echo: Option<Vec<String>>,
     token_ids: bool,
     named_ids: bool,
     special: bool,
@@ -117,6 +127,7 @@ fn common(
     prompts: Vec<Vec<u32>>,
     default_length: Option<usize>,
     logprobs: Option<usize>,
+    echo: Option<Vec<String>>,
 ) -> Result<Ask, Refusal> {
     let served = server.ledger.served();
     let model: String = fields.take("model")?.unwrap_or_else(|| served.name.clone());
@@ -137,34 +148,21 @@ fn common(
         Some(list) => serde_json::from_value(list.clone())
             .map_err(|_| format!("stop: expected a string or a list of strings, found {list}"))?,
     };
-    let ids: Option<Vec<i64>> = fields.take("stop_token_ids")?;
     let ignore_eos: bool = fields.or("ignore_eos", false)?;
-    let stop = match (ids, ignore_eos) {
-        (Some(ids), _) if !ids.is_empty() && !texts.is_empty() => {
-            return Err("stop_token_ids can't be combined with stop".to_owned().into());
-        }
-        (Some(ids), ignore) if !ids.is_empty() => {
-            let mut tokens = if ignore { Vec::new() } else { server.language.stop_tokens().to_vec() };
-            for id in ids {
-                let token = served.bounds.token(id).map_err(|why| format!("stop_token_ids: {why}"))?;
-                if !tokens.contains(&token) {
-                    tokens.push(token);
-                }
-            }
-            Stop::Tokens(tokens)
-        }
-        (_, true) => Stop::Texts(texts.clone()),
-        (_, false) => Stop::DefaultAnd(texts.clone()),
-    };
+    let mut tokens = ignore_eos.then(Vec::new);
+    for id in fields.or("stop_token_ids", Vec::new())? {
+        let token = served.bounds.token(id).map_err(|why| format!("stop_token_ids: {why}"))?;
+        tokens.get_or_insert_with(|| server.language.stop_tokens().to_vec()).push(token);
+    }
+    let stop = Stop { tokens, texts };
     let temperature: f32 = fields.or("temperature", 1.0)?;
     let top_k: i64 = fields.or("top_k", -1)?;
     check(top_k >= -1, "top_k", top_k, "at least 1, or -1 or 0 for no limit")?;
-    let echo: bool = fields.or("echo", false)?;
     let requested: Option<i64> = fields.take("max_tokens")?;
     let max_tokens = match requested {
         None => default_length,
         // With `echo`, 0 is allowed: one token is sampled and hidden.
-        Some(0) if echo => Some(1),
+        Some(0) if echo.is_some() => Some(1),
         Some(n) => {
             Some(usize::try_from(n).map_err(|_| format!("max_tokens: expected at least 1, found {n}"))?)
         }
@@ -174,7 +172,7 @@ fn common(
     let (top_p, min_p) = (fields.or("top_p", 1.0)?, fields.or("min_p", 0.0)?);
     let topk = logprobs.filter(|&k| k > 1).unwrap_or(0);
     let make = |(index, prompt): (usize, Vec<u32>)| {
-        let scored = if echo && logprobs.is_some() { prompt.len().saturating_sub(1) } else { 0 };
+        let scored = if echo.is_some() && logprobs.is_some() { prompt.len().saturating_sub(1) } else { 0 };
         let sample = Sample {
             sampler: source.clone(),
             samples: count,
@@ -199,7 +197,6 @@ fn common(
     let ask = Ask {
         model,
         samples: prompts.into_iter().enumerate().map(make).collect::<Result<_, String>>()?,
-        texts,
         stream: fields.or("stream", false)?,
         usage: usage(fields)?,
         ignore_eos,
@@ -211,7 +208,7 @@ fn common(
         special: !fields.or("skip_special_tokens", true)?,
         tools: None,
     };
-    let whole = ask.logprobs.is_some() || ask.echo || ask.token_ids;
+    let whole = ask.logprobs.is_some() || ask.echo.is_some() || ask.token_ids;
     if ask.stream && (ask.samples.len() > 1 || count > 1 || whole) {
         return Err("stream can't be combined with several completions, logprobs, echo or return_token_ids"
             .to_owned()
@@ -229,20 +226,21 @@ fn usage(fields: &mut Fields) -> Result<bool, String> {
     Ok(usage)
 }
 
-/// Reads the prompts of a completion: a string, token ids, or a list of either.
-fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32>>, Refusal> {
+/// Reads the prompts of a completion, a string, token ids, or a list of either. Returns each as token ids and as text.
+fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<(Vec<u32>, String)>, Refusal> {
+    let language = &server.language;
     let text = |text: &str| {
-        let language = &server.language;
         let ids = if special { language.plain(text) } else { language.encode(text) };
-        ids.map_err(|why| format!("prompt: {why:#}"))
+        Ok((ids.map_err(|why| format!("prompt: {why:#}"))?, text.to_owned()))
     };
-    let tokens = |list: &[Value]| -> Result<Vec<u32>, String> {
-        list.iter()
-            .map(|id| {
-                let id = id.as_i64().ok_or_else(|| format!("prompt: expected a token id, found {id}"))?;
-                server.ledger.served().bounds.token(id).map_err(|why| format!("prompt: {why}"))
-            })
-            .collect()
+    let tokens = |list: &[Value]| -> Result<(Vec<u32>, String), String> {
+        let token = |id: &Value| {
+            let id = id.as_i64().ok_or_else(|| format!("prompt: expected a token id, found {id}"))?;
+            server.ledger.served().bounds.token(id).map_err(|why| format!("prompt: {why}"))
+        };
+        let ids: Vec<u32> = list.iter().map(token).collect::<Result<_, _>>()?;
+        let text = language.text(&ids);
+        Ok((ids, text))
     };
     Ok(match prompt {
         Value::String(one) => vec![text(one)?],
@@ -263,10 +261,11 @@ fn prompts(server: &Server, prompt: &Value, special: bool) -> Result<Vec<Vec<u32
     })
 }
 
-/// Creates an error answer in OpenAI's form.
-fn refused(status: StatusCode, message: &str) -> Response {
-    let error = json!({"message": message, "type": "invalid_request_error", "code": status.as_u16()});
-    (status, reply(json!({"error": error}))).into_response()
+/// Creates the body of an error answer in OpenAI's form.
+pub(crate) fn refused(status: StatusCode, message: &str) -> Body {
+    let kind = if status.is_client_error() { "invalid_request_error" } else { "server_error" };
+    let error = json!({"message": message, "type": kind, "code": status.as_u16()});
+    json!({"error": error}).to_string().into()
 }
 
 /// Reads a request's fields with `read`, rejects unknown fields, and answers.
@@ -284,7 +283,7 @@ async fn answered(
         end(fields)?;
         Ok(ask)
     };
-    let ask = all().map_err(|refusal| Rejection::Refused(refusal).answer(refused))?;
+    let ask = all().map_err(refusal)?;
     Ok(respond(server, ask, chat).await)
 }
 
@@ -299,9 +298,17 @@ async fn chat(State(server): State<Shared>, headers: HeaderMap, body: Body) -> H
 fn completion(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     let special: bool = fields.or("add_special_tokens", true)?;
     let prompt: Value = fields.or("prompt", Value::Null)?;
-    let prompts = prompts(server, &prompt, special)?;
+    let (prompts, texts): (Vec<_>, Vec<_>) = prompts(server, &prompt, special)?.into_iter().unzip();
+    let (count, limit) = (prompts.len(), server.ledger.served().most_waiting);
+    check(
+        count <= limit,
+        "prompt",
+        count,
+        format!("at most {limit} prompts, the limit of waiting requests"),
+    )?;
     let logprobs: Option<usize> = fields.take("logprobs")?;
-    common(server, fields, prompts, Some(COMPLETION_TOKENS), logprobs)
+    let echo = fields.or("echo", false)?.then_some(texts);
+    common(server, fields, prompts, Some(COMPLETION_TOKENS), logprobs, echo)
 }
 
 fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
@@ -316,7 +323,7 @@ fn conversation(server: &Server, fields: &mut Fields) -> Result<Ask, Refusal> {
     }
     // A list of one token needs the extra pass too, and only lists of at least 2 request it.
     let logprobs = scored.then_some(if top > 0 { top.max(2) } else { 0 });
-    let mut ask = common(server, fields, vec![prompt], None, logprobs)?;
+    let mut ask = common(server, fields, vec![prompt], None, logprobs, None)?;
     ask.logprobs = scored.then_some(top);
     ask.tools = tools;
     Ok(ask)
@@ -342,19 +349,19 @@ async fn respond(server: Shared, ask: Ask, chat: bool) -> Response {
         ask.samples.iter().map(|sample| server.ledger.ask(sample.clone(), None)).collect();
     let waiting = match waiting {
         Ok(waiting) => waiting,
-        Err(rejection) => return rejection.answer(refused),
+        Err(rejection) => return rejection.into_response(),
     };
     let mut choices = Vec::new();
     let (mut prompt_tokens, mut completion_tokens) = (0, 0);
-    for (sample, answer) in ask.samples.iter().zip(waiting) {
+    for (prompt, answer) in waiting.into_iter().enumerate() {
         let answer = match answer.await {
             Ok(Ok(answer)) => answer,
             Ok(Err(why)) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
-            Err(_) => return Rejection::Stopped.answer(refused),
+            Err(_) => return Rejection::Stopped.into_response(),
         };
-        prompt_tokens += sample.prompt.len();
+        prompt_tokens += ask.samples[prompt].prompt.len();
         for sequence in 0..answer.sequences.len() {
-            let result = choice(&server, &ask, sample, &answer, sequence, choices.len(), chat);
+            let result = choice(&server, &ask, prompt, &answer, sequence, choices.len(), chat);
             let (choice, tokens) = match result {
                 Ok(choice) => choice,
                 Err(why) => return error(StatusCode::INTERNAL_SERVER_ERROR, &why),
@@ -388,7 +395,8 @@ fn text_of(language: &Language, tokens: &[u32], ask: &Ask) -> Result<String, Str
 
 /// Cuts a decoded completion at the first stop string.
 fn cut(text: anyhow::Result<String>, ask: &Ask) -> Result<String, String> {
-    let cut = |text: String| Ok(StopTexts::new("stop", ask.texts.clone())?.cut(&text).to_owned());
+    let cut =
+        |text: String| Ok(StopTexts::new("stop", ask.samples[0].stop.texts.clone())?.cut(&text).to_owned());
     text.and_then(cut).map_err(|why| format!("{why:#}"))
 }
 
@@ -419,33 +427,38 @@ fn reason(sequence: &Sequence) -> &'static str {
     }
 }
 
+/// Returns the `count` most likely tokens at a position, or `None` if they weren't requested.
+fn row(topk: &Option<TopK>, at: usize, count: usize) -> Option<&[(u32, f32)]> {
+    let row = topk.as_ref()?.rows.get(at).filter(|row| !row.is_empty())?;
+    Some(&row[..count.min(row.len())])
+}
+
+/// Token, its log-probability, and the most likely tokens in its position.
+type Scored<'a> = (u32, Option<f32>, Option<&'a [(u32, f32)]>);
+
 /// Formats one completion. Returns it with its number of tokens.
 fn choice(
     server: &Server,
     ask: &Ask,
-    sample: &Sample,
+    prompt: usize,
     answer: &Sampled,
     sequence: usize,
     index: usize,
     chat: bool,
 ) -> Result<(Value, usize), String> {
     let language = &server.language;
-    let sequence = &answer.sequences[sequence];
+    let (sample, sequence) = (&ask.samples[prompt], &answer.sequences[sequence]);
     let (tokens, logp, finish): (&[u32], &[f32], &str) =
         if ask.hidden { (&[], &[], "length") } else { (&sequence.tokens, &sequence.logp, reason(sequence)) };
     let name = |token: u32| if ask.named_ids { format!("token_id:{token}") } else { language.text(&[token]) };
-    let top_count = ask.logprobs.unwrap_or(0);
-    let rows = |topk: &Option<TopK>| -> Vec<Vec<(u32, f32)>> {
-        let row = |row: &Vec<(u32, f32)>| row[..top_count.min(row.len())].to_vec();
-        topk.iter().flat_map(|topk| &topk.rows).map(row).collect()
-    };
-    let top = rows(&sequence.topk);
+    let count = ask.logprobs.unwrap_or(0);
     let mut choice = if chat {
         let content = ask.logprobs.map(|_| {
             let entry = |token: u32, logp: f32| json!({"token": name(token), "logprob": logp, "bytes": language.token_bytes(token)});
             let entries = tokens.iter().zip(logp).enumerate().map(|(at, (&token, &logp))| {
                 let mut scored = entry(token, logp);
-                scored["top_logprobs"] = top.get(at).map_or(json!([]), |row| row.iter().map(|&(t, l)| entry(t, l)).collect());
+                let top = row(&sequence.topk, at, count).unwrap_or_default();
+                scored["top_logprobs"] = top.iter().map(|&(t, l)| entry(t, l)).collect();
                 scored["id"] = json!(token);
                 scored
             });
@@ -454,52 +467,38 @@ fn choice(
         let (message, finish) = message(server, ask, tokens, finish)?;
         json!({"index": index, "message": message, "finish_reason": finish, "logprobs": content})
     } else {
-        let mut all_tokens = tokens.to_vec();
-        let mut values: Vec<Option<f32>> = logp.iter().copied().map(Some).collect();
-        let mut best: Vec<Option<Vec<(u32, f32)>>> =
-            (0..tokens.len()).map(|at| top.get(at).cloned()).collect();
         let mut whole = text_of(language, tokens, ask)?;
-        if ask.echo {
-            let scored = answer.prompt.tokens.as_deref().unwrap_or_default();
-            let before = sample
-                .prompt
-                .iter()
-                .enumerate()
-                .map(|(at, _)| scored.get(at).copied().filter(|l| l.is_finite()));
-            values.splice(0..0, before);
-            let rows = rows(&answer.prompt_topk);
-            best.splice(
-                0..0,
-                (0..sample.prompt.len()).map(|at| rows.get(at).filter(|row| !row.is_empty()).cloned()),
-            );
-            all_tokens.splice(0..0, sample.prompt.iter().copied());
-            whole = language.text(&sample.prompt) + &whole;
+        let mut scored: Vec<Scored<'_>> = Vec::new();
+        if let Some(texts) = &ask.echo {
+            let logp = answer.prompt.tokens.as_deref().unwrap_or_default();
+            let logp = |at: usize| logp.get(at).copied().filter(|l| l.is_finite());
+            let tokens = sample.prompt.iter().enumerate();
+            scored.extend(tokens.map(|(at, &token)| (token, logp(at), row(&answer.prompt_topk, at, count))));
+            whole = texts[prompt].clone() + &whole;
         }
+        let drawn = tokens.iter().zip(logp).enumerate();
+        scored.extend(drawn.map(|(at, (&token, &logp))| (token, Some(logp), row(&sequence.topk, at, count))));
         let logprobs = ask.logprobs.map(|_| {
-            let offsets = all_tokens.iter().scan(0, |end, &token| {
+            let offsets = scored.iter().scan(0, |end, &(token, ..)| {
                 let start = *end;
                 *end += language.text(&[token]).chars().count();
                 Some(start)
             });
-            let offsets: Vec<usize> = offsets.collect();
-            let best: Vec<Value> = best
-                .iter()
-                .map(|row| {
-                    row.as_ref().map_or(Value::Null, |row| {
-                        // Several tokens may have the same text. The most likely one comes first and is stored.
-                        let mut by_name: HashMap<String, f32> = HashMap::new();
-                        for &(token, logp) in row {
-                            by_name.entry(name(token)).or_insert(logp);
-                        }
-                        json!(by_name)
-                    })
-                })
-                .collect();
+            let list = |&(token, logp, row): &Scored<'_>| {
+                // Several tokens may have the same text. The most likely one comes first and is stored. The token itself
+                // is in the list too, even if it is unlikely.
+                let mut by_name: HashMap<String, f32> = HashMap::new();
+                for (token, logp) in row?.iter().copied().chain(logp.map(|logp| (token, logp))) {
+                    by_name.entry(name(token)).or_insert(logp);
+                }
+                Some(json!(by_name))
+            };
+            let top: Vec<Option<Value>> = scored.iter().map(list).collect();
             json!({
-                "tokens": all_tokens.iter().map(|&token| name(token)).collect::<Vec<_>>(),
-                "token_logprobs": values,
-                "top_logprobs": if best.iter().all(Value::is_null) { Value::Null } else { best.into() },
-                "text_offset": offsets,
+                "tokens": scored.iter().map(|&(token, ..)| name(token)).collect::<Vec<_>>(),
+                "token_logprobs": scored.iter().map(|&(_, logp, _)| logp).collect::<Vec<_>>(),
+                "top_logprobs": top.iter().any(Option::is_some).then_some(top),
+                "text_offset": offsets.collect::<Vec<usize>>(),
             })
         });
         json!({"index": index, "text": whole, "finish_reason": finish, "logprobs": logprobs})
@@ -518,7 +517,7 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
     let sample = ask.samples[0].clone();
     let mut answer = match server.ledger.ask(sample, Some(pieces)) {
         Ok(answer) => answer,
-        Err(rejection) => return rejection.answer(refused),
+        Err(rejection) => return rejection.into_response(),
     };
     let (lines, mut body) = tokio::sync::mpsc::channel::<Result<Vec<u8>, Infallible>>(64);
     tokio::spawn(async move {
@@ -539,12 +538,13 @@ fn stream(server: Shared, ask: Ask, chat: bool) -> Response {
             body.insert("choices".into(), json!([choice]));
             Value::Object(body)
         };
-        let longest_stop = ask.texts.iter().map(String::len).max().unwrap_or(0);
+        let longest_stop = ask.samples[0].stop.texts.iter().map(String::len).max().unwrap_or(0);
         let (mut tokens, mut sent, mut first): (Vec<u32>, String, bool) = (Vec::new(), String::new(), true);
         let outcome = loop {
             tokio::select! {
                 // Tokens that have arrived are sent before the end.
                 biased;
+                () = lines.closed() => return,
                 Some((length, token)) = arriving.recv() => {
                     // The engine may sample a completion again from its start if memory is short.
                     tokens.truncate(length - 1);

@@ -6,6 +6,7 @@ use crate::catalogue::{
 use crate::datum::Matrix;
 use crate::fields::{Fields, Refusal, check};
 use crate::loss::Pass;
+use crate::sampling::longest;
 use crate::storage::{self, Kind};
 use crate::wire::ForwardBackwardRequest;
 use fgrpo_nn::AdamW;
@@ -19,12 +20,14 @@ use sha2::{Digest, Sha256};
 const SAMPLES: usize = 4096;
 /// Maximum length of a top-k list.
 const TOPK: usize = 1024;
+/// Maximum length of all top-k lists of a request, which bounds the memory for its result.
+const LISTED: usize = 1 << 24;
 
 /// An incoming request whose body is hashed and parsed, which takes a while for a large body, but doesn't need a lock.
 pub(crate) struct Incoming {
     pub(crate) endpoint: &'static str,
     pub(crate) body: Vec<u8>,
-    /// SHA-256 of the endpoint and the body.
+    /// SHA-256 of the endpoint and the body, without what a client changes when it repeats a request.
     pub(crate) digest: Vec<u8>,
     pub(crate) content: Result<Content, Refusal>,
     /// Whether weights are saved under the path that the request names, if it names one.
@@ -110,9 +113,9 @@ pub(crate) struct Sample {
     pub(crate) max_tokens: Option<usize>,
     /// Seed. If `None`, it is derived from the server's seed and `place`.
     pub(crate) seed: Option<u64>,
-    /// Sequence numbers of the session, the sampler and the request, which distinguish requests without a seed. `None`
+    /// Numbers that distinguish requests without a seed: those of the sampling session and the request's `seq_id`. `None`
     /// outside a sampling session.
-    pub(crate) place: Option<[u64; 3]>,
+    pub(crate) place: Option<Vec<u64>>,
     pub(crate) stop: Stop,
     pub(crate) temperature: f32,
     pub(crate) top_k: usize,
@@ -127,16 +130,12 @@ pub(crate) struct Sample {
 }
 
 /// Condition that ends a sample besides its length.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Stop {
-    /// The model's end tokens.
-    Default,
-    /// Only these tokens, in place of the model's end tokens.
-    Tokens(Vec<u32>),
-    /// Only these strings, in place of the model's end tokens.
-    Texts(Vec<String>),
-    /// The model's end tokens and these strings.
-    DefaultAnd(Vec<String>),
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Stop {
+    /// Tokens that end a sample and are part of it. If `None`, these are the model's end tokens.
+    pub(crate) tokens: Option<Vec<u32>>,
+    /// Strings that end a sample.
+    pub(crate) texts: Vec<String>,
 }
 
 /// Reads the fields of a request.
@@ -149,14 +148,18 @@ const READERS: [(&str, Read); 8] = [
     ("create_model", create_model),
     ("optim_step", optim_step),
     ("save_weights", save),
-    ("save_weights_for_sampler", save_for_sampler),
+    (SAVE_FOR_SAMPLER, save_for_sampler),
     ("load_weights", load),
     (SAMPLE, sample),
 ];
 pub(crate) const CREATE_SESSION: &str = "create_session";
 pub(crate) const CREATE_SAMPLING_SESSION: &str = "create_sampling_session";
 pub(crate) const SAMPLE: &str = "asample";
+const SAVE_FOR_SAMPLER: &str = "save_weights_for_sampler";
 const FORWARD_BACKWARD: &str = "forward_backward";
+
+/// Field with a sampler's number in its session.
+const SAMPLER_NUMBER: &str = "sampling_session_seq_id";
 
 /// Returns all endpoints whose requests have results.
 pub(crate) fn endpoints() -> impl Iterator<Item = &'static str> {
@@ -182,8 +185,17 @@ impl Incoming {
         } else {
             Fields::read(&body).map(Content::Fields)
         };
-        if !matches!(content, Ok(Content::Pass { .. })) {
-            hash.update(&body);
+        match &content {
+            Ok(Content::Pass { .. }) => {}
+            Ok(Content::Fields(fields))
+                if endpoint == SAVE_FOR_SAMPLER && fields.rest.contains_key(SAMPLER_NUMBER) =>
+            {
+                // When a client repeats a request for a snapshot, it gives the sampler another number.
+                let mut fields = fields.rest.clone();
+                fields.insert(SAMPLER_NUMBER.into(), Value::Null);
+                hash.update(Value::Object(fields).to_string());
+            }
+            _ => hash.update(&body),
         }
         let path_in = |name: &str| match &content {
             Ok(Content::Fields(fields)) => fields.rest.get(name)?.as_str(),
@@ -245,11 +257,11 @@ fn create_session(fields: &mut Fields, _: Registry<'_>) -> Result<Asked, Refusal
 fn create_sampling_session(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal> {
     let session: String = fields.need("session_id")?;
     registry.session(&session)?;
-    let id = sampler_id(&session, fields.need("sampling_session_seq_id")?);
+    let id = sampler_id(&session, fields.need(SAMPLER_NUMBER)?);
     let Some(source) = source(fields, registry)? else {
         return bad("base_model or model_path is missing");
     };
-    Ok(Asked { slot: Some(format!("sampler:{id}")), work: Work::Sampler(Sampler { id, source }) })
+    Ok(Asked { slot: Some(format!("sampler:{id}")), work: Work::Sampler(Sampler { id, source, seq: None }) })
 }
 
 /// Returns the weights that `model_path` or `base_model` name.
@@ -378,7 +390,7 @@ fn save_for_sampler(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked
     check(kind == "snapshot", "kind", format!("{kind:?}"), expected)?;
     let model: Value = fields.rest.get("model_id").cloned().unwrap_or_default();
     let session = session_of(model.as_str().unwrap_or_default());
-    let op = match (fields.take("path")?, fields.take("sampling_session_seq_id")?) {
+    let op = match (fields.take("path")?, fields.take(SAMPLER_NUMBER)?) {
         (None, Some(number)) => Op::Snapshot { sampler: sampler_id(session, number) },
         (Some(path), None) => saving(fields, Kind::Sampler, name(Some(path))?, true)?,
         _ => return bad("send exactly one of path and sampling_session_seq_id"),
@@ -426,21 +438,20 @@ pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds, count: &str) -> Re
     check((1..=SAMPLES).contains(&sample.samples), count, sample.samples, expected)?;
     check(sample.max_tokens != Some(0), "max_tokens", 0, "at least 1")?;
     let temperature = sample.temperature;
-    let fine = temperature.is_finite() && temperature >= 0.0;
-    check(fine, "temperature", temperature, "a finite number of at least 0")?;
+    let fine = temperature == 0.0 || (temperature >= 1e-6 && temperature.is_finite());
+    check(fine, "temperature", temperature, "0 or a finite number of at least 1e-6")?;
     let fine = sample.top_p > 0.0 && sample.top_p <= 1.0;
     check(fine, "top_p", sample.top_p, "more than 0 and at most 1")?;
     check((0.0..1.0).contains(&sample.min_p), "min_p", sample.min_p, "at least 0 and less than 1")?;
-    for (name, k) in
-        [("topk_prompt_logprobs", sample.topk_prompt), ("topk_sample_logprobs", sample.topk_sample)]
-    {
-        check(k <= TOPK, name, k, format!("at most {TOPK}"))?;
+    let drawn = sample.samples * longest(sample, bounds);
+    for (name, k, lists) in [
+        ("topk_prompt_logprobs", sample.topk_prompt, length),
+        ("topk_sample_logprobs", sample.topk_sample, drawn),
+    ] {
+        let most = TOPK.min(LISTED / lists);
+        check(k <= most, name, k, format!("at most {most} for {lists} tokens"))?;
     }
-    let texts = match &sample.stop {
-        Stop::Texts(texts) | Stop::DefaultAnd(texts) => &texts[..],
-        _ => &[],
-    };
-    let fine = !texts.iter().any(String::is_empty);
+    let fine = !sample.stop.texts.iter().any(String::is_empty);
     check(fine, "stop", "an empty string", "strings of at least one character")
 }
 
@@ -469,14 +480,15 @@ fn sample(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal>
     let (sampler, place, slot) =
         match (fields.take::<String>("sampling_session_id")?, source(fields, registry)?) {
             (Some(id), None) => {
-                let (source, [session, sampler]) = registry.sampler(&id)?;
+                let (source, mut place) = registry.sampler(&id)?;
                 let Some(seq) = seq.and_then(|seq| u64::try_from(seq).ok()) else {
                     let seq_id = shown(seq);
                     return bad(format!(
                         "seq_id: expected the request's number in its sampling session, found {seq_id}"
                     ));
                 };
-                (source, Some([session, sampler, seq]), Some(format!("sample:{id}:{seq}")))
+                place.push(seq);
+                (source, Some(place), Some(format!("sample:{id}:{seq}")))
             }
             (None, Some(source)) => (source, None, None),
             _ => {
@@ -503,12 +515,12 @@ fn sample(fields: &mut Fields, registry: Registry<'_>) -> Result<Asked, Refusal>
     input.end()?;
     let mut params = fields.inner("sampling_params.")?;
     let stop = match params.take("stop")? {
-        None => Stop::Default,
-        Some(StopField::Text(text)) => Stop::Texts(vec![text]),
-        Some(StopField::Texts(texts)) => Stop::Texts(texts),
+        None => Stop::default(),
+        Some(StopField::Text(text)) => Stop { tokens: Some(Vec::new()), texts: vec![text] },
+        Some(StopField::Texts(texts)) => Stop { tokens: Some(Vec::new()), texts },
         Some(StopField::Tokens(ids)) => {
             let tokens = ids.into_iter().map(|id| bounds.token(id).map_err(|why| format!("stop: {why}")));
-            Stop::Tokens(tokens.collect::<Result<_, _>>()?)
+            Stop { tokens: Some(tokens.collect::<Result<_, _>>()?), texts: Vec::new() }
         }
     };
     let top_k: i64 = params.or("top_k", -1)?;

@@ -5,9 +5,10 @@
 //! sampled together with it.
 
 use crate::catalogue::Source;
+use crate::datum::Matrix;
 use crate::ledger::{Job, Reply};
 use crate::metrics::{Count, Metrics};
-use crate::request::{self, Sample, Work};
+use crate::request::{Sample, Work};
 use crate::sampled::{PromptScores, Sampled, Sequence, Targets, TopK};
 use fgrpo_core::rng::Key;
 use fgrpo_eval::io::interrupt;
@@ -30,6 +31,13 @@ pub(crate) struct Waiting {
     pub(crate) number: u64,
     pub(crate) sample: Sample,
     pub(crate) reply: Option<Reply>,
+}
+
+impl Waiting {
+    /// Returns whether the client has disconnected.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.reply.as_ref().is_some_and(|reply| reply.answer.is_closed())
+    }
 }
 
 /// Settings that all requests of a generation share.
@@ -59,7 +67,7 @@ impl Group {
 }
 
 /// Returns the maximum length of a request's samples, within the model's positions.
-fn longest(sample: &Sample, bounds: Bounds) -> usize {
+pub(crate) fn longest(sample: &Sample, bounds: Bounds) -> usize {
     let room = bounds.positions - sample.prompt.len();
     sample.max_tokens.map_or(room, |limit| limit.min(room))
 }
@@ -72,10 +80,10 @@ fn first(sample: &Sample) -> usize {
 
 /// Returns the random key of a request's samples. It is derived from the seed, or else from `place`, or else from `number`.
 fn key(server: Key, number: u64, sample: &Sample) -> Key {
-    match (sample.seed, sample.place) {
+    match (sample.seed, &sample.place) {
         // The highest bit isn't part of the index, so that an index can't overflow.
         (Some(seed), _) => Key::new(seed >> 63),
-        (None, Some(place)) => place.into_iter().fold(server.with(11), Key::with),
+        (None, Some(place)) => place.iter().copied().fold(server.with(11), Key::with),
         (None, None) => server.with(12).with(number),
     }
 }
@@ -219,13 +227,8 @@ impl RequestQueue for Queue<'_> {
         }
         let waiting = state.waiting.pop_front()?;
         let Waiting { number, ref sample, ref reply } = waiting;
-        let (tokens, texts) = match &sample.stop {
-            request::Stop::Default => (self.language.stop_tokens(), &[][..]),
-            request::Stop::Tokens(tokens) => (&tokens[..], &[][..]),
-            request::Stop::Texts(texts) => (&[][..], &texts[..]),
-            request::Stop::DefaultAnd(texts) => (self.language.stop_tokens(), &texts[..]),
-        };
-        let texts = StopTexts::new("stop", texts.to_vec()).expect("the strings aren't empty");
+        let tokens = sample.stop.tokens.as_deref().unwrap_or(self.language.stop_tokens());
+        let texts = StopTexts::new("stop", sample.stop.texts.clone()).expect("the strings aren't empty");
         let request = Request {
             prompt: sample.prompt.clone(),
             samples: first(sample)..first(sample) + sample.samples,
@@ -247,6 +250,10 @@ impl RequestQueue for Queue<'_> {
         }
         !interrupt::requested()
     }
+
+    fn is_abandoned(&self, prompt: usize) -> bool {
+        self.state.lock().expect("no panic").active[prompt].as_ref().is_some_and(Waiting::is_abandoned)
+    }
 }
 
 /// Collects the samples of a request.
@@ -264,7 +271,9 @@ fn response(completions: &[Completion]) -> Sampled {
     }
 }
 
-/// Collects the samples of requests, with the log-probabilities that the network computes after sampling.
+/// Collects the samples of requests, with the log-probabilities that the network computes after sampling. If a request asks
+/// for the most likely tokens, the log-probabilities of its own tokens come from the same logits, so that equal tokens
+/// have equal values.
 fn score(requests: &[(&Sample, Vec<Completion>)], policy: &mut Policy) -> anyhow::Result<Vec<Sampled>> {
     let prompts = score_prompts(requests, policy)?;
     let engine = policy.engine_mut();
@@ -277,17 +286,20 @@ fn score(requests: &[(&Sample, Vec<Completion>)], policy: &mut Policy) -> anyhow
             let first = rows - sample.prompt_logprobs.unwrap_or(rows).min(rows);
             let k = sample.topk_prompt;
             let mut all = vec![Vec::new(); 1 + first];
-            all.extend(topk(engine, &sample.prompt[..rows], first, 1.0, k)?);
+            let (logp, rows) = topk(engine, &sample.prompt, first, 1.0, k)?;
+            all.extend(rows);
             answer.prompt_topk = Some(TopK { k, rows: all });
+            if let Some(tokens) = &mut answer.prompt.tokens {
+                tokens[1 + first..].copy_from_slice(&logp);
+            }
         }
         if sample.topk_sample > 0 {
             let temperature = if sample.temperature == 0.0 { 1.0 } else { sample.temperature };
             for (completion, sequence) in completions.iter().zip(&mut answer.sequences) {
-                let read = completion.tokens.len() - 1;
-                let all = [&sample.prompt[..], &completion.tokens[..read]].concat();
+                let all = [&sample.prompt[..], &completion.tokens].concat();
                 let k = sample.topk_sample;
-                let rows = topk(engine, &all, sample.prompt.len() - 1, temperature, k)?;
-                sequence.topk = Some(TopK { k, rows });
+                let (logp, rows) = topk(engine, &all, sample.prompt.len() - 1, temperature, k)?;
+                (sequence.logp, sequence.topk) = (logp, Some(TopK { k, rows }));
             }
         }
         answers.push(answer);
@@ -304,13 +316,11 @@ fn score_prompts(
     let mut sequences = Vec::with_capacity(2 * batch.len());
     for (sample, _) in batch {
         let rows = sample.prompt.len() - 1;
-        let prompt = rows - sample.prompt_logprobs.unwrap_or(0).min(rows)..rows;
+        // `topk` scores a prompt whose most likely tokens are requested.
+        let scored = sample.prompt_logprobs.filter(|_| sample.topk_prompt == 0).unwrap_or(0);
+        let prompt = rows - scored.min(rows)..rows;
         let prompt = prompt.map(|after| Target { after, token: sample.prompt[after + 1] }).collect();
-        let choices = sample.targets.iter().flat_map(|targets| {
-            let indices = (0..targets.numbers.len()).filter(|&at| targets.is_present(at));
-            indices.map(|at| Target { after: at / targets.columns, token: targets.numbers[at] as u32 })
-        });
-        for targets in [prompt, choices.collect()] {
+        for targets in [prompt, sample.targets.as_ref().map(Matrix::targets).unwrap_or_default()] {
             let tokens = sample.prompt[..rows.max(1)].to_vec();
             sequences.push(policy::Sequence { tokens, targets });
         }
@@ -323,9 +333,7 @@ fn score_prompts(
             std::iter::repeat_n(f32::NAN, missing).chain(logp.iter().copied()).collect()
         });
         let targets = sample.targets.as_ref().map(|targets| {
-            let mut logp = scores[1].logp.iter();
-            let value = |at| if targets.is_present(at) { logp.next().copied() } else { None };
-            let logp = (0..targets.numbers.len()).map(value).map(Option::unwrap_or_default).collect();
+            let logp = targets.filled(&scores[1].logp);
             Targets { logp, shape: [targets.rows(), targets.columns] }
         });
         PromptScores { tokens, targets }
@@ -333,35 +341,41 @@ fn score_prompts(
     Ok(answers.collect())
 }
 
-/// Returns the `k` most likely next tokens after each token from index `first` on, with their log-probabilities at
-/// `temperature`. They are sorted by decreasing probability, and equally likely tokens by id. The network runs once for
+/// Tokens with their log-probabilities.
+type Row = Vec<(u32, f32)>;
+
+/// Returns the log-probability of each token after index `first` at `temperature`, and the `k` most likely tokens at its
+/// position. They are sorted by decreasing probability, and equally likely tokens by id. The network runs once for
 /// each block of logits that fits into memory.
-pub(crate) fn topk(
+fn topk(
     engine: &mut Engine,
     tokens: &[u32],
     first: usize,
     temperature: f32,
     k: usize,
-) -> Result<Vec<Vec<(u32, f32)>>, Error> {
+) -> Result<(Vec<f32>, Vec<Row>), Error> {
     let vocabulary = engine.config().vocab_size;
-    let mut rows = Vec::with_capacity(tokens.len().saturating_sub(first));
+    let last = tokens.len() - 1;
+    let mut scored = (Vec::new(), Vec::new());
     let part = (LOGITS / vocabulary).max(1);
     let mut start = first;
-    while start < tokens.len() {
-        let end = (start + part).min(tokens.len());
+    while start < last {
+        let end = (start + part).min(last);
         let mut batch = Batch::default();
         batch.push_segment(&tokens[..end], None);
         for row in start..end {
             batch.predict(row, 0);
         }
         let logits = engine.logits(&batch)?;
-        rows.extend(logits.chunks_exact(vocabulary).map(|logits| most_likely(logits, temperature, k)));
+        let rows = tokens[start + 1..].iter().zip(logits.chunks_exact(vocabulary));
+        scored.extend(rows.map(|(&token, logits)| most_likely(logits, token, temperature, k)));
         start = end;
     }
-    Ok(rows)
+    Ok(scored)
 }
 
-fn most_likely(logits: &[f32], temperature: f32, k: usize) -> Vec<(u32, f32)> {
+/// Returns the log-probability of `token`, and the `k` most likely tokens.
+fn most_likely(logits: &[f32], token: u32, temperature: f32, k: usize) -> (f32, Row) {
     let scale = |logit: f32| f64::from(logit) / f64::from(temperature);
     let largest = logits.iter().copied().fold(f32::NEG_INFINITY, f32::max);
     let sum: f64 = logits.iter().map(|&logit| (scale(logit) - scale(largest)).exp()).sum();
@@ -374,7 +388,8 @@ fn most_likely(logits: &[f32], temperature: f32, k: usize) -> Vec<(u32, f32)> {
         order.truncate(k);
     }
     order.sort_unstable_by(falling);
-    order.into_iter().map(|token| (token, (scale(logits[token as usize]) - total) as f32)).collect()
+    let logp = |token: u32| (scale(logits[token as usize]) - total) as f32;
+    (logp(token), order.into_iter().map(|token| (token, logp(token))).collect())
 }
 
 #[cfg(test)]
@@ -399,7 +414,7 @@ mod tests {
             max_tokens: None,
             seed: Some(seed),
             place: None,
-            stop: request::Stop::Tokens(Vec::new()),
+            stop: crate::request::Stop { tokens: Some(Vec::new()), texts: Vec::new() },
             temperature: 1.0,
             top_k: 0,
             top_p: 1.0,
@@ -440,11 +455,12 @@ mod tests {
         let logits = [1.0f32, 3.0, 2.0, 3.0];
         let sum: f64 = logits.iter().map(|&x| f64::from(x / 2.0).exp()).sum();
         let expected = |x: f32| (f64::from(x / 2.0) - sum.ln()) as f32;
-        let top = most_likely(&logits, 2.0, 3);
+        let (logp, top) = most_likely(&logits, 2, 2.0, 3);
+        assert_eq!(logp, top[2].1);
         assert_eq!(top.iter().map(|row| row.0).collect::<Vec<_>>(), [1, 3, 2]);
         for ((_, logp), logit) in top.iter().zip([3.0, 3.0, 2.0]) {
             assert!((logp - expected(logit)).abs() < 1e-6);
         }
-        assert_eq!(most_likely(&logits, 1.0, 9).len(), 4);
+        assert_eq!(most_likely(&logits, 0, 1.0, 9).1.len(), 4);
     }
 }

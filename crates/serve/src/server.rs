@@ -4,6 +4,7 @@ use crate::fields::Refusal;
 use crate::key::Key;
 use crate::ledger::{Ledger, Rejection};
 use crate::metrics::Metrics;
+use axum::Extension;
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -15,8 +16,10 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-/// Maximum number of request bodies that are read at the same time.
+/// Maximum number of large request bodies that are read at the same time.
 pub(crate) const READING: usize = 64;
+/// Maximum size of a body that is read without waiting for others, so that stalled clients hold up only large bodies.
+const SMALL: usize = 1 << 16;
 /// Time limit for receiving a request body.
 const BODY_TIME: Duration = Duration::from_secs(60);
 /// Time limit for discarding the rest of a body that is too large.
@@ -46,9 +49,14 @@ pub(crate) fn reply(value: Value) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], value.to_string()).into_response()
 }
 
-/// Creates a JSON answer that reports an error.
+/// Message of an error answer, by which the answer is converted to OpenAI's form.
+#[derive(Clone)]
+pub(crate) struct Message(pub(crate) String);
+
+/// Creates a JSON answer that reports an error, in the form of the Tinker API.
 pub(crate) fn error(status: StatusCode, message: &str) -> Response {
-    (status, reply(json!({"error": message, "detail": message}))).into_response()
+    let body = reply(json!({"error": message, "detail": message}));
+    (status, Extension(Message(message.to_owned())), body).into_response()
 }
 
 /// Creates the answer for an object that doesn't exist. `kind` describes the object.
@@ -61,21 +69,14 @@ pub(crate) fn refusal(refusal: Refusal) -> Response {
     Rejection::Refused(refusal).into_response()
 }
 
-impl Rejection {
-    /// Converts the rejection to an answer, with its status and its message in the form of either API.
-    pub(crate) fn answer(self, form: fn(StatusCode, &str) -> Response) -> Response {
-        match self {
-            Self::Refused(Refusal::Bad(why)) => form(StatusCode::BAD_REQUEST, &why),
-            Self::Refused(Refusal::Unknown(why)) => form(StatusCode::NOT_FOUND, &why),
-            Self::Busy => form(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting"),
-            Self::Stopped => form(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
-        }
-    }
-}
-
 impl IntoResponse for Rejection {
     fn into_response(self) -> Response {
-        self.answer(error)
+        match self {
+            Self::Refused(Refusal::Bad(why)) => error(StatusCode::BAD_REQUEST, &why),
+            Self::Refused(Refusal::Unknown(why)) => error(StatusCode::NOT_FOUND, &why),
+            Self::Busy => error(StatusCode::TOO_MANY_REQUESTS, "too many requests are waiting"),
+            Self::Stopped => error(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+        }
     }
 }
 
@@ -99,7 +100,10 @@ pub(crate) async fn read_body(server: &Server, headers: &HeaderMap, body: Body) 
         let _ = timeout(DRAIN_TIME, async { while let Some(Ok(_)) = rest.frame().await {} }).await;
         return Err(too_large());
     }
-    let _turn = server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?;
+    let _turn = match length {
+        Some(..=SMALL) => None,
+        _ => Some(server.reading.acquire().await.map_err(|_| Rejection::Stopped.into_response())?),
+    };
     match timeout(BODY_TIME, Limited::new(body, limit).collect()).await {
         Ok(Ok(body)) => Ok(body.to_bytes().into()),
         Ok(Err(why)) if why.is::<LengthLimitError>() => Err(too_large()),

@@ -19,7 +19,7 @@ use fgrpo_train::run::checkpoint::{OPTIMIZER, read_optimizer, reload_policy, wri
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::path::{Path, PathBuf};
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 const STATE: &str = "state.json";
 const ABOUT: &str = "about.json";
@@ -53,9 +53,14 @@ pub(crate) struct About {
     pub(crate) user_metadata: Option<Value>,
 }
 
+/// Returns the time since 1970.
+pub(crate) fn since_1970() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
 /// Returns the current time in seconds since 1970.
 pub(crate) fn now() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+    since_1970().as_secs()
 }
 
 /// Kind of saved weights. The API's paths contain its name.

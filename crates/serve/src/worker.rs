@@ -7,7 +7,7 @@
 //! the whole model with its moments.
 
 use crate::batch;
-use crate::catalogue::{LoraRequest, ModelId, Sampler, Source};
+use crate::catalogue::{LoraRequest, ModelId, Sampler, Source, numbers};
 use crate::journal::{Failed, Outcome};
 use crate::ledger::{Job, Ledger};
 use crate::metrics::{Count, Metrics};
@@ -372,7 +372,7 @@ impl Worker {
             Op::Snapshot { sampler: name } => {
                 contents.version(id, policy.engine(), state)?;
                 let source = Source::Version { model: id.to_owned(), version };
-                sampler = Some(Sampler { id: name.clone(), source });
+                sampler = Some(Sampler { id: name.clone(), source, seq: Some(seq) });
                 answer(&json!({"sampling_session_id": name, "type": "save_weights_for_sampler"}))
             }
             Op::Load { path, optimizer } => match readable(&root, &path, optimizer, policy.engine().lora()) {
@@ -460,11 +460,11 @@ impl Worker {
     fn sample(&mut self, jobs: &Mutex<Receiver<Job>>) -> anyhow::Result<()> {
         // Requests of clients that have disconnected are dropped.
         self.samples.retain_mut(|waiting| {
-            let is_closed = waiting.reply.as_ref().is_some_and(|reply| reply.answer.is_closed());
-            if is_closed && let Some(reply) = waiting.reply.take() {
+            let is_abandoned = waiting.is_abandoned();
+            if is_abandoned && let Some(reply) = waiting.reply.take() {
                 self.setup.ledger.answer(reply, Err(String::new()));
             }
-            !is_closed
+            !is_abandoned
         });
         let Some(Waiting { sample: first, number, .. }) = self.samples.front() else { return Ok(()) };
         let (group, source, number) = (Group::of(first), first.sampler.clone(), *number);
@@ -582,11 +582,7 @@ fn base(engine: &mut Engine, full: bool, folder: &std::path::Path) -> anyhow::Re
 fn adapter_key(server: u64, seed: Option<u64>, model: &str) -> Key {
     match seed {
         Some(seed) => Key::new(seed).with(9),
-        // The parts of the id are numbers.
-        None => model
-            .split(|c: char| !c.is_ascii_digit())
-            .filter_map(|part| part.parse().ok())
-            .fold(Key::new(server).with(10), Key::with),
+        None => numbers(model).fold(Key::new(server).with(10), Key::with),
     }
 }
 

@@ -167,7 +167,7 @@ pub(crate) fn one(flags: &Flags, training: Option<&Config>, beside: &[TaskKind])
     }
     if evaluated.samples > 0 && evaluated.empty == evaluated.samples {
         bad_input!(
-            "all {} responses of {title} are empty: check the chat template, the stop strings and the server's reasoning parser; the samples are kept in {}",
+            "all {} responses of {title} are empty: check the chat template, the stop strings and the server's reasoning parser; the samples are stored in {}, so set another --out to sample again",
             evaluated.samples,
             out.display()
         );

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -253,7 +253,7 @@ fn a_model_without_a_word_is_bad_input_and_its_samples_are_kept() {
     let place = Place::new(2);
     let server = FaultServer::start(Manners { silent: true, ..Manners::default() });
     let (_, said) = place.eval(2, &server, 4, "out", &[]);
-    assert!(said.contains("all 8 responses of sums are empty"), "{said}");
+    assert!(said.contains("all 8 responses of sums are empty") && said.contains("another --out"), "{said}");
     assert_eq!(place.stored("out"), 8);
 }
 
@@ -331,6 +331,39 @@ fn what_a_filter_withholds_is_no_wrong_answer() {
     assert!(said.contains("50.0 % of the samples of sums are unscorable"), "{said}");
     let samples = std::fs::read_to_string(place.at("out/samples.jsonl")).unwrap();
     assert_eq!(samples.matches("\"reason\":\"content_filter\"").count(), 4, "{samples}");
+}
+
+#[test]
+fn a_generation_that_failed_is_missing_and_never_wrong() {
+    let place = Place::new(1);
+    let good = json!({"finish_reason": "stop", "message": {"content": "\\boxed{A}"}});
+    for (key, value) in [
+        ("message", json!({"role": "assistant"})),
+        ("error", json!({"message": "upstream died", "code": 502})),
+        ("finish_reason", json!("insufficient_system_resource")),
+        ("finish_reason", json!("timeout")),
+        ("finish_reason", Value::Null),
+    ] {
+        let broken = Arc::new(AtomicBool::new(true));
+        let (is_broken, good) = (broken.clone(), good.clone());
+        let (out, changed) = (format!("{key} {value}").replace('/', " "), value.clone());
+        let server = FaultServer::start(Manners::of(move |_| {
+            let mut second = good.clone();
+            if is_broken.load(Ordering::SeqCst) {
+                second[key] = changed.clone();
+            }
+            Some(json!({"model": "adder", "choices": [good, second]}))
+        }));
+        let more = ["--per-request", "2"];
+        let (_, said) = place.eval(1, &server, 2, &out, &more);
+        assert!(
+            said.contains("2 of 2 samples of sums are still missing") && said.contains("a choice has"),
+            "{said}"
+        );
+        broken.store(false, Ordering::SeqCst);
+        place.eval(0, &server, 2, &out, &more);
+        place.check_store(&out, 1, 2);
+    }
 }
 
 #[test]

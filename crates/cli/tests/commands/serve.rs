@@ -182,7 +182,8 @@ fn a_killed_server_continues_with_the_same_bits() {
         let second = server.retrieve(second.json()["request_id"].as_str().unwrap());
         let update = server.retrieve(&third).json();
         let server = server.killed(folder.path());
-        let sampler = server.snapshot(&model, 16, 3);
+        // Clients count their failed attempts, so the sampler's number is another one than in an undisturbed run.
+        let sampler = server.snapshot(&model, 16, 9);
         let sample = server.samples(&sampler, 0, SEQUENCES[0], json!({}));
         seen.push((ForwardBackwardOutput::decode(&second.body[..]).unwrap(), update, sample));
         seen.extend(a_client(&server, &model, 4..6));
@@ -306,6 +307,12 @@ fn a_repeated_request_runs_once_before_and_after_a_kill() {
     let other = pass(&model, 1, "cross_entropy", supervised()[..1].to_vec()).encode_to_vec();
     assert!(send(&server, "k3", &other).refused(400).contains("by another request"));
     assert!(send(&server, "k1", &other).refused(400).contains("by another request"));
+    // A client that repeats a snapshot gives its sampler another number.
+    let sampler = server.snapshot(&model, 2, 0);
+    assert_eq!(server.snapshot(&model, 2, 1), sampler);
+    server.samples(&sampler, 0, SEQUENCES[0], json!({}));
+    let named = json!({"model_id": model, "seq_id": 2, "path": "final"});
+    assert!(server.post("save_weights_for_sampler", named).refused(400).contains("by another request"));
     let runs = |server: &Server| server.get("/api/v1/training_runs").json()["training_runs"].clone();
     let (before, session) = (runs(&server), model.split(':').next().unwrap());
     let server = server.killed(folder.path());
@@ -315,12 +322,26 @@ fn a_repeated_request_runs_once_before_and_after_a_kill() {
         assert_eq!(send(&server, key, &body).json()["request_id"], id, "{key}");
     }
     // The pass was accumulated once, because the norm is that of one pass.
-    let norm = server.done("optim_step", step(&model, 2, 1e-2));
+    let norm = server.done("optim_step", step(&model, 3, 1e-2));
     let lora = json!({"rank": 4, "seed": 5});
     let asked = json!({"session_id": session, "model_seq_id": 1, "base_model": "base", "lora_config": lora});
     let other = server.done("create_model", asked)["model_id"].as_str().unwrap().to_owned();
     server.passed(&pass(&other, 1, "cross_entropy", supervised()));
     assert_eq!(server.done("optim_step", step(&other, 2, 1e-2)), norm);
+}
+
+#[test]
+fn requests_without_a_seed_have_new_samples_after_a_restart() {
+    let draw = |server: &Server| {
+        let asked = json!({"prompt": SEQUENCES[0], "max_tokens": 20, "ignore_eos": true});
+        server.openai("completions", &asked).json()["choices"][0]["text"].clone()
+    };
+    let [folder, other] = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let server = serve(folder.path(), &[]);
+    let first = draw(&server);
+    assert_ne!(draw(&server.killed(folder.path())), first);
+    // A new server repeats them.
+    assert_eq!(draw(&serve(other.path(), &[])), first);
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! A judge's rubric on mathematical strategy: the request, its sampling settings and the score in the reply.
 
+use crate::from_server::End;
 use crate::io::server::sampling::RequestSampling;
 use crate::io::server::sampling::ServerApi;
 use crate::texts::Correct;
@@ -42,10 +43,10 @@ pub(super) fn request(
     body.into()
 }
 
-/// Reads the score in a judge's answer. Returns `None` if the reply was cut off or lacks a score.
+/// Reads the score in a judge's answer. Returns `None` if the reply wasn't finished or lacks a score.
 pub(super) fn judged(answer: &Value) -> Option<Value> {
     let choice = &answer["choices"][0];
-    if choice["finish_reason"] == "length" {
+    if End::of(choice) != Ok(End::Stop) {
         return None;
     }
     read_score(choice["message"]["content"].as_str()?).map(Value::from)

@@ -119,6 +119,11 @@ pub trait RequestQueue: Sync {
     /// Receives one completion's tokens so far, after each token. `request` is the index of its request in the order of arrival. Returns whether sampling
     /// continues.
     fn drawn(&self, request: usize, tokens: &[u32]) -> bool;
+
+    /// Returns whether nobody waits for a request any more, so that its completions end early.
+    fn is_abandoned(&self, _request: usize) -> bool {
+        false
+    }
 }
 
 /// Returns the number of tokens that the cache reserves for a prompt with its completion, if the longest of the first
@@ -335,7 +340,7 @@ impl PromptQueue for Queue<'_> {
         let go_on = self.requests.drawn(prompt, tokens);
         let arrived = self.arrived.read().expect("no panic");
         let stop = arrived[prompt].1.as_ref().unwrap_or(self.language.stop());
-        ends(&self.stopped, go_on, self.language, stop, tokens)
+        ends(&self.stopped, go_on, self.language, stop, tokens) || self.requests.is_abandoned(prompt)
     }
 }
 

@@ -7,6 +7,7 @@
 //! lists a different number of tokens than its `usage` reports: llama.cpp omits the ids of incomplete UTF-8 characters.
 
 use crate::language::Language;
+use fgrpo_eval::from_server::End;
 use fgrpo_eval::io::server::sampling::ServerApi;
 use fgrpo_nn::Finish;
 use serde::{Deserialize, Serialize};
@@ -70,11 +71,10 @@ impl<'a> Reader<'a> {
                 prompt.len()
             )));
         }
-        let mut finish = match choice["finish_reason"].as_str() {
-            Some("stop") => Finish::Stop,
-            Some("length") => Finish::Length,
-            Some(other) => return transient(&format!("the answer has the finish_reason {other}")),
-            None => return transient("the answer has no finish_reason"),
+        let mut finish = match End::of(choice).map_err(Unusable::Transient)? {
+            End::Stop => Finish::Stop,
+            End::Length => Finish::Length,
+            other => return transient(&format!("the answer has the finish_reason {}", other.name())),
         };
         let (mut tokens, mut logp) = self.tokens(choice)?;
         self.check_count(&tokens, finish, choice, &answer["usage"]["completion_tokens"])?;

@@ -109,9 +109,6 @@ pub(crate) fn compare(
             if m.is_some() { "the subsample's size m" } else { "the smallest number of scored samples" };
         return Err(bad(format!("k: expected 1 to {limit} ({whose}), found {k}")));
     }
-    if let Some(percent) = cover.iter().find(|percent| !(1..=100).contains(*percent)) {
-        return Err(bad(format!("cover: expected 1 to 100 (a success rate in percent), found {percent}")));
-    }
     with_own_threads(py, || {
         let pairs = paired::matched(a, b)?;
         let labels = ["A", "B"].map(str::to_owned);
@@ -130,9 +127,6 @@ type Outlooks = (Vec<(f64, f64, f64)>, Option<(u64, f64)>);
 pub(crate) fn plan(py: Python<'_>, samples: Columns, group_sizes: Vec<u64>, tail: f64) -> PyResult<Outlooks> {
     if !(tail > 0.0 && tail <= 1.0) {
         return Err(bad(format!("tail: expected a fraction above 0 and at most 1, found {tail}")));
-    }
-    if let Some(n) = group_sizes.iter().find(|&&n| n < 2) {
-        return Err(bad(format!("group_sizes: expected at least 2, found {n}")));
     }
     let benchmarks = samples.benchmarks("samples");
     let problems: Vec<&ProblemCounts> =

@@ -146,8 +146,8 @@ def compare(
         raise ValueError("k: expected at least one value")
     whole(1, k=min(ks))
     covers = np.atleast_1d(integers("cover", cover)).tolist()
-    if covers and min(covers) < 1:
-        raise ValueError(f"cover: expected 1 to 100 (a success rate in percent), found {min(covers)}")
+    for percent in covers:
+        whole(1, 100, cover=percent)
     found = _native.compare(_columns(a), _columns(b), ks, covers, m, method, level, iterations, resamples, seed)
     return Comparisons(_comparison(row) for row in json.loads(found))
 

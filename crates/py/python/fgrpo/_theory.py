@@ -102,7 +102,8 @@ def simulate(
     >>> run.step, run.correct_mass.shape
     (array([ 0, 10, 20]), (3,))
     """
-    whole(0, group_size=group_size, steps=steps, seed=seed, record_every=record_every, actions=actions, correct=correct, anchors=anchors)
+    whole(0, group_size=group_size, steps=steps, seed=seed, actions=actions, correct=correct, anchors=anchors)
+    whole(1, record_every=record_every)
     found = _native.simulate(group_size, gamma, steps, seed, record_every, actions, correct, anchors, lr)
     return Trajectory(**found)
 

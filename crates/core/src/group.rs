@@ -104,7 +104,7 @@ impl Rewards {
     /// Returns whether each completion of the group is correct. Unscorable completions aren't correct.
     ///
     /// Without a threshold, each reward must equal `correct` or `wrong` within a millionth of their difference, which
-    /// allows for rounding to single precision.
+    /// allows for rounding to single precision, as [`lowest_correct`] does for a threshold.
     /// Fails with [`Error::GradedReward`] for any other reward, or with [`Error::NonFiniteReward`].
     pub fn correct(&self, group: &Group<'_>) -> Result<Vec<bool>, Error> {
         group.check()?;
@@ -113,7 +113,7 @@ impl Rewards {
         for i in group.scored() {
             let reward = group.rewards[i];
             correct[i] = match self.threshold {
-                Some(t) => reward >= t,
+                Some(t) => reward >= lowest_correct(t),
                 None if (reward - self.correct).abs() <= slack => true,
                 None if (reward - self.wrong).abs() <= slack => false,
                 None => {
@@ -129,6 +129,12 @@ impl Rewards {
     pub fn count(&self, group: &Group<'_>) -> Result<usize, Error> {
         Ok(self.correct(group)?.into_iter().filter(|&correct| correct).count())
     }
+}
+
+/// Returns the lowest reward of a correct completion: `threshold` less a millionth of it, or of 1 if it is smaller.
+/// This allows for rounding to single precision, by which 0.9 and a sum of 0.7 and 0.2 become less than 0.9.
+pub fn lowest_correct(threshold: f64) -> f64 {
+    threshold - 1e-6 * threshold.abs().max(1.0)
 }
 
 /// Returns a group for tests: completions of one token, in one cluster and all scored.
@@ -158,6 +164,18 @@ mod tests {
         assert_eq!(graded.correct(&group).unwrap(), [true, true]);
         let unscored = Group { scored: &[true, false], ..group };
         assert_eq!(Rewards::default().correct(&unscored).unwrap(), [true, false]);
+    }
+
+    #[test]
+    fn rewards_in_single_precision_reach_their_threshold() {
+        for threshold in [0.0, 0.1, 0.7, 0.9, 0.95, -0.9, 1000.1] {
+            let graded = Rewards { threshold: Some(threshold), ..Rewards::default() };
+            let rewards = [f64::from(threshold as f32), threshold - 0.01];
+            assert_eq!(graded.correct(&group(&rewards)).unwrap(), [true, false], "{threshold}");
+        }
+        let sum = f64::from(0.7_f32 + 0.2_f32);
+        let graded = Rewards { threshold: Some(0.9), ..Rewards::default() };
+        assert_eq!(graded.count(&group(&[sum, 0.2])).unwrap(), 1, "{sum}");
     }
 
     #[test]

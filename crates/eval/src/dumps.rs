@@ -486,7 +486,7 @@ pub fn require_responses(paths: &[PathBuf], mode: Option<Mode>) -> anyhow::Resul
 }
 
 /// Derives the name of a dump's data set if it lacks one: the file name, or the folder name if a step names the file.
-fn named_by(path: &Path) -> String {
+pub fn named_by(path: &Path) -> String {
     let stem = files::stem(path);
     let folder = path.parent().and_then(Path::file_name).map(|n| n.to_string_lossy().into_owned());
     folder.filter(|_| is_step(&stem)).unwrap_or(stem)

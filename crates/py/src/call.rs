@@ -27,13 +27,9 @@ pub(crate) fn text_of(panic: &(dyn Any + Send)) -> &str {
 }
 
 /// Returns the number of threads for `pieces` of work: `count` or one per core, but at most one per piece.
-pub(crate) fn threads(count: Option<usize>, pieces: usize) -> PyResult<usize> {
-    let threads = match count {
-        Some(0) => return Err(bad("threads: expected at least 1, found 0")),
-        Some(n) => n,
-        None => std::thread::available_parallelism().map_or(1, usize::from),
-    };
-    Ok(threads.min(pieces).max(1))
+pub(crate) fn threads(count: Option<usize>, pieces: usize) -> usize {
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    count.unwrap_or_else(cores).min(pieces).max(1)
 }
 
 /// Creates a pool for parallel iterators, with one thread per core if `threads` is 0. The threads end with the call,

@@ -239,6 +239,12 @@ fn assign(
     Ok((advantages, rate, weight))
 }
 
+/// Returns the lowest reward of a correct completion if rewards are graded.
+#[pyfunction]
+pub(crate) fn lowest_correct(threshold: f64) -> f64 {
+    fgrpo_core::group::lowest_correct(threshold)
+}
+
 /// Focal weight `(1 - success_rate)^gamma` of each element. NaN stays NaN.
 #[pyfunction]
 pub(crate) fn focal_weight<'py>(

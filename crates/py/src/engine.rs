@@ -224,7 +224,7 @@ impl Engine {
         cuts: (f32, f32, usize, f32),
         stop: Vec<String>,
         seed: Option<u64>,
-        indices: Option<Vec<u64>>,
+        indices: Option<Vec<[u64; 3]>>,
     ) -> PyResult<Sampled<'py>> {
         let prompts = sequences(tokens.as_slice()?, lengths.as_slice()?)?;
         let stop = StopTexts::new("stop", stop).map_err(|error| raised(&error))?;
@@ -241,7 +241,9 @@ impl Engine {
                 samples: 0..n,
                 max_tokens,
                 stop: Some(stop.clone()),
-                key: key.with(indices.as_ref().map_or(at as u64, |indices| indices[at])),
+                key: indices
+                    .as_ref()
+                    .map_or(key.with(at as u64), |all| all[at].iter().fold(key, |key, &x| key.with(x))),
             };
             let requests: Vec<Request> = prompts.into_iter().enumerate().map(request).collect();
             let groups =

@@ -34,6 +34,7 @@ fn _native(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(command::run_command, m)?)?;
     m.add_function(wrap_pyfunction!(credit::credit, m)?)?;
     m.add_function(wrap_pyfunction!(credit::focal_weight, m)?)?;
+    m.add_function(wrap_pyfunction!(credit::lowest_correct, m)?)?;
     m.add_function(wrap_pyfunction!(loss::policy_loss, m)?)?;
     m.add_function(wrap_pyfunction!(verifiers::verify_math, m)?)?;
     m.add_function(wrap_pyfunction!(verifiers::verify_choice, m)?)?;

@@ -75,9 +75,6 @@ pub(crate) fn simulate<'py>(
     anchors: usize,
     lr: f64,
 ) -> PyResult<Trajectory<'py>> {
-    if record_every == 0 {
-        return Err(bad("record_every: expected at least 1, found 0"));
-    }
     let setup = Setup { actions, correct, anchors, lr, ..Setup::default() };
     let run = || {
         let mut simulation = Simulation::new(&setup, group_size, gamma, seed)?;

@@ -1,6 +1,6 @@
 //! `fgrpo.train`: a run of `fgrpo train` in the caller's process, graded by a Python function.
 
-use crate::call::{bad, without_gil};
+use crate::call::{bad, own_threads, without_gil};
 use crate::engine::raised;
 use fgrpo::args::places::{self, Loading};
 use fgrpo::commands::train::run_and_report;
@@ -37,7 +37,12 @@ pub(crate) fn train(
         "resume" => IfExists::Resume { accept_changes: false },
         "resume changed" => IfExists::Resume { accept_changes: true },
         "restart" => IfExists::Restart,
-        _ => IfExists::Refuse,
+        "refuse" => IfExists::Refuse,
+        _ => {
+            return Err(bad(format!(
+                "if_exists: expected \"refuse\", \"resume\" or \"restart\", found {if_exists:?}"
+            )));
+        }
     };
     let answerer = answer.map(|answer| {
         Answerer::new(move |question| {
@@ -69,7 +74,7 @@ pub(crate) fn train(
         ));
     }
     interrupt::request(false);
-    let result = without_gil(py, work);
+    let result = without_gil(py, || own_threads(0)?.install(work));
     interrupt::request(false);
     RUNS.store(false, Ordering::SeqCst);
     match result? {

@@ -110,7 +110,7 @@ where
     if problems.len() != n {
         return Err(bad(format!("there are {} reference answers for {n} responses", problems.len())));
     }
-    let threads = threads(count, n.div_ceil(BATCH))?;
+    let threads = threads(count, n.div_ceil(BATCH));
     let outcomes = without_gil(py, || -> anyhow::Result<Vec<Outcome>> {
         let mut indices: HashMap<&K, usize> = HashMap::new();
         let which: Vec<usize> = problems

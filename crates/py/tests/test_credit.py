@@ -40,7 +40,7 @@ def test_the_focal_weight_multiplies_the_advantages_of_every_estimator(estimator
 
 
 def test_an_estimator_with_settings_is_a_table():
-    power = fgrpo.advantages(REWARDS, estimator={"kind": "power", "a": 0.5, "b": -0.5})
+    power = fgrpo.advantages(REWARDS, estimator={"kind": "power", "a": np.float32(0.5), "b": -0.5})
     focal = fgrpo.advantages(REWARDS, eps=0.0, ddof=0, gamma=1.0)
     np.testing.assert_allclose(power, focal, atol=1e-12)
     with pytest.raises(ValueError, match='"power" has no setting "c".* kind, a, b, delta'):
@@ -179,6 +179,15 @@ def test_a_missing_group_is_refused():
             fgrpo.credit([1, 0], groups=labels)
 
 
+def test_single_precision_rewards_reach_their_threshold():
+    for threshold in (0.3, 0.7, 0.9, 0.95):
+        rewards = np.array([[threshold, 0.0, threshold, 0.0]], np.float32)
+        assert fgrpo.credit(rewards, threshold=threshold, gamma=0.5).success_rate == [0.5], threshold
+        seen = []
+        fgrpo.credit(rewards, threshold=threshold, estimator=lambda rewards, correct: (seen.append(correct), rewards)[1])
+        assert seen == [[True, False, True, False]]
+
+
 def test_nan_leaves_the_group_and_gets_zero():
     found = fgrpo.credit([[1, 0, np.nan, 0]], estimator="dr_grpo", gamma=1.0)
     rate = 1 / 3
@@ -266,6 +275,9 @@ def test_shaping_reads_the_log_probabilities():
         (([[1, 0]],), {"shaping": ("ha_dw", 1.3, 2.0)}, ValueError, ["shaping: expected", "found 2"]),
         (([[1, 0]],), {"mean_logp": [0, 0], "shaping": "unlikely"}, ValueError, ["mean_logp: expected", "found shape (2,)"]),
         (([[1, 0]],), {"gamma": "a"}, TypeError, ["str"]),
+        (([[1, 0]],), {"k": -1, "estimator": "pkpo"}, ValueError, ["k: expected at least 0, found -1"]),
+        (([[1, 0]],), {"ddof": 1.0}, TypeError, ["ddof: expected an integer, found 1.0"]),
+        (([[1, 0]],), {"eps": float("nan")}, ValueError, ["eps: expected a finite number, found nan"]),
     ],
 )
 def test_what_has_no_meaning_is_refused_by_name(arguments, settings, error, words):

@@ -114,6 +114,43 @@ def test_a_mask_with_one_turn_is_a_completion(model, prompt):
     assert norms[0] == norms[1] > 0
 
 
+def test_a_datum_has_what_its_loss_reads(engine, prompt):
+    without = fgrpo.Datum(prompt, [9], advantage=1.0)
+    bare = fgrpo.Datum(tokens=[*prompt, 9], mask=[0] * len(prompt) + [1])
+    for data, loss, words in ((without, "grpo", "data\\[0\\]: .*logprobs"), (bare, "cross_entropy", "data\\[0\\]: .*advantages")):
+        with pytest.raises(ValueError, match=words):
+            engine.forward_backward([data], loss)
+    supervised = engine.forward_backward([without], "cross_entropy")
+    assert set(supervised) == {"loss", "tokens", "clipped_low", "clipped_high"}
+    assert supervised["loss"] == pytest.approx(-engine.score([[*prompt, 9]])[0][0][-1], rel=1e-5)
+    norm = engine.optim_step(lr=0.0)["grad_norm"]
+    assert set(engine.forward_backward([bare], dlogp=[[-1.0]])) == {"tokens"}
+    assert engine.optim_step(lr=0.0)["grad_norm"] == pytest.approx(norm, rel=1e-5) and norm > 0
+
+
+@pytest.mark.parametrize("setting", [{"aggregation": "seq-mean-token-mean"}, {"entropy_coef": 0.1}, {"max_len": 4}])
+def test_settings_that_a_loss_does_not_have_are_refused(engine, prompt, setting):
+    data, (name,) = [fgrpo.Datum(prompt, [9], [-1.0], 1.0)], setting
+    with pytest.raises(ValueError, match=f"{name}: not available with 'cross_entropy'"):
+        engine.forward_backward(data, "cross_entropy", **setting)
+    for change in (setting, {"loss": "typo"}):
+        with pytest.raises(ValueError, match=": not available with dlogp"):
+            engine.forward_backward(data, dlogp=[[1.0]], **change)
+
+
+def test_a_state_brings_its_seed_and_fits_only_its_model(model, bytes_model, prompt, tmp_path):
+    one = fgrpo.Engine(model, threads=1, seed=3)
+    one.save_state(tmp_path / "state")
+    other, larger = fgrpo.Engine(model, threads=1, seed=9), fgrpo.Engine(bytes_model, threads=1)
+    other.load_state(tmp_path / "state")
+    drawn = [[sample.tokens.tolist() for sample in engine.sample([prompt], n=8, max_tokens=4)[0]] for engine in (one, other)]
+    assert drawn[0] == drawn[1]
+    before = larger.score([[4, 5, 6]])[0][0]
+    with pytest.raises(ValueError, match="another model"):
+        larger.load_state(tmp_path / "state")
+    np.testing.assert_array_equal(larger.score([[4, 5, 6]])[0][0], before)
+
+
 @pytest.mark.parametrize("lora", [None, {"rank": 4}])
 def test_a_loop_that_goes_on_from_a_state_has_the_same_bits(model, prompt, tmp_path, lora):
     def steps(engine, count):
@@ -187,6 +224,10 @@ def test_a_loop_of_ten_lines_learns(model):
             ValueError,
             "max_len: expected",
         ),
+        (lambda e: e.forward_backward([fgrpo.Datum([1], [2], [0.0], 1)], max_len=-4), ValueError, "max_len: expected at least 1"),
+        (lambda e: e.forward_backward([fgrpo.Datum([1], [2], [0.0], 1)], entropy_coef=np.nan), ValueError, "entropy_coef: expected"),
+        (lambda e: fgrpo.Engine("/nowhere", seed=-1), ValueError, "seed: expected at least 0, found -1"),
+        (lambda e: fgrpo.Engine("/nowhere", threads=1.5), TypeError, "threads: expected an integer, found 1.5"),
         (lambda e: e.optim_step(1e-3), ValueError, "optim_step: "),
         (lambda e: e.optim_step(np.nan), ValueError, "lr: expected"),
         (lambda e: e.load_state("/nowhere"), ValueError, "/nowhere"),

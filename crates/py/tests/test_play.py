@@ -173,6 +173,23 @@ def test_an_environment_that_raises_makes_its_episode_unscorable_and_is_shown_on
     assert episode.reward == 3
 
 
+def test_an_episode_does_not_depend_on_the_number_of_others_or_of_turns(bytes_model):
+    class Silent:
+        def reset(self, **row):
+            pass
+
+        def get_reward(self):
+            return 0.0
+
+    engine = fgrpo.Engine(bytes_model, threads=1)
+
+    def drawn(**settings):
+        groups = fgrpo.play(engine, Silent, [{"prompt": "x"}, {"prompt": "y"}], max_tokens=6, seed=7, **settings)
+        return [[episode.tokens.tolist() for episode in group[:2]] for group in groups]
+
+    assert drawn(n=2, max_turns=8) == drawn(n=4, max_turns=8) == drawn(n=2, max_turns=4)
+
+
 def test_episodes_follow_from_their_seed_and_train_the_model(bytes_model):
     engine = fgrpo.Engine(bytes_model, threads=1)
     settings = {"n": 3, "max_turns": 2, "max_tokens": 12, "reward": lambda episode, **row: float(episode.tokens[-1] % 2), "seed": 4}

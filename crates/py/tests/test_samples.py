@@ -1,4 +1,7 @@
 import json
+import shutil
+import sys
+import types
 
 import numpy as np
 import pytest
@@ -116,6 +119,73 @@ def test_frames_are_samples():
     assert fgrpo.compare(counted, single)[0].difference == 0
     missing = Frame(problem=["a"] * 3, correct=[1.0, float("nan"), None])
     assert fgrpo.plan(missing, group_sizes=(2,)).active.tolist() == [0]
+
+
+@pytest.mark.parametrize("verdict", [0.4, -1.0, 2, "wrong", "False"])
+def test_a_frame_of_rewards_or_words_is_refused(verdict):
+    with pytest.raises((ValueError, TypeError), match="samples: correct: expected"):
+        fgrpo.plan(Frame(problem=["p", "p"], correct=[verdict, 0]))
+
+
+def test_missing_values_of_a_frame_are_unscorable():
+    missing = type("NAType", (), {"__bool__": None})()
+    found = fgrpo.compare(Frame(problem=["0"] * 4, correct=[True, missing, None, False]), ([2], [1]), uneven=True)[0]
+    assert found.a == found.b == 0.5
+    with pytest.raises(TypeError, match="a: expected an array without a mask"):
+        fgrpo.compare(np.ma.masked_array([[1, 0]], [[True, False]]), ([2], [1]))
+
+
+@pytest.fixture
+def details(tmp_path, monkeypatch):
+    """Writes files of lighteval's details, which are JSON here, because pyarrow isn't installed."""
+    reader = types.SimpleNamespace(read_table=lambda path: types.SimpleNamespace(to_pylist=lambda: json.loads(path.read_text())))
+    monkeypatch.setitem(sys.modules, "pyarrow", types.SimpleNamespace(parquet=reader))
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", reader)
+
+    def made(name, choices, texts, index=0, **doc):
+        path = tmp_path / name / f"details_{name}_2026-01-01T00-00-00.000000.parquet"
+        path.parent.mkdir(exist_ok=True)
+        doc = {"id": "0", "query": "q", "choices": choices, "gold_index": index, **doc}
+        path.write_text(json.dumps([{"doc": doc, "model_response": {"text": texts}}]))
+        return path.parent
+
+    return made
+
+
+def test_details_of_lighteval_are_graded_as_their_task(details):
+    found = fgrpo.read_samples(details("lighteval|sums|0", ["5"], [r"\boxed{5}", r"\boxed{4}"]))
+    assert (found.benchmark, found.question, found.n.tolist(), found.c.tolist()) == (["sums|0"], ["q"], [2], [1])
+    letters = details("gpqa:diamond|0", ["A", "B", "C", "D"], ["The correct answer is (C).", r"\boxed{C}", r"\boxed{A}"], [2])
+    found = fgrpo.read_samples(letters)
+    assert found.c.tolist() == [1] and "choice" in found.graded and str(letters) in found.graded
+    assert fgrpo.read_samples(letters, grade=fgrpo.verify_math).n.tolist() == [3]
+    specific = {"instructions_id_list": ["punctuation:no_comma"], "kwargs": [{}]}
+    found = fgrpo.read_samples(details("ifeval|0", [""], ["No comma.", "One, here."], specific=specific))
+    assert (found.n.tolist(), found.c.tolist()) == ([2], [1])
+
+
+def test_details_of_lighteval_that_cannot_be_one_evaluation_are_refused(details, tmp_path):
+    sums = details("sums|0", ["5"], [r"\boxed{5}"])
+    for folder, words in (
+        (details("several|0", ["5", "7"], ["7"], [0, 1]), "row 0: gold_index: expected one reference answer"),
+        (details("none|0", [], ["7"], []), "reference answer is empty"),
+        (write(details("mixed|0", ["5"], ["5"]) / "x.jsonl", [{"problem": "a", "n": 4, "c": 1}]).parent, "only one kind"),
+    ):
+        with pytest.raises(ValueError, match=words):
+            fgrpo.read_samples(folder)
+    for model in ("one", "two"):
+        shutil.copytree(sums, tmp_path / "models" / model)
+    with pytest.raises(ValueError, match="several logs of task sums"):
+        fgrpo.read_samples(tmp_path / "models")
+
+
+def test_a_grader_grades_responses_and_has_no_mode(tmp_path):
+    dump = write(tmp_path / "v.jsonl", [{"input": "q", "output": r"\boxed{5}", "gts": "5", "score": 1.0, "step": 1}])
+    with pytest.raises(ValueError, match="mode: not available with grade"):
+        fgrpo.read_samples(dump, grade=fgrpo.verify_math, mode="strict")
+    assert fgrpo.read_samples(dump, grade=fgrpo.verify_math).benchmark == fgrpo.read_samples(dump).benchmark == ["v"]
+    with pytest.raises(ValueError, match="grade: .* graded already"):
+        fgrpo.read_samples(write(tmp_path / "mine.jsonl", [{"problem": "p", "n": 1, "c": 1}]), grade=fgrpo.verify_math)
 
 
 @pytest.mark.parametrize(

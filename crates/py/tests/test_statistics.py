@@ -16,7 +16,7 @@ def test_pass_at_k_is_the_share_of_subsets_with_a_correct_sample():
     np.testing.assert_allclose(fgrpo.pass_at_k(n, c[None], k[:, None]), wanted, rtol=1e-14)
     # Exactly 0, not -0.
     assert not np.signbit(fgrpo.pass_at_k(8, 0, 1)) and isinstance(fgrpo.pass_at_k(8, 0, 1), float)
-    assert fgrpo.pass_at_k([], [], 1).shape == (0,)
+    assert fgrpo.pass_at_k([], [], 1).shape == (0,) and fgrpo.pass_at_k(10**10, 5, 1) == 5e-10
 
 
 @pytest.mark.parametrize(
@@ -90,6 +90,9 @@ def test_the_interval_widens_with_its_level():
         (((N, A), (N, B)), {"method": "t-test"}, 'found "t-test"'),
         (((N, A), (N, B)), {"level": 1.0}, "level: expected"),
         (((N, A), (N, B)), {"resamples": 0}, "resamples: expected"),
+        (((N, A), (N, B)), {"resamples": 10**12}, "resamples: expected at most"),
+        (((N, A), (N, B)), {"m": -1}, "m: expected at least 0, found -1"),
+        (((N, A), (N, B)), {"seed": -1}, "seed: expected at least 0, found -1"),
         (((N, A), (N, A + 30)), {}, "problem 35: expected 0 <= c <= n, found c = 65"),
         (((N, A), (N + np.arange(40), B)), {}, "b: problem 0 has 64 samples, problem 1 has 65; pass uneven=True"),
         ((([], []), ([], [])), {}, "a: found no problems"),

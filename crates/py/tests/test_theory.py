@@ -47,6 +47,7 @@ def test_simulations_start_alike_and_the_focal_weight_keeps_more_mass():
         (lambda: fgrpo.peak(0.5, 0.0), "no peak"),
         (lambda: fgrpo.low_lr(-1), "gamma"),
         (lambda: fgrpo.simulate(group_size=0), "group_size: expected"),
+        (lambda: fgrpo.simulate(group_size=-1), "group_size: expected at least 0, found -1"),
         (lambda: fgrpo.simulate(group_size=8, actions=1), "actions: expected"),
         (lambda: fgrpo.simulate(group_size=8, record_every=0), "record_every: expected"),
     ],

@@ -1,12 +1,15 @@
 """``fgrpo.train`` gives the same bits as the command, with the reward function in this process."""
 
+import contextlib
 import dataclasses
 import json
+import subprocess
 import sys
 import threading
 import time
 import types
 
+import numpy as np
 import pytest
 
 import fgrpo
@@ -129,6 +132,83 @@ def test_ctrl_c_saves_and_a_resumed_run_has_the_same_bits(model, grader, tmp_pat
     assert weights(whole.path) == weights(tmp_path / "parts")
 
 
+def test_ctrl_c_during_a_wait_saves_the_step_and_reports_it(model, grader, tmp_path, ctrl_c):
+    out, steps = tmp_path / "run", []
+
+    def reward(completion, sum, **columns):
+        if (out / "metrics.jsonl").exists() and len(steps_of(out)) == 1:
+            with contextlib.suppress(FileExistsError):
+                (tmp_path / "sent").mkdir()
+                ctrl_c()
+        return grader[1](completion, sum)
+
+    settings = {"reward": reward, "data": ROWS, "held_out": ROWS[:4], "out": out}
+    with pytest.raises(KeyboardInterrupt):
+        fgrpo.train(config(model, steps=200, save={"every": 1000}), **settings, on_step=lambda step: steps.append(step["step"]))
+    last = len(steps_of(out))
+    assert last < 200 and steps == list(range(1, last + 1))
+    assert [checkpoint.name for checkpoint in (out / "checkpoints").glob("step-*")] == [f"step-{last:06}"]
+
+
+def test_a_forked_child_can_train_after_its_parent(model, tmp_path):
+    script = """
+import fgrpo, os, sys
+def train(out):
+    config = {"steps": 1, "model": {"path": sys.argv[1]}, "rollout": {"prompts": 2, "group_size": 4, "max_new_tokens": 2}, "eval": {"every": 0}}
+    fgrpo.train(config, reward=lambda completion, **columns: len(completion) % 2, data=[{"question": "1 + 1 ="}] * 2, out=out)
+train(sys.argv[2] + "/parent")
+child = os.fork()
+if child == 0:
+    train(sys.argv[2] + "/child")
+    os._exit(0)
+os._exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-W", "ignore", "-c", script, model, tmp_path], timeout=120, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(steps_of(tmp_path / "child")) == 1
+
+
+def test_a_changed_default_or_captured_value_changes_the_function(model, tmp_path):
+    def made(scale, half=0.5):
+        def reward(completion, sum, *, half=half, **columns):
+            return scale * (1.0 if completion.strip() == sum else half)
+
+        return reward
+
+    class Judge:
+        def __init__(self, scale):
+            self.scale = scale
+
+        def reward(self, completion, sum, **columns):
+            return self.scale * float(completion.strip() == sum)
+
+    small = config(model, steps=1, eval={"every": 0})
+    changes = [(made(1.0), made(1.0), made(2.0)), (made(1.0), made(1.0), made(1.0, 0.25)), (Judge(1).reward, Judge(1).reward, Judge(2).reward)]
+    for index, (first, same, other) in enumerate(changes):
+        settings = {"data": ROWS, "held_out": ROWS[:4], "out": tmp_path / str(index)}
+        fgrpo.train(small, reward=first, **settings)
+        fgrpo.train(small, reward=same, **settings, if_exists="resume")
+        with pytest.raises(ValueError, match="grader"):
+            fgrpo.train(small, reward=other, **settings, if_exists="resume")
+
+
+def test_a_refused_run_leaves_the_data_of_the_run_in_its_folder(model, grader, tmp_path):
+    small = config(model, steps=1, eval={"every": 0})
+    out = tmp_path / "run"
+    fgrpo.train(small, reward=grader[1], data=ROWS, held_out=ROWS[:4], out=out)
+    before, steps = {path: path.read_bytes() for path in tmp_path.glob("run.*")}, []
+    assert len(before) == 2
+    for changes in ({}, {"if_exists": "resume"}, {"if_exists": "restart", "set": {"step": 3}}, {"if_exists": "overwrite"}):
+        with pytest.raises(ValueError):
+            fgrpo.train(small, reward=grader[1], data=ROWS[:2], held_out=ROWS[:1], out=out, on_step=steps.append, **changes)
+        assert {path: path.read_bytes() for path in tmp_path.glob("run.*")} == before and not steps, changes
+    with pytest.raises(ValueError):
+        fgrpo.train(config(model, step=1), reward=grader[1], data=ROWS, out=tmp_path / "new")
+    assert not list(tmp_path.glob("new*"))
+    fgrpo.train(small, reward=grader[1], data=ROWS[:2], held_out=ROWS[:1], out=out, if_exists="restart")
+    assert len((tmp_path / "run.train.jsonl").read_text().splitlines()) == 2
+
+
 def test_a_run_that_is_started_over_reports_no_step_of_the_old_one(model, grader, tmp_path, monkeypatch):
     settings = {"reward": grader[1], "data": ROWS, "held_out": ROWS[:4], "out": tmp_path / "run"}
     fgrpo.train(config(model), **settings)
@@ -159,6 +239,7 @@ def test_a_reward_that_raises_is_shown_once_and_stops_a_run_that_nothing_grades(
         ({"set": {"rollout": {"promts": 3}}}, ValueError, "^rollout: unknown key `promts`"),
         ({"set": {"steps": None}}, TypeError, "^steps: expected"),
         ({"device": "tpu"}, ValueError, "device"),
+        ({"if_exists": "overwrite"}, ValueError, "^if_exists: expected"),
     ],
 )
 def test_what_cannot_be_is_refused_by_name(model, grader, tmp_path, changes, error, words):
@@ -183,6 +264,23 @@ def test_verls_compute_score_grades_as_it_is(model, tmp_path):
     small = config(model, steps=1, rollout={"prompts": 2, "group_size": 2, "max_new_tokens": 2}, eval={"every": 0})
     fgrpo.train(small, reward=compute_score, data=rows, out=tmp_path / "run")
     assert seen == {("sums", "2"), (None, "3")}
+
+
+def test_single_precision_scores_reach_their_limit(model, tmp_path):
+    small = config(model, steps=1, eval={"every": 0})
+    limit = {"task.grader.correct_from": 0.9}
+    run = fgrpo.train(small, reward=lambda completion, **columns: np.float32(0.9), data=ROWS, held_out=ROWS[:4], out=tmp_path / "run", set=limit)
+    assert run.metrics[0]["verdicts"] == {"correct": 32}
+
+
+def test_several_rewards_train_beside_completions_without_an_answer(bytes_model, tmp_path):
+    def reward(completion, **columns):
+        return {"score": 0.0, "rewards": {"correct": 0.0, "short": -len(completion) / 1000}}
+
+    sizes = {"rollout": {"prompts": 8, "group_size": 8, "max_new_tokens": 32}, "algorithm": {"advantage": "gdpo"}}
+    rows = [{"problem": str(i)} for i in range(8)]
+    run = fgrpo.train(config(bytes_model, steps=1, eval={"every": 0}, **sizes), reward=reward, data=rows, out=tmp_path / "run")
+    assert run.metrics[0]["verdicts"]["unparsed"] > 0 and set(run.metrics[0]["rewards"]) == {"correct", "short"}
 
 
 def test_a_notebook_shows_the_plot_of_a_run_as_a_picture(model, grader, tmp_path):

@@ -101,7 +101,8 @@ struct Read {
     lengths: Vec<usize>,
     mean_old_logp: Vec<f64>,
     scored: Vec<bool>,
-    /// If the estimator reads several rewards: each reward, for every completion.
+    /// If the estimator reads several rewards: each reward, for every completion. A completion that the grader didn't
+    /// see has the lowest value of its group, or the reward of a wrong completion if that is lower.
     parts: Vec<Vec<f64>>,
     clusters: Vec<usize>,
 }
@@ -117,8 +118,11 @@ impl Read {
             Truncated::Reward { reward } if completion.finish == Finish::Length => reward,
             _ => g.reward_or(how.rewards.correct, how.rewards.wrong),
         };
-        let part =
-            |name: &String| grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(0.0)).collect();
+        let part = |name: &String| {
+            let given = grades.iter().filter_map(|g| g.rewards.get(name).copied());
+            let lowest = given.fold(how.rewards.wrong, f64::min);
+            grades.iter().map(|g| g.rewards.get(name).copied().unwrap_or(lowest)).collect()
+        };
         Self {
             rewards: grades.iter().zip(&rollouts.completions).map(reward).collect(),
             lengths: rollouts.completions.iter().map(|c| c.tokens.len()).collect(),
@@ -139,9 +143,11 @@ impl Read {
     }
 }
 
-/// Returns the names of the rewards that every scored completion has. If it has only a total, there are no names.
+/// Returns the names of the rewards of every completion that the grader saw, or an empty list if it returned only totals.
+/// The grader doesn't see a completion without an answer, which is unparsed.
 fn part_names(grades: &[Vec<Graded>], weights: &BTreeMap<String, f64>) -> anyhow::Result<Vec<String>> {
-    let mut scored = grades.iter().flatten().filter(|g| g.verdict != Verdict::Unscorable);
+    let seen = |g: &&Graded| !g.rewards.is_empty() || matches!(g.verdict, Verdict::Correct | Verdict::Wrong);
+    let mut scored = grades.iter().flatten().filter(seen);
     let Some(first) = scored.next() else { return Ok(Vec::new()) };
     let names = |g: &Graded| g.rewards.keys().map(String::as_str).collect::<Vec<_>>().join(", ");
     if let Some(other) = scored.find(|g| !g.rewards.keys().eq(first.rewards.keys())) {
@@ -183,6 +189,16 @@ mod tests {
 
     /// Credits a group whose last completion is truncated and wrong.
     fn credited(completions: [&[u32]; 4], truncated: Truncated, how: &Credit) -> Credited {
+        let verdicts = [Verdict::Correct, Verdict::Correct, Verdict::Correct, Verdict::Wrong];
+        credited_as(verdicts.map(|verdict| Graded::new(verdict, "none")), completions, truncated, how)
+    }
+
+    fn credited_as(
+        grades: [Graded; 4],
+        completions: [&[u32]; 4],
+        truncated: Truncated,
+        how: &Credit,
+    ) -> Credited {
         let completion = |(sample, tokens): (usize, &[u32])| Completion {
             prompt: 0,
             sample,
@@ -194,13 +210,29 @@ mod tests {
         };
         let completions = completions.into_iter().enumerate().map(completion).collect();
         let rollouts = vec![Rollouts::new(Prompt::of_tokens(0, &[1]), completions)];
-        let verdicts = [Verdict::Correct, Verdict::Correct, Verdict::Correct, Verdict::Wrong];
-        let grades = vec![verdicts.map(|verdict| Graded::new(verdict, "none")).to_vec()];
-        credit(how, truncated, &BTreeMap::new(), None, rollouts, grades).unwrap().unwrap().swap_remove(0)
+        credit(how, truncated, &BTreeMap::new(), None, rollouts, vec![grades.to_vec()])
+            .unwrap()
+            .unwrap()
+            .swap_remove(0)
     }
 
     fn how(advantage: Advantage, overlong: Option<Overlong>) -> Credit {
         Credit { advantage, rewards: Rewards::default(), focal_gamma: 0.0, shaping: Shaping::None, overlong }
+    }
+
+    #[test]
+    fn completions_that_the_grader_does_not_see_have_the_lowest_of_several_rewards() {
+        let seen = |correct, short| {
+            let verdict = if correct > 0.0 { Verdict::Correct } else { Verdict::Wrong };
+            let rewards = BTreeMap::from([("correct".to_owned(), correct), ("short".to_owned(), short)]);
+            Graded { rewards, ..Graded::new(verdict, "score") }
+        };
+        let unparsed = Graded::new(Verdict::Unparsed, "unfinished");
+        let grades = [unparsed.clone(), seen(1.0, -0.5), unparsed, seen(1.0, 0.1)];
+        let how = how(Advantage::Gdpo { eps: 1e-6 }, None);
+        let found = credited_as(grades, [&[5], &[6], &[7], &[8]], Truncated::Grade, &how);
+        assert_eq!(found.parts, [[0.0, 1.0, 0.0, 1.0], [-0.5, -0.5, -0.5, 0.1]]);
+        assert!(found.assigned.advantages[0] < found.assigned.advantages[1]);
     }
 
     #[test]

@@ -57,7 +57,6 @@ pub struct Policy {
     language: Arc<Language>,
     /// The base model's path, for an adapter.
     base: String,
-    key: Key,
     state: State,
     /// Whether a gradient has been accumulated that no update has used.
     accumulated: bool,
@@ -72,6 +71,9 @@ struct State {
     optimizer_step: u64,
     /// Number of calls of [`Policy::next_key`].
     sampled: u64,
+    /// Seed of [`Policy::next_key`].
+    #[serde(default)]
+    seed: u64,
 }
 
 /// Limits of a model's sequences.
@@ -115,7 +117,6 @@ impl Policy {
             engine,
             language,
             base: String::new(),
-            key: Key::new(0),
             state: State::default(),
             accumulated: false,
             pass_tokens: PASS_TOKENS,
@@ -162,7 +163,8 @@ impl Policy {
         }
         let base = std::path::absolute(model).unwrap_or_else(|_| model.to_owned());
         let base = base.to_string_lossy().into_owned();
-        Ok(Self { base, key: Key::new(*seed), ..Self::new(engine, language) })
+        let state = State { seed: *seed, ..State::default() };
+        Ok(Self { base, state, ..Self::new(engine, language) })
     }
 
     /// Returns the engine.
@@ -199,10 +201,10 @@ impl Policy {
     }
 
     /// Returns the random key of the next call that samples without a seed. The key depends on the policy's seed and on
-    /// the number of such calls so far, which [`Policy::save_state`] stores.
+    /// the number of such calls so far. [`Policy::save_state`] stores both.
     pub fn next_key(&mut self) -> Key {
         self.state.sampled += 1;
-        self.key.with(self.state.sampled)
+        Key::new(self.state.seed).with(self.state.sampled)
     }
 
     /// Checks a prompt, which the error calls `name`.

@@ -1,6 +1,7 @@
 //! Parses the answer line of a program that grades.
 
 use crate::graded::{Graded, LARGEST_REWARD};
+use fgrpo_core::group::lowest_correct;
 use fgrpo_verify::verdict::Verdict;
 use serde::Deserialize;
 use std::borrow::Cow;
@@ -31,7 +32,8 @@ pub(super) fn read(line: &[u8], question_id: u64, correct_from: f64) -> Result<G
     }
     match (answer.score, answer.unscorable.or_else(|| answer.reason.clone())) {
         (Some(score), _) if answer.rewards.values().chain([&score]).all(|r| r.abs() <= LARGEST_REWARD) => {
-            let verdict = if score >= correct_from { Verdict::Correct } else { Verdict::Wrong };
+            let verdict =
+                if score >= lowest_correct(correct_from) { Verdict::Correct } else { Verdict::Wrong };
             let reason = answer.reason.map_or(Cow::Borrowed("score"), Cow::Owned);
             let graded = Graded::new(verdict, reason);
             let Answer { rewards, test, printed, feedback, .. } = answer;

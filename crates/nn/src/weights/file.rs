@@ -87,14 +87,14 @@ impl TensorFile {
     }
 
     /// Like [`TensorFile::tensor`], but reads into the caller's buffer. Releases the mapped pages, so memory holds each value only once.
-    ///
-    /// # Panics
-    /// If `out` is not as long as the tensor.
+    /// Also returns an error if `out` is not as long as the tensor.
     pub fn read_into(&self, name: &str, out: &mut [f32]) -> Result<(), Error> {
         let (bytes, dtype) = self.raw(name)?;
         let (from, to) = self.info(name)?.data_offsets;
         let values = bytes.len() / dtype.size();
-        assert_eq!(out.len(), values, "{name} has {values} values");
+        if out.len() != values {
+            return Err(self.refuse(name, format!("{values} values"), format!("{} values", out.len())));
+        }
         let decoded = dtype.decode(bytes, out);
         release(&self.map, self.start + from..self.start + to);
         decoded.map_err(|at| self.refuse(name, format!("{} at index {at}", out[at]), "finite values".into()))

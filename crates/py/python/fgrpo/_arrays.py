@@ -2,12 +2,37 @@
 
 from __future__ import annotations
 
+import operator
+from typing import Any
+
 import numpy as np
 import numpy.typing as npt
 
 #: Types of scalars. Functions that get only scalars return a scalar.
 Integer = int | np.integer
 Real = float | np.floating | Integer
+
+
+def whole(least: int, most: int = 2**64 - 1, **arguments: Any) -> None:
+    """Raises an error that names the argument unless each is an integer from ``least`` to ``most``, or None."""
+    for name, value in arguments.items():
+        if value is None:
+            continue
+        try:
+            number = operator.index(value)
+        except TypeError:
+            raise TypeError(f"{name}: expected an integer, found {value!r}") from None
+        if number < least:
+            raise ValueError(f"{name}: expected at least {least}, found {number}")
+        if number > most:
+            raise ValueError(f"{name}: expected at most {most}, found {number}")
+
+
+def real(**arguments: Any) -> None:
+    """Raises an error that names the argument unless each is a finite number, or None."""
+    for name, value in arguments.items():
+        if value is not None and not np.isfinite(numbers(name, value)).all():
+            raise ValueError(f"{name}: expected a finite number, found {value}")
 
 
 def numbers(name: str, values: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -32,10 +57,14 @@ def booleans(name: str, values: npt.ArrayLike) -> npt.NDArray[np.bool_]:
 
 
 def _checked(name: str, values: npt.ArrayLike, kinds: str, expected: str) -> np.ndarray:
+    if isinstance(values, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected an array without a mask; use .filled(np.nan)")
     try:
         array = np.asarray(values)
     except ValueError:
         raise ValueError(f"{name}: the rows differ in length") from None
+    except (TypeError, RuntimeError) as error:  # of tensors
+        raise TypeError(f"{name}: {error}") from None
     if array.size == 0 and not hasattr(values, "dtype"):
         return array.astype(np.int64)  # an empty list has no type
     if array.dtype.kind not in kinds:

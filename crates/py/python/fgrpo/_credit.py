@@ -10,8 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import Real, flat, integers, numbers
+from ._arrays import Real, flat, integers, numbers, real, whole
 from ._estimator import answering
+from ._rows import plain
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -153,6 +154,8 @@ threshold from which a completion counts as correct, or use an estimator that ne
                 raise ValueError(f"{name}: not available if the estimator is a function; found {value!r}")
         # The success rates and weights are the same with every estimator.
         estimator = "dr_grpo"
+    whole(0, ddof=ddof, k=k)
+    real(eps=eps)
     rewards = numbers("rewards", rewards)
     labels: list[Hashable] | None = None
     if groups is None:
@@ -202,7 +205,7 @@ threshold from which a completion counts as correct, or use an estimator that ne
         group,
         count,
         labels,
-        json.dumps(table),
+        json.dumps(table, default=plain),
         gamma,
         eps,
         ddof,
@@ -220,7 +223,7 @@ threshold from which a completion counts as correct, or use an estimator that ne
     if own is not None:
         columns = {"rewards": rewards, "lengths": lengths, "mean_logp": logp}
         columns = {name: np.ravel(column) for name, column in columns.items() if column is not None}
-        bar = (correct + wrong) / 2 if threshold is None else threshold
+        bar = (correct + wrong) / 2 if threshold is None else _native.lowest_correct(threshold)
         advantages = _own(own, columns, group, found[1], bar)
         advantages *= found[2][group]
     return Credit(advantages.reshape(rewards.shape), found[1], found[2], group)

@@ -12,7 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import booleans, flat, integers, numbers
+from ._arrays import booleans, flat, integers, numbers, real, whole
+from ._rows import plain
 
 Tokens = Sequence[int] | npt.NDArray[np.integer]
 
@@ -45,6 +46,8 @@ class Datum:
     ``Datum(tokens=..., mask=..., logprobs=..., advantages=...)``, for episodes of several turns: all are ``(T,)``. ``mask`` is true
     for the tokens in the loss, those that the model sampled. ``advantages`` may be a single number.
 
+    ``logprobs`` may be left out for ``"cross_entropy"``, and ``logprobs`` and ``advantages`` for derivatives of your own.
+
     >>> Datum(prompt=[5, 6], completion=[7, 2], logprobs=[-0.5, -0.1], advantage=1.0)
     Datum(4 tokens, 2 in the loss)
     >>> Datum(tokens=[5, 6, 7, 2], mask=[0, 0, 1, 1], logprobs=[0, 0, -0.5, -0.1], advantages=1.0)
@@ -69,6 +72,7 @@ class Datum:
         mask: npt.ArrayLike | None = None,
         advantages: npt.ArrayLike | None = None,
     ) -> None:
+        weight: npt.NDArray[np.float64] | None
         if tokens is None and mask is None and advantages is None:
             if prompt is None or completion is None or advantage is None:
                 raise TypeError("Datum: expected prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
@@ -86,16 +90,19 @@ class Datum:
             if chosen.size and chosen[0]:
                 raise ValueError("mask: the first token can't be in the loss, because nothing predicts it")
             self.places = np.flatnonzero(chosen).astype(np.int64)
-            counted, weight = chosen, numbers("advantages", 0.0 if advantages is None else advantages)
+            counted, weight = chosen, None if advantages is None else numbers("advantages", advantages)
             shape, names = self.tokens.shape, ("tokens", "advantages")
         else:
             raise TypeError("Datum: expected prompt, completion, logprobs and advantage, or tokens, mask, logprobs and advantages")
-        old = numbers("logprobs", np.zeros(shape) if logprobs is None else logprobs)
-        _shape("logprobs", old, shape, names[0])
-        if weight.ndim:
-            _shape(names[1], weight, shape, names[0])
-        self.logprobs = _finite("logprobs", old[counted]).astype(np.float32)
-        self.advantages = _finite(names[1], np.ascontiguousarray(np.broadcast_to(weight, shape)[counted]))
+        self.logprobs, self.advantages = np.empty(0, np.float32), np.empty(0)
+        if logprobs is not None:
+            old = numbers("logprobs", logprobs)
+            _shape("logprobs", old, shape, names[0])
+            self.logprobs = _finite("logprobs", old[counted]).astype(np.float32)
+        if weight is not None:
+            if weight.ndim:
+                _shape(names[1], weight, shape, names[0])
+            self.advantages = _finite(names[1], np.ascontiguousarray(np.broadcast_to(weight, shape)[counted]))
 
     def __repr__(self) -> str:
         return f"Datum({self.tokens.size} tokens, {self.places.size} in the loss)"
@@ -180,7 +187,8 @@ class Engine:
         precision: Literal["f32", "bf16"] = "f32",
         seed: int = 0,
     ) -> None:
-        settings = None if lora is None else json.dumps(dict(lora))
+        whole(0, threads=threads, seed=seed)
+        settings = None if lora is None else json.dumps(dict(lora), default=plain)
         path = None if adapter is None else fspath(adapter)
         self._engine = _native.Engine(fspath(model), path, settings, device, threads, precision, seed)
         self.tokenizer = Tokenizer(self._engine)
@@ -217,7 +225,7 @@ class Engine:
         min_p: float = 0.0,
         stop: str | Sequence[str] | None = None,
         seed: int | None = None,
-        _indices: list[int] | None = None,
+        _indices: list[tuple[int, int, int]] | None = None,
     ) -> list[list[Sample]]:
         """Samples ``n`` completions of each prompt. A prompt is computed once for all of them.
 
@@ -229,13 +237,9 @@ class Engine:
         tokens. stop: strings that end a completion, besides the model's end tokens.
         """
         rows = [_tokens(f"prompts[{i}]", prompt) for i, prompt in enumerate(_sequences("prompts", prompts))]
-        for name, number in (("n", n), ("max_tokens", max_tokens)):
-            if number < 1:
-                raise ValueError(f"{name}: expected at least 1, found {number}")
-        if top_k < -1:
-            raise ValueError(f"top_k: expected at least -1, found {top_k}")
-        if seed is not None and not 0 <= seed < 2**64:
-            raise ValueError(f"seed: expected 0 to 2^64 - 1, found {seed}")
+        whole(1, n=n, max_tokens=max_tokens)
+        whole(-1, top_k=top_k)
+        whole(0, seed=seed)
         texts = [stop] if isinstance(stop, str) else list(stop or ())
         if not rows:
             return []
@@ -291,19 +295,19 @@ class Engine:
         """Adds the gradient of a loss over ``data`` to the accumulated gradient. Returns metrics of the loss.
 
         loss: a name or a table as in the configuration's ``algorithm.loss``, such as ``"dapo"`` or ``{"kind": "grpo", "clip": [0.1, 0.1]}``, or
-            ``"cross_entropy"``: the mean of ``-advantage * logp``.
+            ``"cross_entropy"``: the mean of ``-advantage * logp``, without the settings below.
         aggregation: as ``algorithm.aggregation``, with means over the data of this call. ``"seq-mean-token-sum-norm"`` divides by
             ``max_len`` (Dr. GRPO).
         dlogp: for a loss of your own, which replaces ``loss``: its derivative with respect to the log-probability of every token in it,
             one array ``(T,)`` for each datum. A negative derivative makes its token more likely. With log-probabilities from
-            :meth:`score`, ``dlogp=[-s.advantage / total * np.exp(new - s.logprobs) for ...]`` is GRPO's loss without clipping, as a mean
+            :meth:`score`, ``dlogp=[-d.advantages / total * np.exp(new - d.logprobs) for ...]`` is GRPO's loss without clipping, as a mean
             over ``total`` tokens.
         temperature: the temperature at which the samples were drawn.
 
         Metrics: ``loss``, ``tokens``, ``ratio`` (mean of ``exp(logp - logprobs)``), ``ratio_max``, ``clipped_low``, ``clipped_high``
         (fractions), ``kl_to_sampler`` (mean of ``logprobs - logp``), ``logp_difference_max``. With ``dlogp`` the loss and its clipping are
-        unknown, so these three metrics are missing. Data from earlier weights are allowed; the metrics show how far the weights have
-        moved.
+        unknown, so these three metrics are missing. If a datum has no ``logprobs``, the metrics that compare with them are missing. Data
+        from earlier weights are allowed; the metrics show how far the weights have moved.
         """
         chosen = list(data)
         for i, datum in enumerate(chosen):
@@ -311,8 +315,21 @@ class Engine:
                 raise TypeError(f"data[{i}]: expected fgrpo.Datum, found {type(datum).__name__}")
         if not chosen:
             raise ValueError("data: expected at least one datum")
-        if aggregation == "seq-mean-token-sum-norm" and (max_len is None or max_len < 1):
-            raise ValueError(f"max_len: expected at least 1, because {aggregation!r} divides by it, found {max_len}")
+        whole(1, max_len=max_len)
+        real(entropy_coef=entropy_coef)
+        if aggregation == "seq-mean-token-sum-norm" and max_len is None:
+            raise ValueError(f"max_len: expected at least 1, because {aggregation!r} divides by it, found None")
+        needed: tuple[str, ...] = ("logprobs", "advantages")
+        if dlogp is not None or loss == "cross_entropy":
+            needed = () if dlogp is not None else ("advantages",)
+            is_set = {"aggregation": aggregation != "token-mean", "max_len": max_len is not None, "entropy_coef": entropy_coef != 0}
+            is_set["loss"] = dlogp is not None and loss != "grpo"
+            for name in filter(is_set.__getitem__, is_set):
+                raise ValueError(f"{name}: not available with {'dlogp' if dlogp is not None else repr(loss)}")
+        for i, datum in enumerate(chosen):
+            for name in needed:
+                if getattr(datum, name).size < datum.places.size:
+                    raise ValueError(f"data[{i}]: the loss {loss!r} needs the datum's {name}")
         keys: str | None = _loss(loss, aggregation, entropy_coef)
         slopes = None
         if dlogp is not None:
@@ -326,8 +343,8 @@ class Engine:
             *_packed([datum.tokens for datum in chosen]),
             np.concatenate([datum.places for datum in chosen]),
             np.array([datum.places.size for datum in chosen], dtype=np.int64),
-            np.concatenate([datum.logprobs for datum in chosen]),
-            np.concatenate([datum.advantages for datum in chosen]),
+            np.concatenate([_or_zeros(datum.logprobs, datum) for datum in chosen]),
+            np.concatenate([_or_zeros(datum.advantages, datum) for datum in chosen]),
             keys,
             slopes,
             max_len or 1,
@@ -335,7 +352,9 @@ class Engine:
         )
         names = ("loss", "tokens", "ratio", "kl_to_sampler", "clipped_low", "clipped_high", "ratio_max", "logp_difference_max")
         metrics = dict(zip(names, (value, tokens, *means, *largest), strict=True))
-        unknown = () if dlogp is None else ("loss", "clipped_low", "clipped_high")
+        unknown: tuple[str, ...] = () if dlogp is None else ("loss", "clipped_low", "clipped_high")
+        if any(datum.logprobs.size < datum.places.size for datum in chosen):
+            unknown += ("ratio", "ratio_max", "kl_to_sampler", "logp_difference_max")
         return {name: metric for name, metric in metrics.items() if name not in unknown}
 
     def optim_step(
@@ -381,7 +400,12 @@ class Engine:
 def _loss(loss: str | Mapping[str, Any], aggregation: str, entropy_coef: float) -> str:
     if loss == "cross_entropy":
         return json.dumps(loss)
-    return json.dumps({"loss": loss if isinstance(loss, str) else dict(loss), "aggregation": aggregation, "entropy_coef": entropy_coef})
+    keys = {"loss": loss if isinstance(loss, str) else dict(loss), "aggregation": aggregation, "entropy_coef": entropy_coef}
+    return json.dumps(keys, default=plain)
+
+
+def _or_zeros(values: npt.NDArray[Any], datum: Datum) -> npt.NDArray[Any]:
+    return values if values.size else np.zeros(datum.places.size, values.dtype)
 
 
 def _tokens(name: str, tokens: Tokens) -> npt.NDArray[np.int64]:

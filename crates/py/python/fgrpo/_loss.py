@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import booleans, flat, numbers
+from ._arrays import booleans, flat, numbers, real, whole
 
 
 def policy_loss(
@@ -53,6 +53,8 @@ def policy_loss(
     array([[-0.3333, -0.3333],
            [ 0.3333,  0.    ]])
     """
+    whole(1, max_len=max_len)
+    real(clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip, tau=tau)
     logp, old_logp = numbers("logp", logp), numbers("old_logp", old_logp)
     mask, advantages = booleans("mask", mask), numbers("advantages", advantages)
     if logp.ndim != 2:

@@ -40,6 +40,7 @@ def credit(
     parts: list[tuple[_Floats, float]],
     clusters: _Ints | None,
 ) -> tuple[_Floats, _Floats, _Floats]: ...
+def lowest_correct(threshold: float) -> float: ...
 def focal_weight(success_rate: _Floats, gamma: float) -> _Floats: ...
 def policy_loss(
     logp: _Floats,
@@ -93,7 +94,7 @@ class Engine:
         cuts: tuple[float, float, int, float],
         stop: list[str],
         seed: int | None,
-        indices: list[int] | None,
+        indices: list[tuple[int, int, int]] | None,
     ) -> tuple[_Ints, _Singles, _Singles, list[int], list[str], list[bool], list[int]]: ...
     def score(self, tokens: _Ints, lengths: _Ints, temperature: float) -> tuple[_Singles, _Singles]: ...
     def forward_backward(

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._arrays import whole
 from ._engine import Datum, Engine, Sample
 from ._environment import Factory, Message, answering, chosen
 from ._grader import reply, settled
@@ -111,9 +112,7 @@ def play(
     An episode depends only on the seed, the index of its row, its index in the group, and the environment. Only the new tokens of a turn are
     computed, and sampled tokens are never encoded again.
     """
-    for name, number in (("n", n), ("max_turns", max_turns), ("max_tokens", max_tokens)):
-        if number < 1:
-            raise ValueError(f"{name}: expected at least 1, found {number}")
+    whole(1, n=n, max_turns=max_turns, max_tokens=max_tokens)
     table = dicts("rows", rows)
     conversations = [_conversation(row, index) for index, row in enumerate(table)]
     if isinstance(factory, Mapping):
@@ -134,7 +133,7 @@ def play(
         prompts = {i: prompt for i, game in enumerate(games) if (prompt := game.prompt()) is not None}
         if not prompts:
             break
-        indices = [i * max_turns + turn for i in prompts]
+        indices = [(*divmod(i, n), turn) for i in prompts]
         samples = engine.sample(list(prompts.values()), max_tokens=max_tokens, seed=seed, _indices=indices, **settings)  # type: ignore[arg-type]
         for i, group in zip(prompts, samples, strict=True):
             games[i].answer(group[0], last=turn + 1 == max_turns)

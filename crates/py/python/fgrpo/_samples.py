@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import functools
+import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,7 +15,8 @@ import numpy.typing as npt
 
 from . import _native
 from ._arrays import integers, numbers
-from ._verifiers import Mode, Verdicts, verify_math
+from ._rows import missing
+from ._verifiers import Mode, Verdicts
 
 Format = Literal["auto", "fgrpo", "lm-eval", "lighteval", "verl"]
 
@@ -93,15 +95,18 @@ def samples_of(name: str, given: Any) -> Samples:
         raise ValueError(f"{name}: expected ({name}_n, {name}_c) for counts of samples and of correct ones, found one number for each problem")
     if scored.ndim != 2:
         raise ValueError(f"{name}: expected (problems, samples), (n, c), a data frame or a path, found shape {scored.shape}")
-    return _of_table(name, scored)
+    _verdicts(name, scored)
+    unscorable = np.isnan(scored)
+    return Samples((~unscorable).sum(1), (scored == 1).sum(1), unscorable=unscorable.sum(1))
 
 
-def _of_table(name: str, correct: npt.NDArray[np.float64]) -> Samples:
-    unscorable = np.isnan(correct)
-    bad = correct[~unscorable & (correct != 0) & (correct != 1)]
+def _verdicts(name: str, given: npt.ArrayLike) -> list[bool | None]:
+    """Converts 1, 0 and NaN to bools and None. Raises ``ValueError`` for other numbers."""
+    correct = numbers(name, given).reshape(-1)
+    bad = correct[~np.isnan(correct) & (correct != 0) & (correct != 1)]
     if bad.size:
         raise ValueError(f"{name}: expected 1 (correct), 0 (wrong) or NaN (unscorable), found {bad[0]}")
-    return Samples((~unscorable).sum(1), (correct == 1).sum(1), unscorable=unscorable.sum(1))
+    return [None if np.isnan(c) else bool(c) for c in correct]
 
 
 def _of_frame(name: str, frame: Any) -> Samples:
@@ -111,13 +116,13 @@ def _of_frame(name: str, frame: Any) -> Samples:
         raise ValueError(f"{name}: expected the columns problem, n and c, or problem and correct, found {sorted(columns)}")
     column = lambda key: frame[key].to_list()  # noqa: E731  both kinds of frames have it
     problem = column("problem")
-    if any(p is None or p != p for p in problem):
+    if any(p is None or missing(p) for p in problem):
         raise ValueError(f"{name}: a row has no problem")
     benchmark = column("benchmark") if "benchmark" in columns else [""] * len(frame)
     if {"n", "c"} <= columns:
         unscorable = column("unscorable") if "unscorable" in columns else None
         return Samples(column("n"), column("c"), problem, benchmark, unscorable)
-    correct = (None if c is None or c != c else bool(c) for c in column("correct"))
+    correct = _verdicts(f"{name}: correct", [np.nan if c is None or missing(c) else c for c in column("correct")])
     return _counted(zip(benchmark, problem, correct, strict=True))
 
 
@@ -149,70 +154,85 @@ def read_samples(
         (``samples_TASK_DATE.jsonl`` of ``--log_samples``), ``lighteval`` (the parquet files of ``--save-details``; needs
         pyarrow), ``verl`` (the JSON lines of ``trainer.validation_data_dir``). ``auto`` looks at the first line.
         Problems of verl are identified by their prompts, which are the same for every model, those of lm-eval by their ``doc_id``.
-    grade: function that grades responses by their reference answers, and returns :class:`Verdicts`.
+    grade: function that grades responses by their reference answers, and returns :class:`Verdicts`, instead of ``mode``.
     mode: mode of the math and SynLogic verifiers.
 
     The last three formats contain responses. In verl's files of a job from ``fgrpo export`` they have verdicts, which are used.
     The scores of other programs follow other rules or are means over samples, so their responses are graded again, in mode
     ``parity``: as multiple choice for GPQA, by the instructions for IFEval, and as mathematics otherwise. If ``grade`` or ``mode``
-    is given, the responses of every dump are graded again. ``graded`` of the result says what was done.
+    is given, the responses of every dump are graded again, and samples of ``fgrpo eval`` are refused. ``graded`` of the result
+    says what was done. A problem of lighteval with several reference answers is refused.
     """
     path = Path(path)
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if format not in ("auto", "fgrpo", "lm-eval", "lighteval", "verl"):
         raise ValueError(f'format: expected "auto", "fgrpo", "lm-eval", "lighteval" or "verl", found {format!r}')
-    parquet = path.suffix == ".parquet" or (path.is_dir() and any(path.rglob("*.parquet")))
-    if format == "lighteval" or (format == "auto" and parquet):
-        return _graded([row for file in _parquet_files(path) for row in _lighteval(file)], path, grade or _math(mode))
-    if path.is_dir() and not any(path.rglob("*.jsonl")):
+    if grade is not None and mode is not None:
+        raise ValueError(f"mode: not available with grade, which grades the responses; found {mode!r}")
+    tables = [path] if path.suffix == ".parquet" else sorted(path.rglob("*.parquet")) if path.is_dir() else []
+    has_lines = path.is_dir() and any(path.rglob("*.jsonl"))
+    if format == "lighteval" or (format == "auto" and tables):
+        if format == "auto" and has_lines:
+            raise ValueError(f"{path}: the folder has .parquet and .jsonl files, and only one kind can be read; name a file, or set format")
+        if not tables:
+            raise ValueError(f"{path}: found no .parquet file")
+        with tempfile.TemporaryDirectory() as folder:
+            root = path if path.is_dir() else path.parent
+            _convert(tables, root, Path(folder))
+            try:
+                samples = _read(Path(folder), "lm-eval", grade, mode)
+            except ValueError as error:
+                raise ValueError(str(error).replace(folder, str(root))) from None
+            return dataclasses.replace(samples, graded=samples.graded.replace(folder, str(root)))
+    if path.is_dir() and not has_lines:
         raise ValueError(f"{path}: found no .jsonl and no .parquet file in the folder")
+    return _read(path, format, grade, mode)
+
+
+def _read(path: Path, format: Format, grade: Callable[..., Verdicts] | None, mode: Mode | None) -> Samples:
     dump = None if format == "fgrpo" or (grade is None and format == "auto") else _native.read_dump(path)
     found = "none" if dump is None else dump[0]
     if format not in ("auto", "fgrpo", found):
         raise ValueError(f"{path}: expected a dump of {format}, found one of {found}")
-    if dump is not None and grade is not None:
-        return _graded(dump[1], path, grade)
+    if grade is not None:
+        if dump is None:
+            raise ValueError(f"grade: the samples of {path} are graded already; `fgrpo eval` into an evaluation's folder grades its responses again")
+        benchmark, problem, gold, response = map(list, zip(*dump[1], strict=True))
+        correct = (None if code == 3 else bool(code == 0) for code in grade(gold, response).code)
+        return _counted(zip(benchmark, problem, correct, strict=True))
     rows, graded = _native.read_samples(path, mode)
     benchmark, problem, question, n, c, unscorable = map(list, zip(*rows, strict=True))
     return Samples(n, c, problem, benchmark, unscorable, graded, question)
 
 
-def _math(mode: Mode | None) -> Callable[[Sequence[str], Sequence[str]], Verdicts]:
-    return verify_math if mode is None else functools.partial(verify_math, mode=mode)
+def _convert(tables: list[Path], root: Path, folder: Path) -> None:
+    """Writes lighteval's files below ``root`` as logs of lm-eval, in the same folders below ``folder``."""
+    for table in tables:
+        # details_TASK|SHOTS_2026-01-01T00-00-00.000000.parquet. Old versions have a suite before the task.
+        name = "|".join(table.stem.removeprefix("details_").split("|")[-2:])
+        log = folder / table.parent.relative_to(root) / f"samples_{name}.jsonl"
+        log.parent.mkdir(parents=True, exist_ok=True)
+        with log.open("w", encoding="utf-8") as lines:
+            for row in _lighteval(table):
+                lines.write(json.dumps(row) + "\n")
 
 
-#: One sample as text: benchmark, problem, reference answer, response.
-_Text = tuple[str, str, str, str]
-
-
-def _graded(texts: list[_Text], path: Path, grade: Callable[[Sequence[str], Sequence[str]], Verdicts]) -> Samples:
-    if not texts:
-        raise ValueError(f"{path}: found no samples")
-    verdicts = grade([row[2] for row in texts], [row[3] for row in texts])
-    correct = (None if code == 3 else bool(code == 0) for code in verdicts.code)
-    return _counted((row[0], row[1], is_correct) for row, is_correct in zip(texts, correct, strict=True))
-
-
-def _parquet_files(path: Path) -> list[Path]:
-    files = [path] if path.is_file() else sorted(path.rglob("*.parquet"))
-    if not files:
-        raise ValueError(f"{path}: found no *.parquet in the folder")
-    return files
-
-
-def _lighteval(path: Path) -> Iterator[_Text]:
+def _lighteval(path: Path) -> Iterator[dict[str, Any]]:
     try:
         import pyarrow.parquet
     except ImportError:
         raise ImportError(f"{path}: reading parquet needs pyarrow: pip install pyarrow") from None
-    # details_TASK_2026-01-01T00-00-00.000000.parquet
-    task = path.stem.removeprefix("details_").rsplit("_", 1)[0]
     for number, row in enumerate(pyarrow.parquet.read_table(path).to_pylist()):
         doc = row.get("doc") or row.get("__doc__")
         response = row.get("model_response") or row.get("__model_response__")
         if not doc or not response:
             raise ValueError(f"{path} row {number}: expected the columns doc and model_response, found {sorted(row)}")
-        gold = doc["gold_index"][0] if isinstance(doc["gold_index"], list) else doc["gold_index"]
-        for text in response["text"]:
-            yield task, str(doc.get("id") or number), str(doc["choices"][gold]), str(text)
+        indices = doc["gold_index"] if isinstance(doc["gold_index"], list) else [doc["gold_index"]]
+        golds = sorted({str(doc["choices"][i]) for i in indices if i < len(doc["choices"])})
+        if len(golds) > 1:
+            raise ValueError(f"{path} row {number}: gold_index: expected one reference answer, found {golds}")
+        named = {"question": doc.get("query")}
+        if isinstance(specific := doc.get("specific"), Mapping) and "kwargs" in specific:
+            named |= {"instruction_id_list": specific.get("instructions_id_list"), "kwargs": specific["kwargs"]}
+        yield {"doc_id": doc.get("id") or number, "doc": named, "target": "".join(golds), "resps": [response["text"]]}

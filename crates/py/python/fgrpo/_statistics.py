@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import Integer, flat, integers
+from ._arrays import Integer, flat, integers, whole
 from ._samples import Samples, samples_of
 
 SamplesLike = Samples | str | os.PathLike | tuple | npt.ArrayLike | Any
@@ -139,17 +139,15 @@ def compare(
             )
     if not 0 < level < 1:
         raise ValueError(f"level: expected a number between 0 and 1, found {level}")
-    for name, value in (("iterations", iterations), ("resamples", resamples)):
-        if value < 100:
-            raise ValueError(f"{name}: expected at least 100, found {value}")
-    ks = [int(x) for x in np.atleast_1d(integers("k", k))]
+    whole(100, 100_000_000, iterations=iterations, resamples=resamples)
+    whole(0, m=m, seed=seed)
+    ks = np.atleast_1d(integers("k", k)).tolist()
     if not ks:
         raise ValueError("k: expected at least one value")
-    if min(ks) < 1:
-        raise ValueError(f"k: expected at least 1, found {min(ks)}")
-    covers = np.atleast_1d(integers("cover", cover)).tolist() if np.size(cover) else []
-    if covers and min(covers) < 1:
-        raise ValueError(f"cover: expected 1 to 100 (a success rate in percent), found {min(covers)}")
+    whole(1, k=min(ks))
+    covers = np.atleast_1d(integers("cover", cover)).tolist()
+    for percent in covers:
+        whole(1, 100, cover=percent)
     found = _native.compare(_columns(a), _columns(b), ks, covers, m, method, level, iterations, resamples, seed)
     return Comparisons(_comparison(row) for row in json.loads(found))
 

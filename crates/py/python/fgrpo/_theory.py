@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
-from ._arrays import Integer, Real, flat, integers, numbers
+from ._arrays import Integer, Real, flat, integers, numbers, whole
 
 
 @overload
@@ -102,6 +102,8 @@ def simulate(
     >>> run.step, run.correct_mass.shape
     (array([ 0, 10, 20]), (3,))
     """
+    whole(0, group_size=group_size, steps=steps, seed=seed, actions=actions, correct=correct, anchors=anchors)
+    whole(1, record_every=record_every)
     found = _native.simulate(group_size, gamma, steps, seed, record_every, actions, correct, anchors, lr)
     return Trajectory(**found)
 

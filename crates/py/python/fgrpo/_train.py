@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -10,6 +11,7 @@ import inspect
 import io
 import json
 import re
+import reprlib
 import signal
 import sys
 import threading
@@ -138,9 +140,14 @@ def train(
     """
     folder = Path(fspath(out))
     keys: dict[str, Any] = dict(set or {})
+    files: dict[Path, bytes | None] = {}
     for key, name, rows in (("task.data", "train", data), ("task.held_out", "held-out", held_out)):
-        if rows is not None:
-            keys = {key: _file(key, folder.with_name(f"{folder.name}.{name}.jsonl"), rows), **keys}
+        if isinstance(rows, (str, PathLike)):
+            keys = {key: fspath(rows), **keys}
+        elif rows is not None:
+            path = folder.with_name(f"{folder.name}.{name}.jsonl")
+            files[path] = _lines_of(key, rows)
+            keys = {key: fspath(path), **keys}
     answer = None
     for argument, given in (("reward", reward), ("environment", environment)):
         if not (given is None or callable(given) or isinstance(given, Mapping)):
@@ -161,33 +168,46 @@ def train(
     resumes = "resume changed" if if_exists == "resume" and accept_changes else if_exists
     arguments = (file, json.dumps(settings, default=_json), fspath(folder), resumes, device, answer)
     log, seen = folder / "metrics.jsonl", 0
-    if on_step and if_exists == "resume":
+    if on_step and if_exists != "restart":
         seen = len(_lines(log))
     curves = _Curves() if plot else None
     # With "restart", the log of the old run exists until the new run begins.
     old = log.read_bytes() if if_exists == "restart" and log.exists() else None
     begun = old is None
     result: dict[str, Any] = {}
+    ended = threading.Event()
+    state = _state(folder / "config.toml")
+    before = {path: path.read_bytes() if path.exists() else None for path in files}
 
     def work() -> None:
         try:
+            _write(files)
             result["stopped"] = _native.train(*arguments)
         except BaseException as error:
             result["error"] = error
+            # A run that didn't begin leaves the data of an earlier run unchanged.
+            if _state(folder / "config.toml") == state:
+                _write(before)
+        finally:
+            ended.set()
 
-    thread = threading.Thread(target=work, name="fgrpo-train", daemon=True)
-    thread.start()
+    def report() -> None:
+        nonlocal begun, seen
+        begun = begun or (log.exists() and log.read_bytes() != old)
+        if on_step is not None and begun:
+            for row in _lines(log, seen):
+                seen += 1
+                on_step(row)
+
+    threading.Thread(target=work, name="fgrpo-train", daemon=True).start()
     raised: BaseException | None = None
-    while thread.is_alive():
+    # Joining the thread instead would end early: before Python 3.13, a join that a signal interrupts marks it as ended.
+    while not ended.is_set():
         try:
-            thread.join(0.1)
+            ended.wait(0.1)
             if raised or not (on_step or curves):
                 continue
-            begun = begun or (log.exists() and log.read_bytes() != old)
-            if on_step and begun:
-                for row in _lines(log, seen):
-                    seen += 1
-                    on_step(row)
+            report()
             if curves and begun and time.monotonic() > curves.due:
                 curves.draw(_run(folder))
         except BaseException as error:
@@ -196,13 +216,13 @@ def train(
             raised = error
             _native.stop_training()
     _restore_handlers()
+    # After an exception in `on_step` it isn't called again.
+    if raised is None or isinstance(raised, KeyboardInterrupt):
+        report()
     if "error" in result:
         raise result["error"]
     if raised is not None or result["stopped"]:
         raise raised or KeyboardInterrupt
-    if on_step:
-        for row in _lines(log, seen):
-            on_step(row)
     run = _run(folder)
     if curves:
         curves.draw(run)
@@ -241,10 +261,8 @@ def _restore_handlers() -> None:
                 signal.signal(number, handler)
 
 
-def _file(key: str, path: Path, rows: Rows) -> str:
-    """Writes the rows to a file and returns its path. Returns a given path or hub name unchanged."""
-    if isinstance(rows, (str, PathLike)):
-        return fspath(rows)
+def _lines_of(key: str, rows: Rows) -> bytes:
+    """Returns the rows as lines of JSON."""
     lines = []
     for index, row in enumerate(dicts(key, rows)):
         try:
@@ -253,9 +271,24 @@ def _file(key: str, path: Path, rows: Rows) -> str:
             raise type(error)(f"{key}: row {index}: {error}") from None
     if not lines:
         raise ValueError(f"{key}: expected at least one row")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return fspath(path)
+    return ("\n".join(lines) + "\n").encode()
+
+
+def _write(files: Mapping[Path, bytes | None]) -> None:
+    """Replaces each file by these bytes, or deletes it if they are None."""
+    for path, content in files.items():
+        if content is None:
+            path.unlink(missing_ok=True)
+        elif not (path.exists() and path.read_bytes() == content):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            whole = path.with_name(f"{path.name}.new")
+            whole.write_bytes(content)
+            whole.replace(path)
+
+
+def _state(path: Path) -> tuple[int, int] | None:
+    """Returns what differs after a file is written again, or None if there is no file."""
+    return (path.stat().st_ino, path.stat().st_mtime_ns) if path.exists() else None
 
 
 def _name(*given: Any) -> str:
@@ -265,23 +298,30 @@ def _name(*given: Any) -> str:
     return f"{names}#{hashlib.sha256(repr([_content(function) for function in functions]).encode()).hexdigest()[:12]}"
 
 
+@reprlib.recursive_repr()
 def _content(thing: Any) -> Any:
-    """Returns the content of a function or class: its source, or its code if the source is unavailable, as in a notebook."""
+    """Returns the content of a function or class: its source, or its code if the source is unavailable, as in a notebook, with the
+    defaults of its arguments and the values of its closure."""
     if isinstance(thing, functools.partial):
         return [_content(thing.func), [_content(argument) for argument in (*thing.args, *thing.keywords.items())]]
     if isinstance(thing, types.CodeType):
         return [thing.co_code, thing.co_names, [_content(constant) for constant in thing.co_consts]]
+    source = None
     if isinstance(thing, (type, types.FunctionType)):
-        try:
-            return inspect.getsource(thing)
-        except (OSError, TypeError):
-            pass
+        with contextlib.suppress(OSError, TypeError):
+            source = inspect.getsource(thing)
     if isinstance(thing, types.FunctionType):
-        return [_content(thing.__code__), _content(thing.__defaults__)]
+        cells = [cell.cell_contents for cell in thing.__closure__ or () if cell != types.CellType()]
+        return [source or _content(thing.__code__), *map(_content, (thing.__defaults__, thing.__kwdefaults__, cells))]
+    if source is not None:
+        return source
     if isinstance(thing, property):
         return [_content(part) for part in (thing.fget, thing.fset)]
-    if isinstance(thing, (staticmethod, classmethod, types.MethodType)):
-        return [_content(thing.__func__), _content(getattr(thing, "__self__", None))]
+    if isinstance(thing, (staticmethod, classmethod)):
+        return _content(thing.__func__)
+    if isinstance(thing, types.MethodType):
+        owner = thing.__self__
+        return [_content(thing.__func__), _content(owner if isinstance(owner, type) else getattr(owner, "__dict__", owner))]
     if isinstance(thing, type):
         own = {name: value for name, value in vars(thing).items() if name not in ("__dict__", "__weakref__", "__module__", "__firstlineno__")}
         return [[_content(base) for base in thing.__bases__ if base is not object], _content(own)]

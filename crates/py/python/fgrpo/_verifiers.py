@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from . import _native
+from ._arrays import whole
 from ._native import REFERENCE_MODE, TRAINING_MODE
 
 #: A reference answer: a string, a number, or a list of these.
@@ -167,6 +168,7 @@ def verify_math(
     >>> verify_math(["1/2", "x+1", "3"], [r"\\boxed{0.5}", r"\\boxed{x}", "no idea"])
     Verdicts(code=array([0, 1, 2], dtype=uint8), reason=['exact', 'exact', 'none'])
     """
+    whole(1, threads=threads)
     golds, responses = _each(golds, responses), _list("responses", responses)
     return Verdicts(*_native.verify_math(golds, responses, mode, accept_unfinished, reasoning, threads))
 
@@ -191,6 +193,7 @@ def verify_choice(
     >>> verify_choice("B", [r"\\boxed{B}", r"\\boxed{A}"]).correct
     array([ True, False])
     """
+    whole(1, threads=threads)
     options = None if options is None else [list(o) for o in options]
     responses = _list("responses", responses)
     return Verdicts(*_native.verify_choice(_each(golds, responses), responses, options, match, reasoning, threads))
@@ -213,6 +216,7 @@ def verify_ifeval(
     >>> verify_ifeval([["punctuation:no_comma"]] * 2, [[{}]] * 2, ["No comma here.", "One, here."]).correct
     array([ True, False])
     """
+    whole(1, threads=threads)
     arguments = [json.dumps([dict(a or {}) for a in given]) for given in arguments]
     instructions = [list(names) for names in instructions]
     if len(instructions) != len(arguments):
@@ -243,6 +247,7 @@ def verify_synlogic(
     >>> verify_synlogic("sudoku", ["{}"], ["x"]).reason[0][:18]
     'bad_input: sudoku:'
     """
+    whole(1, threads=threads)
     tasks, game_data, responses = _each(tasks, responses), _list("game_data", game_data), _list("responses", responses)
     return Verdicts(*_native.verify_synlogic(tasks, game_data, responses, mode, format_gate, reasoning, threads))
 

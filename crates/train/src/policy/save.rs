@@ -8,6 +8,7 @@ use anyhow::Context;
 use fgrpo_eval::failure::OrBadInput;
 use fgrpo_eval::io::files::{Existing, publish, write_whole};
 use fgrpo_eval::io::json;
+use fgrpo_nn::weights::Checkpoint;
 use std::path::{Path, PathBuf};
 
 impl Policy {
@@ -47,6 +48,10 @@ impl Policy {
                 ("all weights", "an adapter")
             };
             bad_input!("{}: the state has {saved}, but this engine trains {trained}", folder.display());
+        }
+        let other = |saved: Checkpoint| saved.config().tensors() != self.engine.config().tensors();
+        if self.engine.lora().is_none() && Checkpoint::open(folder).or_bad_input().map(other)? {
+            bad_input!("{}: the state is of another model than this engine", folder.display());
         }
         let read = reload_policy(folder, &mut self.engine)
             .and_then(|()| read_optimizer(&folder.join(OPTIMIZER), &mut self.engine, state.optimizer_step));

@@ -179,6 +179,9 @@ def test_episodes_follow_from_their_seed_and_train_the_model(bytes_model):
     groups, again = (fgrpo.play(engine, Calculator, [ROW, ROW], **settings) for _ in range(2))
     for one, other in zip(groups[0] + groups[1], again[0] + again[1], strict=True):
         np.testing.assert_array_equal(one.tokens, other.tokens)
+    # Other episodes and the limit of turns don't matter.
+    alone, longer = (fgrpo.play(engine, Calculator, [ROW, ROW], **{**settings, **other})[1][0] for other in ({"n": 1}, {"max_turns": 3}))
+    assert alone.tokens.tolist() == longer.tokens.tolist() == groups[1][0].tokens.tolist()
     assert groups[0][0].tokens.tolist() != groups[0][1].tokens.tolist() != groups[1][1].tokens.tolist()
     advantages = fgrpo.credit([[episode.reward for episode in group] for group in groups], gamma=0.5).advantages
     data = [

@@ -134,7 +134,8 @@ def play(
         prompts = {i: prompt for i, game in enumerate(games) if (prompt := game.prompt()) is not None}
         if not prompts:
             break
-        indices = [i * max_turns + turn for i in prompts]
+        # Row, index in the group and turn, so that the random numbers depend on neither n nor max_turns.
+        indices = [(i // n << 40) + (i % n << 20) + turn for i in prompts]
         samples = engine.sample(list(prompts.values()), max_tokens=max_tokens, seed=seed, _indices=indices, **settings)  # type: ignore[arg-type]
         for i, group in zip(prompts, samples, strict=True):
             games[i].answer(group[0], last=turn + 1 == max_turns)

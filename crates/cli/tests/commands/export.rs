@@ -181,9 +181,9 @@ fn graders_are_copied_with_their_modules_beside_neither_each_other_nor_the_jobs_
         std::fs::create_dir_all(place.join("rules/inner")).unwrap();
         std::fs::create_dir_all(place.join("datasets")).unwrap();
         let code = "import json, texts as t\nimport datasets\ndef reward(completion, **row):\n    from rules.inner import same\n";
-        file(&place, "reward.py", &format!("{code}    return {part:?}\n"));
+        file(&place, "reward.py", &format!("{code}    return 1.0  # {part}\n"));
         file(&place, "texts.py", "import reward\n");
-        file(&place, "rules/inner/__init__.py", "");
+        file(&place, "rules/inner/__init__.py", "same = 1");
         file(&place, "rules/other.py", "import last\n");
         file(&place, "last.py", part);
         file(&place, "datasets/large.bin", "not code");
@@ -201,7 +201,7 @@ fn graders_are_copied_with_their_modules_beside_neither_each_other_nor_the_jobs_
         let read = |name: &str| std::fs::read_to_string(job.join(name)).unwrap();
         for part in ["a", "b"] {
             let own = |name: &str| format!("grader/{part}/{name}");
-            assert!(read(&own("reward.py")).ends_with(&format!("return {part:?}\n")));
+            assert!(read(&own("reward.py")).ends_with(&format!("# {part}\n")));
             assert_eq!(read(&own("last.py")), part);
             assert!(job.join(own("texts.py")).exists() && job.join(own("rules/inner/__init__.py")).exists());
             assert!(!job.join(own("datasets/large.bin")).exists() && !job.join(own("unused.py")).exists());

@@ -144,5 +144,6 @@ fn imported(code: &str) -> Vec<String> {
         one.into_iter().chain(several.filter_map(|name| name.split_whitespace().next()))
     });
     let modules = names.map(|name| name.split('.').next().unwrap_or_default().to_owned());
-    modules.filter(|module| !module.is_empty()).collect()
+    let is_name = |module: &String| module.chars().all(|c| c.is_alphanumeric() || c == '_');
+    modules.filter(|module| !module.is_empty() && is_name(module)).collect()
 }

@@ -260,7 +260,9 @@ pub fn write(
             let part = mixed.then_some(set.name.as_str());
             set.problems.iter().take(limit).map(move |problem| row(part, set, problem))
         });
-        rows::write(&folder.join("held-out.parquet"), "held-out", held_out)?;
+        // verl reads this file even if it doesn't validate, and ends if the file has no row.
+        let filler = (trainer == Trainer::Verl && sizes.held_out == 0).then(|| asked(0));
+        rows::write(&folder.join("held-out.parquet"), "held-out", held_out.chain(filler))?;
         let job = json!({
             "trainer": trainer.name(), "version": trainer.version(), "fgrpo": env!("CARGO_PKG_VERSION"),
             "name": name, "model": model, "problems": problems, "held_out": sizes.held_out,
@@ -275,6 +277,7 @@ pub fn write(
             problems, held_out => sizes.held_out, steps => sizes.steps, prompts,
             group_size => config.rollout.group_size, listed, lora => config.lora.is_some(), sampler => cluster.sampler.name(),
             full => config.eval.full.is_some(), row => &cluster.row,
+            grader => folder.join(files::GRADER).exists(),
             k => config.eval.full.as_ref().map_or(&config.eval.k, |full| &full.k),
         };
         let mut environment = Environment::new();

@@ -170,6 +170,63 @@ fn settings_that_verl_lacks_are_refused_together_unless_they_are_allowed() {
     assert!(maze.contains("task.kind"), "{maze}");
 }
 
+#[test]
+fn graders_are_copied_with_their_modules_beside_neither_each_other_nor_the_jobs_own_files() {
+    let folder = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(config(folder.path())).unwrap();
+    let data = folder.path().join("sums.jsonl");
+    let mut parts = "[task]\nkind = \"mix\"\n".to_owned();
+    for part in ["a", "b"] {
+        let place = folder.path().join(part);
+        std::fs::create_dir_all(place.join("rules/inner")).unwrap();
+        std::fs::create_dir_all(place.join("datasets")).unwrap();
+        let code = "import json, texts as t\nimport datasets\ndef reward(completion, **row):\n    from rules.inner import same\n";
+        file(&place, "reward.py", &format!("{code}    return 1.0  # {part}\n"));
+        file(&place, "texts.py", "import reward\n");
+        file(&place, "rules/inner/__init__.py", "same = 1");
+        file(&place, "rules/other.py", "import last\n");
+        file(&place, "last.py", part);
+        file(&place, "datasets/large.bin", "not code");
+        file(&place, "unused.py", "");
+        parts += &format!(
+            "[[task.parts]]\nname = {part:?}\nkind = \"python\"\ngrader = {:?}\ndata = {data:?}\nheld_out_share = 0.2\n",
+            format!("{}:reward", place.join("reward.py").display())
+        );
+    }
+    let mix = format!("steps = 4\n{parts}{}", &text[text.find("[model]").unwrap()..]);
+    let mix = file(folder.path(), "mix.toml", &mix);
+    for trainer in ["verl", "trl", "skyrl"] {
+        let job = folder.path().join(trainer);
+        done(&["export", trainer, path(&mix), "--out", path(&job), "--gpus", "4"]);
+        let read = |name: &str| std::fs::read_to_string(job.join(name)).unwrap();
+        for part in ["a", "b"] {
+            let own = |name: &str| format!("grader/{part}/{name}");
+            assert!(read(&own("reward.py")).ends_with(&format!("# {part}\n")));
+            assert_eq!(read(&own("last.py")), part);
+            assert!(job.join(own("texts.py")).exists() && job.join(own("rules/inner/__init__.py")).exists());
+            assert!(!job.join(own("datasets/large.bin")).exists() && !job.join(own("unused.py")).exists());
+            assert!(read("config.toml").contains(&own("reward.py:reward")));
+        }
+        assert!(read("reward.py").contains("def compute_score"));
+    }
+}
+
+#[test]
+fn a_job_without_held_out_problems_gives_verl_a_row_to_load() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let job = folder.path().join("job");
+    let export =
+        command!("export verl", path(&config), "--out", path(&job), "--gpus 4 --set task.held_out_share=0");
+    ends(0, export);
+    assert_eq!(rows(&job.join("held-out.parquet")).len(), 1);
+    let settings = settings(&job);
+    assert_eq!(
+        (&settings["trainer.test_freq"], &settings["trainer.val_before_train"]),
+        (&(-1).into(), &false.into())
+    );
+}
+
 /// A root folder with small data, and a tiny model that replaces the paper's.
 fn paper_root(folder: &Path) -> PathBuf {
     let root = folder.join("root");

@@ -64,7 +64,9 @@ class World:
         schemas = [tool_schema(method, name) for name, method in self.tools.items()]
         how = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
         head = f"You can call these tools. To call one, write {how}; its result follows.\n"
-        offer = head + "\n".join(map(json.dumps, schemas))
+        # The schema of the result is in Transformers' form of a tool, but of no use for a call.
+        called = ({key: value for key, value in schema["function"].items() if key != "return"} for schema in schemas)
+        offer = head + "\n".join(json.dumps({"type": "function", "function": function}) for function in called)
         return {"messages": self.messages, "tools": schemas, "offer": offer, "feedback": self.own_feedback is not None}
 
     def grade(self, conversation: Sequence[Message]) -> Any:
@@ -170,35 +172,46 @@ def _check_data(value: Any, place: str, level: int = 0) -> None:
         raise TypeError(f"{place} returned an object of the class {kind.__name__}, which has no text")
 
 
-_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean", list: "array", dict: "object", type(None): "null"}
+_TYPES = {
+    str: "string", int: "integer", float: "number", bool: "boolean", list: "array", tuple: "array", dict: "object", type(None): "null"
+}  # fmt: skip
 
 
 def _schema(hint: Any) -> dict[str, Any]:
     origin, parts = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return {}
     if origin in (typing.Union, types.UnionType):
-        kinds = [_schema(part) for part in parts if part is not type(None)]
-        nullable = {"nullable": True} if len(kinds) < len(parts) else {}
-        return {**(kinds[0] if len(kinds) == 1 else {"anyOf": kinds}), **nullable}
+        schemas = [_schema(part) for part in parts if part is not type(None)]
+        kinds = [schema.get("type") for schema in schemas]
+        whole = {"type": sorted(kinds)} if all(isinstance(kind, str) for kind in kinds) else {"anyOf": schemas}
+        return {**(schemas[0] if len(schemas) == 1 else whole), **({"nullable": True} if len(schemas) < len(parts) else {})}
     if origin is Literal:
-        return {"type": _TYPES.get(type(parts[0]), "string"), "enum": list(parts)}
-    schema: dict[str, Any] = {"type": _TYPES.get(origin or hint, "string")}
+        kinds = list(dict.fromkeys(_TYPES.get(type(part), "string") for part in parts))
+        return {"type": kinds[0] if len(kinds) == 1 else kinds, "enum": list(parts)}
+    schema: dict[str, Any] = {"type": _TYPES.get(origin or hint, "object")}
     if origin is list and parts:
         schema["items"] = _schema(parts[0])
+    elif origin is tuple and parts and ... not in parts:
+        schema["prefixItems"] = [_schema(part) for part in parts]
+    elif origin is dict and parts:
+        schema["additionalProperties"] = _schema(parts[1])
     return schema
 
 
 def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict[str, Any]:
-    """Returns the JSON schema of a tool: its attribute ``json_schema``, or else types from its type hints, and descriptions from its
-    docstring and the section ``Args:``."""
+    """Returns the JSON schema of a tool: its attribute ``json_schema``, or else that of ``get_json_schema`` in Transformers, from type
+    hints and the docstring with its sections ``Args:`` and ``Returns:``. Unlike there, an argument may lack a hint or a description."""
     if hasattr(function, "json_schema"):
         return function.json_schema
     text = inspect.getdoc(function) or ""
-    head, _, rest = text.partition("Args:")
+    sections = re.split(r"(?:^|\s)\s*(Args|Returns|Raises|Yields):", text)
+    section = dict(zip(sections[1::2], sections[2::2], strict=True))
     said: dict[str, str] = {}
-    for line in re.split(r"\n\s*(?:Returns|Raises|Yields):", rest)[0].splitlines():
+    for line in section.get("Args", "").splitlines():
         found = re.match(r"\s*(\w+)\s*(?:\([^)]*\))?:\s*(.*)", line)
         if found:
-            said[found[1]] = found[2]
+            said[found[1]] = found[2].strip()
         elif said and line.strip():
             said[list(said)[-1]] += " " + line.strip()
     hints = typing.get_type_hints(function)
@@ -206,13 +219,21 @@ def tool_schema(function: Callable[..., Any], called: str | None = None) -> dict
     for name, parameter in inspect.signature(function).parameters.items():
         if parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD):
             continue
-        properties[name] = {**_schema(hints.get(name, str)), "description": said.get(name, "")}
+        schema, description = _schema(hints.get(name, str)), said.get(name, "")
+        if choices := re.search(r"\(choices:\s*(.*?)\)\s*$", description, re.IGNORECASE):
+            schema["enum"] = [choice.strip() for choice in json.loads(choices[1])]
+            description = description[: choices.start()].strip()
+        properties[name] = {**schema, "description": description}
         if parameter.default is parameter.empty:
             required.append(name)
-    described = " ".join(re.split(r"\n\s*(?:Returns|Raises|Yields):", head)[0].split())
+    parameters = {"type": "object", "properties": properties, **({"required": required} if required else {})}
     name = called or getattr(function, "__name__", type(function).__name__)
-    parameters = {"type": "object", "properties": properties, "required": required}
-    return {"type": "function", "function": {"name": name, "description": described, "parameters": parameters}}
+    described: dict[str, Any] = {"name": name, "description": sections[0].strip(), "parameters": parameters}
+    if "return" in hints:
+        described["return"] = _schema(hints["return"])
+        if "Returns" in section:
+            described["return"]["description"] = section["Returns"].strip()
+    return {"type": "function", "function": described}
 
 
 def tool_method(name: str, description: str, parameters: Mapping[str, Any], call: Callable[..., Any]) -> Callable[..., Any]:

@@ -1,8 +1,9 @@
 """F-GRPO for slime.
 
 ``--custom-reward-post-process-path fgrpo.slime.post_process_rewards`` multiplies slime's GRPO advantages by the focal
-weight; ``--custom-rm-path fgrpo.slime.math_reward`` is the math verifier (mode ``strict``). The environment variable
-``FGRPO_FOCAL_GAMMA`` sets gamma (default 0.5), or ``args.focal_gamma`` if you add this custom argument.
+weight; ``--custom-rm-path fgrpo.slime.math_reward`` is the math verifier (mode ``strict``). The environment variables
+``FGRPO_FOCAL_GAMMA`` (0.5), ``FGRPO_REWARD_CORRECT`` (1), ``FGRPO_REWARD_WRONG`` (0) and ``FGRPO_REWARD_THRESHOLD`` (none) are settings, and
+so are ``args.focal_gamma``, ``args.reward_correct`` and so on if you add these custom arguments.
 """
 
 from __future__ import annotations
@@ -21,12 +22,20 @@ def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], li
     Samples are grouped by ``group_index``. The estimator is slime's: reward minus the group's mean, divided by the standard
     deviation with ``--grpo-std-normalization``. Samples with a NaN reward are left out of their group.
     """
+
+    def setting(name: str, default: float | None) -> float | None:
+        value = getattr(args, name, os.environ.get(f"FGRPO_{name.upper()}", default))
+        return None if value is None else float(value)
+
     raw = [sample.get_reward_value(args) for sample in samples]
     found = credit(
         raw,
         groups=[sample.group_index for sample in samples],
         estimator="grpo" if getattr(args, "grpo_std_normalization", True) else "dr_grpo",
-        gamma=float(getattr(args, "focal_gamma", os.environ.get("FGRPO_FOCAL_GAMMA", FOCAL_GAMMA))),
+        gamma=setting("focal_gamma", FOCAL_GAMMA),
+        correct=setting("reward_correct", 1.0),
+        wrong=setting("reward_wrong", 0.0),
+        threshold=setting("reward_threshold", None),
     )
     return raw, found.advantages.tolist()
 

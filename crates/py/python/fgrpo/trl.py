@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 import trl
 
 from . import Credit, Verdicts, credit, pass_at_k, verify_choice, verify_ifeval, verify_math, verify_synlogic
+from ._environment import text_of
 from ._native import FOCAL_GAMMA, TRAINING_MODE
 from ._verifiers import Gold, Mode
 
@@ -141,9 +142,18 @@ class FRLOOTrainer(Focal, trl.RLOOTrainer):
     """TRL's ``RLOOTrainer`` with the focal weight, with the arguments of both ``RLOOTrainer`` and :class:`Focal`."""
 
 
-def _texts(completions: Sequence[Any]) -> list[str]:
-    """Returns the last message of each completion as a string. A completion is a string, or a list of messages for conversational data."""
-    return [c if isinstance(c, str) else str(c[-1]["content"]) for c in completions]
+def answer_texts(completions: Sequence[Any]) -> list[str]:
+    """Returns the text of each completion: the completion itself, or the text of the last message of a conversation.
+
+    The text is empty if the last message isn't the assistant's, because TRL ends a conversation with a tool's message if
+    no token is left for the answer.
+    """
+    return [c if isinstance(c, str) else _answer(c) for c in completions]
+
+
+def _answer(messages: Sequence[Mapping[str, Any]]) -> str:
+    last = messages[-1] if messages else {}
+    return (text_of(last.get("content"), "the policy") or "") if last.get("role") == "assistant" else ""
 
 
 def _rewards(verdicts: Verdicts, name: str, log_metric: Callable[[str, float], None] | None) -> list[float | None]:
@@ -167,7 +177,7 @@ def math_reward(
     golds = solution if solution is not None else answer
     if golds is None:
         raise ValueError("math_reward: the reference answers are missing; expected a column solution or answer")
-    verdicts = verify_math(golds, _texts(completions), mode=mode, accept_unfinished=accept_unfinished)
+    verdicts = verify_math(golds, answer_texts(completions), mode=mode, accept_unfinished=accept_unfinished)
     return _rewards(verdicts, "math", log_metric)
 
 
@@ -179,7 +189,7 @@ def choice_reward(
     **_: Any,
 ) -> list[float | None]:
     """Grades multiple choice. Columns: ``solution`` (the letter) and optionally ``options``."""
-    return _rewards(verify_choice(solution, _texts(completions), options=options), "choice", log_metric)
+    return _rewards(verify_choice(solution, answer_texts(completions), options=options), "choice", log_metric)
 
 
 def ifeval_reward(
@@ -190,7 +200,7 @@ def ifeval_reward(
     **_: Any,
 ) -> list[float | None]:
     """Grades instruction following. Columns: ``instruction_id_list`` and ``kwargs``, as in Google's data set."""
-    return _rewards(verify_ifeval(instruction_id_list, kwargs, _texts(completions)), "ifeval", log_metric)
+    return _rewards(verify_ifeval(instruction_id_list, kwargs, answer_texts(completions)), "ifeval", log_metric)
 
 
 def synlogic_reward(
@@ -202,4 +212,4 @@ def synlogic_reward(
     **_: Any,
 ) -> list[float | None]:
     """Grades SynLogic's puzzles. Columns: ``task`` and ``game_data_str``; ``mode`` as in ``verify_synlogic``."""
-    return _rewards(verify_synlogic(task, game_data_str, _texts(completions), mode=mode), "synlogic", log_metric)
+    return _rewards(verify_synlogic(task, game_data_str, answer_texts(completions), mode=mode), "synlogic", log_metric)

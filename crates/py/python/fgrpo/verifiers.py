@@ -26,7 +26,7 @@ async def math_reward(task: Any, trace: Any) -> float:
 
 
 def rows(env: Any, held_out: bool = False) -> list[dict[str, Any]]:
-    """Returns the rows of an environment of ``verifiers`` 0.4. ``prompt`` has the conversation that begins an episode.
+    """Returns the rows of an environment of ``verifiers`` 0.3. ``prompt`` has the conversation that begins an episode.
 
     held_out: return the rows of the evaluation data set.
     """
@@ -34,14 +34,18 @@ def rows(env: Any, held_out: bool = False) -> list[dict[str, Any]]:
 
 
 def environment(env: Any) -> type:
-    """Returns a class that plays a ``SingleTurnEnv`` or ``ToolEnv`` of ``verifiers`` 0.4 (``vf.load_environment(...)``) on its :func:`rows`.
+    """Returns a class that plays a ``SingleTurnEnv`` or ``ToolEnv`` of ``verifiers`` 0.3 (``vf.load_environment(...)``) on its :func:`rows`.
 
-    The policy gets the environment's tools. The reward of an episode is the weighted sum of the rubric's reward functions. If one raises
+    The policy gets the environment's tools. The maximum number of turns is that of ``fgrpo.play`` or the configuration, not the environment's. The reward of an episode is the weighted sum of the rubric's reward functions. If one raises
     an exception, the episode is unscorable; ``verifiers`` counts it as 0. Functions with weight 0 aren't called.
 
-    Raises ``TypeError`` for an environment that answers turns itself, and for a rubric with rewards of whole groups.
+    Raises ``TypeError`` for an environment that answers turns itself, and for a rubric with rewards of whole groups. Raises
+    ``ImportError`` for ``verifiers`` 0.4, which removed these environments.
     """
-    from verifiers.legacy import SingleTurnEnv, ToolEnv
+    try:
+        from verifiers.legacy import SingleTurnEnv, ToolEnv
+    except ModuleNotFoundError as error:
+        raise ImportError('fgrpo.verifiers.environment needs ToolEnv of verifiers 0.3: pip install "verifiers<0.4"') from error
 
     played = (SingleTurnEnv.env_response, ToolEnv.env_response)
     if not isinstance(env, (SingleTurnEnv, ToolEnv)) or type(env).env_response not in played:
@@ -56,7 +60,10 @@ def environment(env: Any) -> type:
 
 def _caller(env: Any, name: str) -> Any:
     async def call(self: _Rollout, **arguments: Any) -> Any:
-        return (await env.call_tool(name, arguments, name)).content
+        try:
+            return (await env.call_tool(name, arguments, name)).content
+        except Exception as error:
+            return env.error_formatter(error)
 
     return call
 

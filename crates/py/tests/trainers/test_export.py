@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 
 import jobs
 import numpy as np
@@ -96,3 +98,16 @@ def test_the_reward_of_a_job_passes_through_the_reward_manager(folder, tmp_path)
     assert graded("no idea")["reward_extra_info"]["acc"] == 0.0
     broken = graded("\\boxed{1}", truth="no JSON")
     assert np.isnan(broken["reward_score"]) and broken["reward_extra_info"]["unscorable"] == 1.0
+
+
+def test_a_job_whose_grader_lacks_a_file_ends_before_training(folder, tmp_path):
+    code = "from rules import same\n\ndef reward(completion, answer, **row):\n    return float(same(completion, answer))\n"
+    for name, text in [("grade.py", code), ("rules.py", "def same(a, b):\n    return b in a\n")]:
+        (tmp_path / name).write_text(text)
+    grader = [f"task={{kind='python', grader='{tmp_path}/grade.py:reward', data='{folder}/sums.jsonl', held_out_share=0.2}}"]
+    job = export(folder, "own", *grader)
+    start = [sys.executable, "-c", "import reward; reward.check()"]
+    assert subprocess.run(start, cwd=job).returncode == 0
+    (job / "grader" / "rules.py").unlink()
+    ended = subprocess.run(start, cwd=job, capture_output=True, text=True)
+    assert ended.returncode == 1 and "none of the first 8 problems can be graded" in ended.stderr and "'rules'" in ended.stderr

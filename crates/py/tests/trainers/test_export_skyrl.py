@@ -9,6 +9,8 @@ import pytest
 pytest.importorskip("skyrl")
 
 import pyarrow.parquet as pq  # noqa: E402
+import torch  # noqa: E402
+from skyrl.backends.skyrl_train.utils.off_policy_correction_utils import apply_off_policy_correction  # noqa: E402
 from skyrl.backends.skyrl_train.utils.ppo_utils import AdvantageEstimatorRegistry  # noqa: E402
 from skyrl.train.dataset import PromptDataset  # noqa: E402
 from transformers import AutoTokenizer  # noqa: E402
@@ -45,6 +47,8 @@ def export(folder, out, *changes):
 
 def imported(job, name):
     """A program of the job as a module."""
+    # The registry refuses a second function of the same name.
+    AdvantageEstimatorRegistry._functions.pop("fgrpo", None)
     spec = importlib.util.spec_from_file_location(name, job / f"{name}.py")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -53,8 +57,6 @@ def imported(job, name):
 
 def test_skyrl_knows_every_setting_of_every_variant(folder, report):
     for i, changes in enumerate(VARIANTS):
-        # The registry refuses a second function of the same name.
-        AdvantageEstimatorRegistry._functions.pop("fgrpo", None)
         job = imported(export(folder, f"job-{i}", *changes), "train")
         config = job.configured(["trainer.print_example_interval=0"])
         assert config.trainer.print_example_interval == 0 and config.trainer.train_batch_size == 8
@@ -65,9 +67,17 @@ def test_skyrl_knows_every_setting_of_every_variant(folder, report):
     report(f"export: SkyRL 0.3.0 knows the settings of {len(VARIANTS)} variants of a job")
 
 
+@pytest.mark.parametrize(("level", "wanted"), [("token", [0, 0.5, 2, 0]), ("sequence", [0.5] * 4)])
+def test_a_mask_keeps_the_weights_within_its_bounds(folder, level, wanted):
+    job = imported(export(folder, f"mask-{level}", f"algorithm.correction={{kind='mask', low=0.3, high=3.0, level='{level}'}}"), "train")
+    weights = torch.tensor([[0.25, 0.5, 2.0, 4.0]]) if level == "token" else torch.tensor([[0.5, 1.0, 2.0, 0.5]])
+    one, settings = torch.ones(1, 4), job.configured([]).trainer.algorithm.off_policy_correction
+    loss, mask, _ = apply_off_policy_correction(one, weights.log(), 0 * one, one, settings)
+    assert (loss * mask)[0].tolist() == pytest.approx(wanted)
+
+
 def test_skyrl_asks_the_prompts_in_the_order_of_the_file_and_its_environment_grades(folder):
     place = export(folder, "asked")
-    AdvantageEstimatorRegistry._functions.pop("fgrpo", None)
     job = imported(place, "train")
     config = job.configured(["data.dataloader.num_workers=0"])
     trainer = job.Trainer.__new__(job.Trainer)

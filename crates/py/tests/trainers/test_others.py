@@ -6,6 +6,7 @@ import logging
 import shutil
 import threading
 import time
+import unicodedata
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -98,10 +99,10 @@ def test_the_task_pack_runs_in_lm_eval(tmp_path, report):
     folder = tmp_path / "tasks"
     shutil.copytree(pack.PATH, folder)
     data = tmp_path / "data.jsonl"
-    data.write_text("".join(json.dumps({"problem": f"2+{i}", "answer": str(2 + i)}) + "\n" for i in range(4)))
+    data.write_text("".join(json.dumps({"problem": f"2+{i}", "answer": "not read", "final": str(2 + i)}) + "\n" for i in range(4)))
     (folder / "own.yaml").write_text(
         "include: fgrpo_math_yaml\ntask: own\ndataset_path: json\n"
-        f"dataset_kwargs: {{data_files: {{test: {data}}}}}\ntest_split: test\nrepeats: 8\n"
+        f"dataset_kwargs: {{data_files: {{test: {data}}}}}\ntest_split: test\nrepeats: 8\ndoc_to_target: final\n"
     )
     manager = TaskManager(include_path=str(folder))
     assert {"own", "fgrpo_gsm8k", "fgrpo_math500"} <= set(manager.all_tasks)
@@ -163,6 +164,9 @@ def test_slimes_hooks_weigh_groups_and_judge_answers():
     arguments = SimpleNamespace(grpo_std_normalization=True, focal_gamma=0.5)
     raw, found = post_process_rewards(arguments, samples)
     assert raw == rewards.ravel().tolist()
+    punished = SimpleNamespace(focal_gamma=0.5, reward_wrong=-1.0)
+    signed = post_process_rewards(punished, [Sample(sample.group_index, 2 * sample.reward - 1) for sample in samples])[1]
+    np.testing.assert_allclose(signed, found, atol=1e-5)
     np.testing.assert_array_equal(found, fgrpo.advantages(rewards, gamma=0.5).ravel())
     for label in ("2", 2, "1 + 1 = 2.\n#### 2"):
         assert asyncio.run(math_reward(arguments, SimpleNamespace(label=label, response="\\boxed{2}"))) == 1.0
@@ -180,6 +184,12 @@ def test_openrlhfs_reward_file_judges_a_batch():
     found = module.reward_func(["1+1= \\boxed{2}", "1+1= \\boxed{3}"], ["1+1=", "1+1="], ["2", "2"])
     assert found["rewards"].tolist() == [1.0, 0.0] and found["scores"].tolist() == [1.0, 0.0]
     assert found["extra_logs"]["unparsed"].tolist() == [0.0, 0.0]
+    # The query is decoded from tokens: here it has the prompt in composed characters, and without its beginning.
+    prompt = "Rene\u0301: 40+2= \\boxed{42}. And 2+2="
+    composed = unicodedata.normalize("NFC", prompt)
+    with pytest.warns(UserWarning, match="begin with"):
+        found = module.reward_func([composed + " \\boxed{4}", composed, composed[4:]], [prompt] * 3, ["4", "42", "42"])
+    assert found["rewards"].tolist() == [1.0, 0.0, 0.0] and found["extra_logs"]["unscorable"].tolist() == [0.0, 0.0, 1.0]
 
 
 def test_real_frames_are_samples():

@@ -31,7 +31,10 @@ def stand_in(monkeypatch, path, decorator):
 
 
 def plug_in(monkeypatch, name):
-    monkeypatch.delitem(sys.modules, name, raising=False)
+    # The package's attribute and the entry are restored after the test, if they were there or not.
+    monkeypatch.setattr(fgrpo, name.split(".")[1], None, raising=False)
+    monkeypatch.setitem(sys.modules, name, None)
+    del sys.modules[name]
     return importlib.import_module(name)
 
 

@@ -238,6 +238,12 @@ def test_reward_functions_judge_strings_and_conversations():
     assert choice_reward(talk, solution=["B"]) == [1.0]
     assert math_reward([[{"role": "assistant", "content": r"\boxed{2}"}]], answer=["2"]) == [1.0]
     assert math_reward([r"\boxed{72}"] * 2, answer=["48 + 24 = 72.\n#### 72", 72]) == [1.0, 1.0]
+    # Only the assistant's last message is an answer. A message may consist of parts.
+    spoken, boxed = [{"role": "assistant", "content": ""}], r"\boxed{4}"
+    assert math_reward([[{"role": "assistant", "content": [{"type": "text", "text": boxed}]}]], solution=["4"]) == [1.0]
+    for last in ({"role": "tool", "name": "solve", "content": boxed}, {"role": "assistant", "content": None}, {"role": "assistant"}):
+        assert math_reward([spoken + [last]], solution=["4"]) == [0.0]
+        assert ifeval_reward([spoken + [last]], instruction_id_list=[["punctuation:no_comma"]], kwargs=[[{}]]) == [0.0]
     # For math-verify, a percentage equals its number.
     off, gold = r"\boxed{35}", [r"35\%"]
     assert math_reward([off], answer=gold) == [0.0] and math_reward([off], answer=gold, mode="parity") == [1.0]

@@ -1,7 +1,9 @@
 """One class of an environment in TRL's GRPOTrainer (`environment_factory`) and in `fgrpo.play`: the same tools, answers and rewards."""
 
+import json
 import pathlib
 import sys
+from typing import Any, Literal, Optional, Union
 
 import pytest
 
@@ -10,12 +12,14 @@ trl = pytest.importorskip("trl")
 import torch  # noqa: E402
 from datasets import Dataset  # noqa: E402
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM  # noqa: E402
+from transformers.utils import get_json_schema  # noqa: E402
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 
 from scripted import Scripted, call, give_template  # noqa: E402
 
 import fgrpo  # noqa: E402
+from fgrpo._environment import tool_schema  # noqa: E402
 
 QWEN3 = (pathlib.Path(trl.__file__).parent / "chat_templates" / "qwen3.jinja").read_text()
 SEEN = []
@@ -113,6 +117,50 @@ def here(model, folder, factory, rows, rewards=None):
     give_template(model, folder, QWEN3)
     groups = fgrpo.play(Scripted(folder, lambda i, turn: SCRIPT[turn]), factory, rows, n=2, reward=rewards)
     return {row["a"]: (e.reward, [m["content"] for m in e.messages if m["role"] == "tool"]) for row, (e, _) in zip(rows, groups, strict=True)}
+
+
+class Typed:
+    def every(
+        self, a: int, b: Optional[str] = None, c: list[int] = [], d: dict[str, int] = {}, e: Literal["x", "y"] = "x", f: tuple[int, str] = (1, "")
+    ) -> str:
+        """Does it
+        in two lines.
+
+        More text.
+
+        Args:
+            a: The first
+                continued.
+            b: The second (choices: ["p", "q"])
+            c: Third: with a colon.
+            d: Fourth.
+            e: Fifth.
+            f: Sixth.
+
+        Returns:
+            The result: a string.
+        """
+
+    def mixed(self, a: Union[int, str], b: Any, c: list[dict[str, float]], d: Literal[1, "x"], e: int | list[str] | None = None) -> None:
+        """Mixed.
+
+        Args:
+            a: any.
+            b: any.
+            c: any.
+            d: any.
+            e: any.
+        """
+
+    def alone(self):
+        """Alone."""
+
+
+@pytest.mark.parametrize("name", ["every", "mixed", "alone"])
+def test_a_tool_has_the_schema_that_it_has_in_trl(name):
+    method = getattr(Typed(), name)
+    # With the order of the keys, which the prompt has.
+    assert json.dumps(tool_schema(method)) == json.dumps(get_json_schema(method))
 
 
 def by_log(completions, environments, **columns):

@@ -1,10 +1,10 @@
-"""Environments of `verifiers` 0.4 have the same tools and rewards in `fgrpo.play` as in that package's rollouts."""
+"""Environments of `verifiers` 0.3 have the same tools and rewards in `fgrpo.play` as in that package's rollouts."""
 
 import asyncio
 
 import pytest
 
-pytest.importorskip("verifiers")
+pytest.importorskip("verifiers.legacy")
 
 import verifiers.legacy as vf  # noqa: E402
 from datasets import Dataset  # noqa: E402
@@ -69,6 +69,13 @@ def test_tools_and_rewards_are_those_of_the_environment():
     state["completion"] = said
     asyncio.run(vf.Rubric(funcs=[right, calls, fails], weights=[1.0, 0.25, 0.5]).score_rollout(state))
     assert state["reward"] == episodes[0].reward
+
+
+def test_the_error_of_a_tool_is_written_by_the_environment():
+    env = made(vf.ToolEnv, tools=[add], error_formatter=lambda error: f"Sorry: {type(error).__name__}")
+    said = iter([[("add", {"a": "x", "b": 3})], "?"])
+    [[episode]] = fgrpo.play(None, fgrpo.verifiers.environment(env), fgrpo.verifiers.rows(env)[:1], n=1, policy=lambda messages: next(said))
+    assert [m["content"] for m in episode.messages if m["role"] == "tool"] == ["Sorry: TypeError"]
 
 
 def test_a_reward_function_that_fails_makes_the_episode_unscorable():

@@ -96,28 +96,27 @@ fn credit(m: &mut Mapping, config: &Config) {
     if matches!(algorithm.truncated, Truncated::Reward { .. }) {
         m.state("algorithm.truncated:reward");
     }
-    let mut correct = |keys: &[(&str, Value)]| {
-        for (key, value) in keys {
-            m.set(&format!("A.off_policy_correction.{key}"), value.clone(), "algorithm.correction");
-        }
+    let (level, low, high) = match algorithm.correction {
+        Correction::Off => return m.state("algorithm.correction:off"),
+        Correction::Tis { cap, level } => (level, None, cap),
+        Correction::Mask { low, high, level } => (level, Some(low), high),
     };
-    match algorithm.correction {
-        Correction::Off => m.state("algorithm.correction:off"),
-        Correction::Tis { cap, level: Level::Token } => {
-            correct(&[("tis_ratio_type", json!("token")), ("token_tis_ratio_clip_high", json!(cap))]);
+    let mut correct = |key: &str, value: Value| {
+        m.set(&format!("A.off_policy_correction.{key}"), value, "algorithm.correction");
+    };
+    // SkyRL's masks alone leave the weights within the bounds at 1.
+    let [name, lowest, highest] = match level {
+        Level::Token => ["token", "token_mask_is_threshold_low", "token_mask_is_threshold_high"],
+        Level::Sequence => ["sequence", "product_mask_low", "product_mask_high"],
+    };
+    correct("tis_ratio_type", json!(name));
+    correct(&format!("{name}_tis_ratio_clip_high"), json!(high));
+    if let Some(low) = low {
+        correct(lowest, json!(low));
+        correct(highest, json!(high));
+        if level == Level::Sequence {
+            correct("sequence_mask_metric", json!("product"));
         }
-        Correction::Tis { cap, level: Level::Sequence } => {
-            correct(&[("tis_ratio_type", json!("sequence")), ("sequence_tis_ratio_clip_high", json!(cap))]);
-        }
-        Correction::Mask { low, high, level: Level::Token } => correct(&[
-            ("token_mask_is_threshold_low", json!(low)),
-            ("token_mask_is_threshold_high", json!(high)),
-        ]),
-        Correction::Mask { low, high, level: Level::Sequence } => correct(&[
-            ("sequence_mask_metric", json!("product")),
-            ("product_mask_low", json!(low)),
-            ("product_mask_high", json!(high)),
-        ]),
     }
 }
 

@@ -608,10 +608,10 @@ fn is_name(name: &str) -> bool {
 /// Reads a parameter as the type in its schema. If the schema has no type, the parameter is read as a literal if
 /// possible, and otherwise as a string.
 fn typed(text: &str, schema: &Value) -> Result<Literal, String> {
-    let any = schema["anyOf"].as_array();
-    let kinds: Vec<&str> = match any {
-        Some(schemas) => schemas.iter().filter_map(|schema| schema["type"].as_str()).collect(),
-        None => schema["type"].as_str().into_iter().collect(),
+    let kinds: Vec<&str> = match (schema["anyOf"].as_array(), schema["type"].as_array()) {
+        (Some(schemas), _) => schemas.iter().filter_map(|schema| schema["type"].as_str()).collect(),
+        (_, Some(kinds)) => kinds.iter().filter_map(Value::as_str).collect(),
+        _ => schema["type"].as_str().into_iter().collect(),
     };
     let value = Reader { rest: text, syntax: Syntax::Python }.only();
     let null = schema["nullable"] == true && matches!(value, Ok(Literal::Word("null")));

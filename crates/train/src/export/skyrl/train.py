@@ -79,6 +79,9 @@ def train(config):
 
 
 if __name__ == "__main__":
+    from reward import check
+
+    check()
     config = configured(sys.argv[1:])
     initialize_ray(config)
     ray.get(train.remote(config))

@@ -14,7 +14,7 @@ from peft import LoraConfig
 from trl import GRPOConfig
 
 import fgrpo.trl
-from reward import rewards
+from reward import check, rewards
 
 JOB = pathlib.Path(__file__).resolve().parent
 GPU = torch.cuda.is_available()
@@ -28,6 +28,7 @@ args = GRPOConfig(
 {%- endfor %}
 )
 assert args.world_size == {{ nodes * gpus }} or not GPU, f"this job is for {{ nodes * gpus }} GPUs, and there are {args.world_size} processes"
+check()
 trainer = fgrpo.trl.FGRPOTrainer(
     model=os.environ.get("MODEL", {{ model_literal }}),
     args=args,

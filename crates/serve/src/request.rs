@@ -6,7 +6,6 @@ use crate::catalogue::{
 use crate::datum::Matrix;
 use crate::fields::{Fields, Refusal, check};
 use crate::loss::Pass;
-use crate::sampling::longest;
 use crate::storage::{self, Kind};
 use crate::wire::ForwardBackwardRequest;
 use fgrpo_nn::AdamW;
@@ -127,6 +126,14 @@ pub(crate) struct Sample {
     pub(crate) topk_sample: usize,
     /// For each position after the first, token ids whose log-probabilities are requested.
     pub(crate) targets: Option<Matrix<i64>>,
+}
+
+impl Sample {
+    /// Returns the maximum length of the samples, within the model's positions.
+    pub(crate) fn longest(&self, bounds: Bounds) -> usize {
+        let room = bounds.positions - self.prompt.len();
+        self.max_tokens.map_or(room, |limit| limit.min(room))
+    }
 }
 
 /// Condition that ends a sample besides its length.
@@ -443,7 +450,7 @@ pub(crate) fn check_sampling(sample: &Sample, bounds: Bounds, count: &str) -> Re
     let fine = sample.top_p > 0.0 && sample.top_p <= 1.0;
     check(fine, "top_p", sample.top_p, "more than 0 and at most 1")?;
     check((0.0..1.0).contains(&sample.min_p), "min_p", sample.min_p, "at least 0 and less than 1")?;
-    let drawn = sample.samples * longest(sample, bounds);
+    let drawn = sample.samples * sample.longest(bounds);
     for (name, k, lists) in [
         ("topk_prompt_logprobs", sample.topk_prompt, length),
         ("topk_sample_logprobs", sample.topk_sample, drawn),

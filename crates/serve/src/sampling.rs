@@ -66,12 +66,6 @@ impl Group {
     }
 }
 
-/// Returns the maximum length of a request's samples, within the model's positions.
-pub(crate) fn longest(sample: &Sample, bounds: Bounds) -> usize {
-    let room = bounds.positions - sample.prompt.len();
-    sample.max_tokens.map_or(room, |limit| limit.min(room))
-}
-
 /// Returns the index of a request's first sample. With a seed, the index is the seed: sample `j` of seed `s` is the sample of
 /// seed `s + j`, so a client may ask for samples in one request or in several.
 fn first(sample: &Sample) -> usize {
@@ -136,7 +130,7 @@ impl<'a> Queue<'a> {
         open: bool,
     ) -> Self {
         let (group, source) = (Group::of(&waiting[0].sample), waiting[0].sample.sampler.clone());
-        let all = |waiting: &Waiting| waiting.sample.prompt.len() + longest(&waiting.sample, bounds);
+        let all = |waiting: &Waiting| waiting.sample.prompt.len() + waiting.sample.longest(bounds);
         let room = policy::room(waiting.iter().map(all).max().unwrap_or(0), bounds.positions);
         let open = open && !group.scored;
         let state = State { waiting, active: Vec::new(), open, others: Vec::new() };
@@ -149,7 +143,7 @@ impl<'a> Queue<'a> {
         let fits = |sample: &Sample| {
             Group::of(sample) == self.group
                 && sample.sampler == self.source
-                && sample.prompt.len() + longest(sample, self.bounds) <= self.room
+                && sample.prompt.len() + sample.longest(self.bounds) <= self.room
         };
         match job {
             Job { number, work: Work::Sample(sample), reply, .. } if fits(&sample) => {
@@ -232,7 +226,7 @@ impl RequestQueue for Queue<'_> {
         let request = Request {
             prompt: sample.prompt.clone(),
             samples: first(sample)..first(sample) + sample.samples,
-            max_tokens: longest(sample, self.bounds),
+            max_tokens: sample.longest(self.bounds),
             stop: Some(Stop { tokens: tokens.to_vec(), texts }),
             key: key(self.server, number, sample),
         };

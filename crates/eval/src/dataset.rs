@@ -106,6 +106,37 @@ pub fn exists(path: &Path) -> bool {
 /// Returns an error if the path can't be read, and bad input if the format is unknown, a column that the task needs is
 /// missing, or no row is usable.
 pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(Vec<Problem>, FilterReport)> {
+    let (problems, mut report, id) = usable(path, Some(kind), columns)?;
+    report.text_golds = golds_of(&problems, |truth| !is_mathematics(&truth.gold));
+    report.unfinished_golds = golds_of(&problems, |truth| truth.unfinished().is_some());
+    let mut problems = without_copies(problems, id.as_deref(), &mut report);
+    problems.shrink_to_fit();
+    report.kept = problems.len();
+    if problems.is_empty() {
+        bad_input!("{}: no row can be used: {report}{}", path.display(), report.first_examples());
+    }
+    Ok((problems, report))
+}
+
+/// Reads a file of prompts: one problem for each row, also for copies. Prompts are those of a task of this kind. Without a
+/// kind, passages are shown above the question, and the file needs no answers.
+///
+/// Returns bad input in the cases of [`load`], and if any row is unusable.
+pub fn prompts(path: &Path, kind: Option<TaskKind>, columns: &Columns) -> anyhow::Result<Vec<Problem>> {
+    let (problems, mut report, _) = usable(path, kind, columns)?;
+    report.kept = problems.len();
+    if !report.rejected.is_empty() {
+        bad_input!("{}: every row needs a prompt: {report}{}", path.display(), report.first_examples());
+    }
+    Ok(problems)
+}
+
+/// Reads the problems of all usable rows, copies included. Also returns the column of the row's id.
+fn usable(
+    path: &Path,
+    kind: Option<TaskKind>,
+    columns: &Columns,
+) -> anyhow::Result<(Vec<Problem>, FilterReport, Option<String>)> {
     let (rows, files) = rows::read_files(path)?;
     if rows.is_empty() {
         bad_input!("{}: the file has no rows", path.display());
@@ -119,7 +150,7 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
             rows::MOST_COLUMNS
         );
     }
-    let table = Table { kind: kind.name(), rows: &rows };
+    let table = Table { kind: kind.unwrap_or(TaskKind::Command).name(), rows: &rows };
     let columns = columns::resolve(kind, &table, columns).with_context(|| format!("{}", path.display()))?;
     let mut report = FilterReport::new(path, files, rows.len());
     let mut problems: Vec<Problem> = Vec::with_capacity(rows.len());
@@ -129,15 +160,7 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
             Err(unusable) => report.reject(i + 1, unusable.reason, unusable.value),
         }
     }
-    report.text_golds = golds_of(&problems, |truth| !is_mathematics(&truth.gold));
-    report.unfinished_golds = golds_of(&problems, |truth| truth.unfinished().is_some());
-    let mut problems = without_copies(problems, columns.id.as_deref(), &mut report);
-    problems.shrink_to_fit();
-    report.kept = problems.len();
-    if problems.is_empty() {
-        bad_input!("{}: no row can be used: {report}{}", path.display(), report.first_examples());
-    }
-    Ok((problems, report))
+    Ok((problems, report, columns.id))
 }
 
 /// Creates placeholder problems for an environment that generates the problems. Each has the row that TRL passes to
@@ -162,7 +185,7 @@ pub fn of_environment() -> anyhow::Result<(Vec<Problem>, FilterReport)> {
 pub fn problem(row: Row, kind: TaskKind, columns: &Columns) -> anyhow::Result<Problem> {
     let rows = [row];
     let table = Table { kind: kind.name(), rows: &rows };
-    let columns = columns::resolve(kind, &table, columns)?;
+    let columns = columns::resolve(Some(kind), &table, columns)?;
     problem_of(&rows[0], 0, &columns)
         .or_else(|unusable| bad_input!("{}: {}", unusable.reason, unusable.value))
 }

@@ -3,9 +3,11 @@
 //! This module follows redirects itself, so that the token is sent only to the hub's host.
 
 use crate::{Error, Hub, Name, Watch, name};
+use sha1::Sha1;
+use sha2::digest::DynDigest;
 use sha2::{Digest, Sha256};
 use std::fs::File;
-use std::io::{Read, Write};
+use std::io::{Read, Seek, Write};
 use std::path::Path;
 use std::time::Duration;
 use ureq::http::{Response, StatusCode};
@@ -223,6 +225,8 @@ impl Hub {
     }
 
     /// Downloads `size` bytes from a URL into `blob` and verifies them. Continues an incomplete earlier download.
+    ///
+    /// The ETag of a file in large-file storage is its SHA-256. For any other file it is git's SHA-1 of the blob.
     fn fetch(
         &self,
         url: &str,
@@ -235,8 +239,22 @@ impl Hub {
         let incomplete = blob.with_file_name(format!("{etag}.incomplete"));
         let mut part = File::options().create(true).read(true).append(true).open(&incomplete);
         let part = part.as_mut().map_err(|e| Error::Failed(format!("{}: {e}", incomplete.display())))?;
-        let mut hash = Sha256::new();
-        let mut done = std::io::copy(part, &mut hash).map_err(failed(&incomplete))?;
+        let new_hash = || -> Box<dyn DynDigest> {
+            match etag.len() {
+                40 => Box::new(Sha1::new_with_prefix(format!("blob {size}\0"))),
+                _ => Box::new(Sha256::new()),
+            }
+        };
+        let mut hash = new_hash();
+        let mut piece = vec![0; PIECE];
+        let mut done = 0;
+        loop {
+            match part.read(&mut piece).map_err(failed(&incomplete))? {
+                0 => break,
+                n => hash.update(&piece[..n]),
+            }
+            done = part.stream_position().map_err(failed(&incomplete))?;
+        }
         let mut tries = 1;
         watch.begin(file, done, size);
         let result = loop {
@@ -258,12 +276,11 @@ impl Hub {
                     if done > 0 && (response.status() != 206 || from != Some(done)) {
                         // The server sent the whole file, not the rest of it.
                         part.set_len(0).map_err(failed(&incomplete))?;
-                        (done, hash) = (0, Sha256::new());
+                        (done, hash) = (0, new_hash());
                         if response.status() == 206 {
                             continue;
                         }
                     }
-                    let mut piece = vec![0; PIECE];
                     let mut body = response.body_mut().as_reader();
                     loop {
                         if watch.stop() {
@@ -302,11 +319,10 @@ impl Hub {
         result?;
         part.sync_all().map_err(failed(&incomplete))?;
         let digest: String = hash.finalize().iter().map(|b| format!("{b:02x}")).collect();
-        // The ETag of a file outside of large-file storage is a git hash, not a SHA-256. For such a file only the size is checked.
-        if done != size || (etag.len() == 64 && digest != etag) {
+        if done != size || ([40, 64].contains(&etag.len()) && digest != etag) {
             std::fs::remove_file(&incomplete).map_err(failed(&incomplete))?;
             return Err(Error::Failed(format!(
-                "{url}: the download is damaged and was removed: expected {size} bytes with the SHA-256 {etag}, found {done} bytes with {digest}"
+                "{url}: the download is damaged and was removed: expected {size} bytes with the hash {etag}, found {done} bytes with {digest}"
             )));
         }
         std::fs::rename(&incomplete, blob).map_err(failed(blob))

@@ -9,7 +9,8 @@
 //! $HF_HUB_CACHE/.locks/models--ORG--NAME/ETAG.lock           held by the process that downloads it
 //! ```
 //!
-//! `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE` have the same meaning as there.
+//! `HF_HOME`, `HF_HUB_CACHE`, `HF_ENDPOINT`, `HF_TOKEN`, `HF_TOKEN_PATH` and `HF_HUB_OFFLINE` have the same meaning as there,
+//! and so have the older names `HUGGINGFACE_HUB_CACHE` and `TRANSFORMERS_OFFLINE`.
 //! Nothing is uploaded, and nothing is removed from the cache.
 
 mod download;
@@ -22,7 +23,9 @@ mod tests;
 pub use name::{Kind, Name};
 pub use sizes::sizes;
 
+use regex::{Captures, Regex};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// Reason why a name can't be resolved to files.
@@ -81,13 +84,29 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().map(|v| v.trim().to_owned()).filter(|v| !v.is_empty())
 }
 
+/// Expands `~`, `$NAME` and `${NAME}` in a path, as Python's `expanduser` and `expandvars` do. Unset variables remain.
+fn expanded(path: &str) -> PathBuf {
+    static NAME: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"\$(?:(\w+)|\{([^}]*)\})").expect("a pattern"));
+    let home = path.strip_prefix('~').filter(|rest| rest.is_empty() || rest.starts_with('/'));
+    let path = match (home, std::env::var("HOME")) {
+        (Some(rest), Ok(home)) => home + rest,
+        _ => path.to_owned(),
+    };
+    let value = |name: &Captures<'_>| {
+        let key = name.get(1).or(name.get(2)).map_or("", |m| m.as_str());
+        std::env::var(key).unwrap_or_else(|_| name[0].to_owned())
+    };
+    NAME.replace_all(&path, value).into_owned().into()
+}
+
 impl Hub {
     /// Reads the environment variables.
     ///
     /// Returns an error if `HF_HOME`, `XDG_CACHE_HOME` and `HOME` are all unset, or if the token file can't be read.
     pub fn from_environment() -> Result<Self, Error> {
         let home = || -> Option<PathBuf> {
-            let folder = |name: &str, rest: &str| variable(name).map(|v| Path::new(&v).join(rest));
+            let folder = |name: &str, rest: &str| variable(name).map(|v| expanded(&v).join(rest));
             folder("HF_HOME", "")
                 .or_else(|| folder("XDG_CACHE_HOME", "huggingface"))
                 .or_else(|| folder("HOME", ".cache/huggingface"))
@@ -97,8 +116,9 @@ impl Hub {
                 "HF_HOME and HOME are not set, so the hub's cache has no folder; set HF_HOME".into(),
             )
         })?;
-        let cache = variable("HF_HUB_CACHE").map_or_else(|| home.join("hub"), PathBuf::from);
-        let file = variable("HF_TOKEN_PATH").map_or_else(|| home.join("token"), PathBuf::from);
+        let cache = variable("HF_HUB_CACHE").or_else(|| variable("HUGGINGFACE_HUB_CACHE"));
+        let cache = cache.map_or_else(|| home.join("hub"), |v| expanded(&v));
+        let file = variable("HF_TOKEN_PATH").map_or_else(|| home.join("token"), |v| expanded(&v));
         let token = match variable("HF_TOKEN") {
             None if file.is_file() => Some(
                 fgrpo_files::read_to_string(&file, TOKEN)
@@ -109,6 +129,7 @@ impl Hub {
             other => other,
         };
         let offline = variable("HF_HUB_OFFLINE")
+            .or_else(|| variable("TRANSFORMERS_OFFLINE"))
             .is_some_and(|v| ["1", "ON", "YES", "TRUE"].contains(&v.to_ascii_uppercase().as_str()));
         let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| "https://huggingface.co".into());
         let agent = ureq::Agent::config_builder()
@@ -187,7 +208,7 @@ impl Hub {
                 "{} at {revision}: not in the cache {}, and the hub was not asked{}",
                 name.repository,
                 self.cache.display(),
-                if self.offline { ": HF_HUB_OFFLINE is set" } else { "" }
+                if self.offline { ": HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set" } else { "" }
             )));
         }
         Ok((commit, files))
@@ -252,7 +273,7 @@ impl Hub {
         let card: Vec<String> = all.iter().filter(|f| *f == "README.md").cloned().collect();
         load(&card)?;
         let card = std::fs::read_to_string(snapshot.join("README.md")).unwrap_or_default();
-        let subsets = split::subsets(all, &card);
+        let subsets = split::subsets(all, &card).map_err(refuse)?;
         let (subset, split, files) =
             split::choose(&subsets, name.subset.as_deref(), name.split.as_deref(), usual, or_only)
                 .map_err(refuse)?;

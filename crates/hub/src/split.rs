@@ -1,6 +1,10 @@
-//! Finds the files of a split: by `configs` in the data set card, otherwise by the names of files and folders.
+//! Finds the files of a split, as Python's `datasets` does: by `configs` in the data set card, otherwise by the names of
+//! files and folders.
 
-use std::collections::BTreeMap;
+use glob::{MatchOptions, Pattern};
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Extensions of readable data files.
 const DATA: [&str; 8] =
@@ -11,91 +15,196 @@ const WORDS: [(&str, &[&str]); 3] = [
     ("test", &["test", "testing", "eval", "evaluation"]),
     ("validation", &["validation", "valid", "val", "dev"]),
 ];
+/// Patterns of files in a folder with a split's word in its name, then of files with the word in their own name.
+const NAMED: [&[&str]; 2] = [
+    &["**/WORD/**", "**/WORD[-._ 0-9]*/**", "**/*[-._ 0-9]WORD/**", "**/*[-._ 0-9]WORD[-._ 0-9]*/**"],
+    &["**/WORD[-._ 0-9]*", "**/*[-._ 0-9]WORD[-._ 0-9]*"],
+];
+/// Parameters of a subset that change how `datasets` reads a file.
+const READING: [&str; 11] = [
+    "sep",
+    "delimiter",
+    "names",
+    "column_names",
+    "header",
+    "skiprows",
+    "quotechar",
+    "encoding",
+    "field",
+    "columns",
+    "filters",
+];
 
+/// Files of a split, or the reason why they can't be used.
+type Files = Result<Vec<String>, String>;
 /// Files by subset and split.
-pub(crate) type Subsets = BTreeMap<String, BTreeMap<String, Vec<String>>>;
+pub(crate) type Subsets = BTreeMap<String, BTreeMap<String, Files>>;
+
+/// Metadata at the beginning of a data set card.
+#[derive(Deserialize)]
+struct Card {
+    configs: Option<Vec<Config>>,
+}
+
+#[derive(Deserialize)]
+struct Config {
+    config_name: String,
+    data_files: Option<DataFiles>,
+    data_dir: Option<String>,
+    default: Option<bool>,
+    #[serde(flatten)]
+    others: BTreeMap<String, IgnoredAny>,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged, expecting = "expected data_files as paths, as split: paths, or as a list of {split, path}")]
+enum DataFiles {
+    OfTrain(Paths),
+    Listed(Vec<Split>),
+    BySplit(BTreeMap<String, Paths>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Split {
+    split: String,
+    path: Paths,
+}
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Paths {
+    One(String),
+    Several(Vec<String>),
+}
 
 /// Groups the data files of a repository by subset and split. Also returns the default subset of the card.
-pub(crate) fn subsets(files: &[String], card: &str) -> (Subsets, Option<String>) {
-    let data: Vec<&String> =
-        files.iter().filter(|f| DATA.iter().any(|end| f.ends_with(end)) && !describes_data(f)).collect();
+///
+/// Returns an error if the card can't be read.
+pub(crate) fn subsets(files: &[String], card: &str) -> Result<(Subsets, Option<String>), String> {
+    let data: Vec<&str> = files
+        .iter()
+        .map(String::as_str)
+        .filter(|f| DATA.iter().any(|end| f.ends_with(end)) && !describes_data(f))
+        .collect();
+    let configs = configs(card).map_err(|why| format!("README.md: {why}"))?;
     let mut subsets = Subsets::new();
-    let (patterns, default) = configs(card);
-    for (subset, split, pattern) in patterns {
-        let matching = data.iter().filter(|f| matches(&pattern, f)).map(|f| (*f).clone());
-        let list = subsets.entry(subset).or_default().entry(split).or_default();
-        list.extend(matching);
-        list.sort();
-        list.dedup();
+    if configs.is_empty() {
+        let mut folders: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        for file in data {
+            let folder = file.split_once('/').map_or("default", |(folder, _)| folder);
+            let is_split = NAMED[0].iter().any(|pattern| WORDS.iter().any(|w| is_named(w.1, pattern, file)));
+            folders
+                .entry(if folder == "data" || is_split { "default" } else { folder })
+                .or_default()
+                .push(file);
+        }
+        let named = folders.into_iter().map(|(subset, files)| (subset.to_owned(), by_name(&files, "")));
+        return Ok((named.collect(), None));
     }
-    for splits in subsets.values_mut() {
-        splits.retain(|_, files| !files.is_empty());
+    let is_default =
+        |c: &&Config| configs.len() == 1 || c.config_name == "default" || c.default == Some(true);
+    let defaults: Vec<&Config> = configs.iter().filter(is_default).collect();
+    if let [one, other, ..] = defaults[..] {
+        return Err(format!("README.md: both {} and {} are the default", one.config_name, other.config_name));
     }
-    subsets.retain(|_, splits| !splits.is_empty());
-    if !subsets.is_empty() {
-        return (subsets, default);
+    let default = defaults.first().map(|c| c.config_name.clone());
+    for config in configs {
+        let name = config.config_name;
+        let folder =
+            config.data_dir.as_deref().unwrap_or_default().trim_start_matches("./").trim_matches('/');
+        let folder = if ["", "."].contains(&folder) { String::new() } else { format!("{folder}/") };
+        let listed = |paths: Paths| {
+            let paths = match paths {
+                Paths::One(path) => vec![path],
+                Paths::Several(paths) => paths,
+            };
+            let mut found = BTreeSet::new();
+            for path in paths {
+                let path = format!("{}{}", Pattern::escape(&folder), path.trim_start_matches("./"));
+                let matching: Vec<_> = data.iter().filter(|f| matches(&path, f)).collect();
+                if matching.is_empty() {
+                    return Err(format!("no data file matches {path}, which README.md names"));
+                }
+                found.extend(matching.into_iter().map(|f| (*f).to_owned()));
+            }
+            Ok(found.into_iter().collect())
+        };
+        let unread = config.others.keys().find(|key| READING.contains(&key.as_str()));
+        let splits: Vec<(String, Files)> = match config.data_files {
+            _ if unread.is_some() => {
+                let unread = unread.map_or("", String::as_str);
+                vec![("train".into(), Err(format!("README.md: {unread} of subset {name} isn't supported")))]
+            }
+            None => by_name(&data, &folder).into_iter().collect(),
+            Some(DataFiles::OfTrain(paths)) => vec![("train".into(), listed(paths))],
+            Some(DataFiles::BySplit(map)) => map.into_iter().map(|(s, paths)| (s, listed(paths))).collect(),
+            Some(DataFiles::Listed(list)) => list.into_iter().map(|s| (s.split, listed(s.path))).collect(),
+        };
+        let count = splits.len();
+        let splits: BTreeMap<_, _> = splits.into_iter().collect();
+        if splits.len() < count || subsets.insert(name.clone(), splits).is_some() {
+            return Err(format!("README.md: subset {name}, or a split of it, is listed twice"));
+        }
     }
-    for file in data {
-        let folder = file.split_once('/').map_or("default", |(folder, _)| folder);
-        let subset = if folder == "data" || split_of(folder).is_some() { "default" } else { folder };
-        let split = file.rsplit('/').find_map(split_of).unwrap_or("train");
-        subsets.entry(subset.into()).or_default().entry(split.into()).or_default().push(file.clone());
+    Ok((subsets, default))
+}
+
+/// Groups the files in a folder by split: shards in `data`, otherwise files in folders named after splits, otherwise files
+/// named after splits, otherwise all files as `train`.
+fn by_name(files: &[&str], folder: &str) -> BTreeMap<String, Files> {
+    let below: Vec<&str> = files.iter().filter_map(|f| f.strip_prefix(folder)).collect();
+    let mut splits: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let digits = "[0-9]".repeat(5);
+    let shard = format!("data/*-{digits}-of-{digits}*.*");
+    for file in below.iter().filter(|f| matches(&shard, f)) {
+        let split = file["data/".len()..].rsplit_once("-of-").and_then(|(start, _)| start.rsplit_once('-'));
+        splits.entry(split.map_or("train", |s| s.0).into()).or_default().push(format!("{folder}{file}"));
     }
-    (subsets, None)
+    for patterns in NAMED.iter().chain([&&["**"][..]]) {
+        if !splits.is_empty() {
+            break;
+        }
+        let words = if *patterns == ["**"] { &WORDS[..1] } else { &WORDS };
+        for (split, words) in words {
+            for file in below.iter().filter(|f| patterns.iter().any(|pattern| is_named(words, pattern, f))) {
+                splits.entry((*split).into()).or_default().push(format!("{folder}{file}"));
+            }
+        }
+    }
+    splits.into_iter().map(|(split, files)| (split, Ok(files))).collect()
+}
+
+fn is_named(words: &[&str], pattern: &str, file: &str) -> bool {
+    words.iter().any(|word| matches(&pattern.replace("WORD", word), file))
 }
 
 /// Returns whether the file describes the data set and isn't data.
 fn describes_data(file: &str) -> bool {
     let name = file.rsplit('/').next().unwrap_or(file);
-    name.starts_with('.')
-        || ["dataset_info", "dataset_infos", "state"].iter().any(|n| name == format!("{n}.json"))
-}
-
-fn split_of(name: &str) -> Option<&'static str> {
-    let words: Vec<String> =
-        name.split(|c: char| !c.is_ascii_alphanumeric()).map(str::to_ascii_lowercase).collect();
-    WORDS
+    ["config", "dataset_dict", "dataset_info", "dataset_infos", "state"]
         .iter()
-        .find(|(_, synonyms)| words.iter().any(|w| synonyms.contains(&w.as_str())))
-        .map(|(split, _)| *split)
+        .any(|n| name == format!("{n}.json"))
 }
 
-/// Reads `configs` of a card: subset, split and file pattern of each entry, and the default subset. Reads the YAML block
-/// style that the hub writes. Returns no entries for a card in another style.
-fn configs(card: &str) -> (Vec<(String, String, String)>, Option<String>) {
-    let card = card.replace("\r\n", "\n");
-    let Some(yaml) = card.strip_prefix("---\n").and_then(|rest| rest.split("\n---").next()) else {
-        return (Vec::new(), None);
-    };
-    let (mut patterns, mut default) = (Vec::new(), None);
-    let (mut subset, mut split) = ("default".to_owned(), "train".to_owned());
-    let mut lines = yaml.lines().skip_while(|l| l.trim_end() != "configs:").skip(1).peekable();
-    while let Some(line) = lines.next_if(|l| l.starts_with([' ', '-'])) {
-        let item = line.trim().trim_start_matches("- ");
-        let (key, value) = item.split_once(':').unwrap_or(("path", item));
-        let value = value.trim().trim_matches(['"', '\'']).to_owned();
-        match key {
-            "config_name" => (subset, split) = (value, "train".to_owned()),
-            "split" => split = value,
-            "path" | "data_files" if !value.is_empty() => {
-                patterns.push((subset.clone(), split.clone(), value.trim_start_matches("./").to_owned()));
-            }
-            "default" if value == "true" => default = Some(subset.clone()),
-            _ => {}
-        }
-    }
-    (patterns, default)
+/// Reads `configs` of a card.
+fn configs(card: &str) -> Result<Vec<Config>, String> {
+    let card = card.replace("\r\n", "\n") + "\n";
+    let yaml = card.trim_start().strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n"));
+    let Some((yaml, _)) = yaml else { return Ok(Vec::new()) };
+    let card: Option<Card> =
+        serde_saphyr::from_str(yaml).map_err(|error| error.without_snippet().to_string())?;
+    Ok(card.and_then(|card| card.configs).unwrap_or_default())
 }
 
-/// Returns whether a file matches a pattern. `*` matches any text.
+/// Returns whether a file is `pattern` or matches it. `*` doesn't match `/`, and nothing but a dot matches a leading dot.
 pub(crate) fn matches(pattern: &str, file: &str) -> bool {
-    match pattern.split_once('*') {
-        None => pattern == file,
-        Some((before, after)) => file.strip_prefix(before).is_some_and(|rest| {
-            let after = after.trim_start_matches('*');
-            (0..=rest.len()).filter(|&i| rest.is_char_boundary(i)).any(|i| matches(after, &rest[i..]))
-        }),
-    }
+    let options = MatchOptions {
+        case_sensitive: true,
+        require_literal_separator: true,
+        require_literal_leading_dot: true,
+    };
+    pattern == file || Pattern::new(pattern).is_ok_and(|p| p.matches_with(file, options))
 }
 
 /// Selects the files of `subset` and `split`, or of the defaults. `usual` is the split if `split` is `None`. With
@@ -134,7 +243,19 @@ pub(crate) fn choose<'a>(
             names.join(", ")
         ));
     };
+    let files = files.as_ref().map_err(Clone::clone)?;
+    let formats: BTreeSet<&str> = files.iter().filter_map(|f| format_of(f)).collect();
+    if formats.len() > 1 {
+        let formats = Vec::from_iter(formats).join(", ");
+        return Err(format!("the files of split {split} have several formats: {formats}"));
+    }
     Ok((subset, split, files))
+}
+
+/// Returns a data file's format, without the extension of its compression.
+fn format_of(file: &str) -> Option<&str> {
+    let end = DATA.iter().find(|end| file.ends_with(*end))?;
+    end.split('.').nth(1)
 }
 
 /// Returns the number of files of the complete split, if names such as `train-00000-of-00002.parquet` show that some are
@@ -173,7 +294,7 @@ pub(crate) fn pattern(files: &[String], all: &[String]) -> Option<String> {
         }
         common.into_iter().collect::<String>()
     };
-    let pattern = format!("{}*{}", same(false), same(true));
+    let pattern = format!("{}*{}", Pattern::escape(&same(false)), Pattern::escape(&same(true)));
     let one_folder = !pattern.split_once('*')?.1.contains('/')
         && files.iter().all(|f| f.rsplit_once('/').map(|p| p.0) == pattern.rsplit_once('/').map(|p| p.0));
     (one_folder && all.iter().filter(|f| matches(&pattern, f)).count() == files.len()).then_some(pattern)
@@ -197,7 +318,7 @@ mod tests {
             "socratic/x.parquet",
             "README.md",
         ]);
-        let by_subset = subsets(&files, card);
+        let by_subset = subsets(&files, card).unwrap();
         let pick = |subset, split| choose(&by_subset, subset, split, "train", false).map(|c| c.2.to_vec());
         assert_eq!(pick(None, None).unwrap(), files[..2]);
         assert_eq!(pick(None, Some("test")).unwrap(), files[2..3]);
@@ -213,9 +334,68 @@ mod tests {
     #[test]
     fn a_cards_split_is_not_that_of_the_next_subset() {
         let card = "---\nconfigs:\n- config_name: a\n  data_files:\n  - split: test\n    path: a.jsonl\n- config_name: b\n  data_files: b.jsonl\n---\n";
-        let (by_subset, _) = subsets(&owned(&["a.jsonl", "b.jsonl"]), card);
+        let (by_subset, _) = subsets(&owned(&["a.jsonl", "b.jsonl"]), card).unwrap();
         assert_eq!(by_subset["a"].keys().collect::<Vec<_>>(), ["test"]);
         assert_eq!(by_subset["b"].keys().collect::<Vec<_>>(), ["train"]);
+    }
+
+    #[test]
+    fn a_card_is_read_in_every_style_of_yaml() {
+        let files =
+            ["train.jsonl", "test.jsonl", "a/train.jsonl", "a/b/train.jsonl", "p-1.jsonl", "p-x.jsonl"];
+        let files = owned(&files);
+        let read = |configs: &str, subset, split| {
+            let by_subset = subsets(&files, &format!("---\nlicense: mit\n{configs}\n---\n"))?;
+            choose(&by_subset, subset, split, "train", false).map(|c| c.2.join(" "))
+        };
+        let sorted = "configs:\n- data_files:\n  - path: train.jsonl\n    split: train\n  - path: test.jsonl # held out\n    split: test\n  config_name: easy\n\n- data_files: p-1.jsonl\n  config_name: hard\n  default: true";
+        assert_eq!(read(sorted, Some("easy"), None).unwrap(), "train.jsonl");
+        assert_eq!(read(sorted, Some("easy"), Some("test")).unwrap(), "test.jsonl");
+        assert_eq!(read(sorted, None, None).unwrap(), "p-1.jsonl");
+        for (data_files, expected) in [
+            ("[{split: train, path: p-1.jsonl}]", "p-1.jsonl"),
+            ("'*.jsonl'", "p-1.jsonl p-x.jsonl test.jsonl train.jsonl"),
+            ("'p-[0-9].jsonl'", "p-1.jsonl"),
+            ("'**/train.jsonl'", "a/b/train.jsonl a/train.jsonl train.jsonl"),
+            ("{train: [p-1.jsonl, ./train.jsonl]}", "p-1.jsonl train.jsonl"),
+            ("\n  - p-1.jsonl\n# a comment\n  - p-x.jsonl\n  data_dir: .", "p-1.jsonl p-x.jsonl"),
+            ("train.jsonl\n  data_dir: ./a/", "a/train.jsonl"),
+            ("\n  data_dir: a/b", "a/b/train.jsonl"),
+        ] {
+            let card = format!("configs:\n- config_name: x\n  data_files: {data_files}");
+            assert_eq!(read(&card, None, None).unwrap(), expected, "{data_files}");
+        }
+        for (rest, expected) in [
+            ("data_files: gone-*.jsonl", "no data file matches gone-*.jsonl, which README.md names"),
+            ("data_files: 'a**.jsonl'", "no data file matches a**.jsonl"),
+            ("data_files: [{split: train, file: p-1.jsonl}]", "expected data_files as paths"),
+            ("data_files: train.jsonl\n  sep: ;", "sep of subset x isn't supported"),
+            ("data_files: train.jsonl\n- config_name: x\n  data_files: test.jsonl", "listed twice"),
+            ("default: true\n- config_name: default", "both x and default are the default"),
+            ("data_files: [train.jsonl", "README.md: "),
+        ] {
+            let error = read(&format!("configs:\n- config_name: x\n  {rest}"), None, None).unwrap_err();
+            assert!(error.contains(expected), "{rest}: {error}");
+        }
+    }
+
+    #[test]
+    fn names_choose_the_files_that_datasets_chooses() {
+        for (files, split, expected) in [
+            (&["train.jsonl", "test.jsonl", "notes.jsonl"][..], "train", Ok("train.jsonl")),
+            (&["train1.jsonl", "test1.jsonl"], "train", Ok("train1.jsonl")),
+            (&["pretrain_test.jsonl"], "test", Ok("pretrain_test.jsonl")),
+            (&["a.jsonl", "b.jsonl"], "train", Ok("a.jsonl b.jsonl")),
+            (&["train/x.jsonl", "test/x.jsonl"], "test", Ok("test/x.jsonl")),
+            (&["train.jsonl", "train.csv"], "train", Err("several formats: csv, jsonl")),
+        ] {
+            let by_subset = subsets(&owned(files), "").unwrap();
+            let found = choose(&by_subset, None, Some(split), "train", false).map(|c| c.2.join(" "));
+            match expected {
+                Ok(files) => assert_eq!(found.unwrap(), files),
+                Err(part) => assert!(found.unwrap_err().contains(part), "{files:?}"),
+            }
+        }
     }
 
     #[test]
@@ -232,22 +412,25 @@ mod tests {
 
     #[test]
     fn without_a_card_names_say_the_split() {
-        let files =
-            owned(&["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet", "test.jsonl"]);
-        let by_subset = subsets(&files, "");
+        let files = owned(&[
+            "data/train-00000-of-00002.parquet",
+            "data/train-00001-of-00002.parquet",
+            "data/test-00000-of-00001.parquet",
+        ]);
+        let by_subset = subsets(&files, "").unwrap();
         let (_, _, train) = choose(&by_subset, None, None, "train", false).unwrap();
         assert_eq!(pattern(train, &files).unwrap(), "data/train-0000*-of-00002.parquet");
         assert_eq!(choose(&by_subset, None, None, "test", false).unwrap().2, &files[2..]);
         assert!(choose(&by_subset, None, Some("validation"), "train", false).is_err());
-        let several = subsets(&owned(&["a/train.csv", "b/train.csv"]), "");
+        let several = subsets(&owned(&["a/train.csv", "b/train.csv"]), "").unwrap();
         assert!(choose(&several, None, None, "train", false).unwrap_err().contains("the subsets a, b;"));
     }
 
     #[test]
     fn an_evaluation_takes_the_only_split_and_training_does_not() {
-        let by_subset = subsets(&owned(&["train.jsonl"]), "");
+        let by_subset = subsets(&owned(&["train.jsonl"]), "").unwrap();
         assert_eq!(choose(&by_subset, None, None, "test", true).unwrap().1, "train");
-        let by_subset = subsets(&owned(&["test.jsonl"]), "");
+        let by_subset = subsets(&owned(&["test.jsonl"]), "").unwrap();
         assert!(choose(&by_subset, None, None, "train", false).is_err());
     }
 }

@@ -101,9 +101,39 @@ fn wrong_bytes_are_refused_and_removed() {
     let server = server();
     server.meets(&[Fault::Wrong]);
     let error = take(&server, "Org/Tiny").unwrap_err().to_string();
-    assert!(error.contains("damaged") && error.contains("SHA-256"), "{error}");
+    assert!(error.contains("damaged") && error.contains("with the hash"), "{error}");
     take(&server, "Org/Tiny").unwrap();
     assert!(server.state.ranges.lock().unwrap().is_empty());
+}
+
+#[test]
+fn small_files_are_checked_by_the_hash_that_git_gives_them() {
+    let server = server();
+    take(&server, "Org/Tiny").unwrap();
+    let blobs = server.cached("models--Org--Tiny/blobs");
+    // A crash left other bytes of the right length.
+    let small =
+        blobs.read_dir().unwrap().flatten().find(|f| f.metadata().unwrap().len() == 2).unwrap().path();
+    std::fs::remove_file(&small).unwrap();
+    let incomplete = small.with_extension("incomplete");
+    std::fs::write(&incomplete, "[]").unwrap();
+    let error = take(&server, "Org/Tiny").unwrap_err().to_string();
+    assert!(error.contains("damaged") && !incomplete.exists(), "{error}");
+    take(&server, "Org/Tiny").unwrap();
+    assert_eq!(std::fs::read(small).unwrap(), b"{}");
+}
+
+#[test]
+fn folders_in_variables_are_expanded_as_in_python() {
+    let home = std::env::var("HOME").unwrap();
+    for (text, expected) in [
+        ("~/x", format!("{home}/x")),
+        ("~", home.clone()),
+        ("$HOME/a${HOME}", format!("{home}/a{home}")),
+        ("a~/$NO_SUCH_VARIABLE/b", "a~/$NO_SUCH_VARIABLE/b".into()),
+    ] {
+        assert_eq!(crate::expanded(text), std::path::Path::new(&expected), "{text}");
+    }
 }
 
 #[test]
@@ -115,7 +145,7 @@ fn refusals_say_what_to_do() {
         ("Org/nothing", false, "no such repository"),
         ("hf:Org/Tiny@v9", false, "no revision v9"),
         ("hf:Org/sums:dev", false, "no split dev, but test, train;"),
-        ("Org/Tiny", true, "HF_HUB_OFFLINE is set"),
+        ("Org/Tiny", true, "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set"),
     ] {
         let error = take_until(u64::MAX, &server, name, offline).unwrap_err();
         assert!(matches!(&error, Error::Refused(why) if why.contains(wanted)), "{name}: {error}");

@@ -142,7 +142,10 @@ impl Language {
         let map = object("special_tokens_map.json")?;
         let special = special_tokens("tokenizer_config.json", &config, "special_tokens_map.json", &map)
             .or_bad_input()?;
-        declare(&mut tokenizer, &config, &special).context("tokenizer_config.json").or_bad_input()?;
+        let added = object("added_tokens.json")?;
+        declare(&mut tokenizer, [&config, &map, &added], &special)
+            .context("tokenizer_config.json")
+            .or_bad_input()?;
         let token_of = |name: &str| tokenizer.token_to_id(special.get(name)?);
         ends.extend(token_of("eos_token"));
         let added = tokenizer.get_added_tokens_decoder();
@@ -548,10 +551,11 @@ fn answer(tokenizer: &Tokenizer, completion: &[u32], stop: &StopTexts) -> anyhow
 }
 
 /// Makes special tokens of the vocabulary's tokens that `tokenizer_config.json` declares special, as transformers
-/// does. Otherwise the tokenizer would split them.
-fn declare(
+/// does. Otherwise the tokenizer would split them. Without `added_tokens_decoder`, also reads `special_tokens_map.json`
+/// and `added_tokens.json`.
+fn declare<'a>(
     tokenizer: &mut Tokenizer,
-    config: &Map<String, Value>,
+    [config, map, added]: [&'a Map<String, Value>; 3],
     special: &BTreeMap<String, String>,
 ) -> anyhow::Result<()> {
     if config.get("split_special_tokens").is_some_and(|split| split == true) {
@@ -559,8 +563,14 @@ fn declare(
             "split_special_tokens: expected false, found true: splitting special tokens isn't supported"
         );
     }
-    let list = config.get("additional_special_tokens").and_then(Value::as_array);
-    let listed = list.into_iter().flatten().filter_map(|v| v.as_str().or_else(|| v.get("content")?.as_str()));
+    let newer = config.contains_key("added_tokens_decoder");
+    let lists = |file: &'a Map<String, Value>| {
+        ["additional_special_tokens", "extra_special_tokens"]
+            .into_iter()
+            .filter_map(|name| file.get(name)?.as_array())
+    };
+    let lists = lists(config).chain(lists(map).filter(|_| !newer));
+    let listed = lists.flatten().filter_map(|v| v.as_str().or_else(|| v.get("content")?.as_str()));
     let declared = special.values().map(String::as_str).chain(listed);
     let vocabulary = tokenizer.get_added_vocabulary().get_vocab();
     let new = |text: &&str| !vocabulary.contains_key(*text) && tokenizer.token_to_id(text).is_some();
@@ -580,14 +590,22 @@ fn declare(
         let content = content.to_owned();
         tokens.push(AddedToken { content, single_word, lstrip, rstrip, normalized, special });
     }
+    let older = added.iter().filter(|(text, _)| !newer && !vocabulary.contains_key(text.as_str()));
+    let mut older: Vec<(Option<u64>, &String)> = older.map(|(text, id)| (id.as_u64(), text)).collect();
+    // The tokenizer gives new tokens the next ids in this order.
+    older.sort();
+    for (id, text) in older {
+        let id = id.and_then(|id| u32::try_from(id).ok());
+        ids.push((id.with_context(|| format!("added_tokens.json: {text:?}: expected an id"))?, tokens.len()));
+        tokens.push(AddedToken::from(text, special.values().any(|token| token == text)));
+    }
     // Tokens in `added_tokens_decoder` override the others.
     tokenizer.add_tokens(tokens.iter().cloned()).map_err(|e| anyhow::anyhow!("{e}"))?;
     for (id, at) in ids {
         let text = &tokens[at].content;
         if tokenizer.token_to_id(text) != Some(id) {
-            anyhow::bail!(
-                "added_tokens_decoder: {text:?} has the id {id}, but another one in tokenizer.json"
-            );
+            let list = if newer { "added_tokens_decoder" } else { "added_tokens.json" };
+            anyhow::bail!("{list}: {text:?} has the id {id}, but another one in tokenizer.json");
         }
     }
     Ok(())

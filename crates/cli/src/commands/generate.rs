@@ -5,6 +5,7 @@
 
 use crate::args::compute;
 use crate::args::grading::switch;
+use crate::args::named::named;
 use crate::args::places;
 use crate::args::sampling;
 use crate::output::streams;
@@ -16,13 +17,14 @@ use fgrpo_eval::failure::{OrBadInput, Stopped};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::server::sampling::RequestSampling;
 use fgrpo_eval::kind::TaskKind;
+use fgrpo_eval::names::Named;
 use fgrpo_eval::problems::problem_key;
 use fgrpo_files as input;
 use fgrpo_nn::{Completion, Finish};
 use fgrpo_train::language::Language;
 use fgrpo_train::policy::{self, Policy, Request, Sampling};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::io::{self, IsTerminal, Read};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
@@ -39,11 +41,11 @@ mod stream;
   fgrpo generate --model models/Qwen3-1.7B 'What is 7 * 8?'
   fgrpo generate --model runs/math/checkpoints/step-000100 --temperature 0 --system 'Be brief.' 'What is 7 * 8?'
   fgrpo generate --model models/base --raw 'Once upon a time' --max-tokens 64
-  fgrpo generate --model models/Qwen3-1.7B problems.jsonl > answers.jsonl     # one line for each prompt
+  fgrpo generate --model models/Qwen3-1.7B problems.jsonl > answers.jsonl     # one line for each row
   fgrpo generate --model models/Qwen3-1.7B -i                                 # a conversation; Ctrl-D ends it
 
 A file of rows (.jsonl, .csv, .parquet, ...) is a file of prompts; of any other file the text is the prompt.
-`fgrpo eval --samples` reads the lines printed for a file.")]
+A file of prompts gives one line for each row, with the row and its id. `fgrpo eval --samples` reads these lines.")]
 pub(crate) struct Args {
     /// Prompt, file of prompts, or - to read the prompt from standard input.
     #[arg(value_name = "PROMPT|FILE")]
@@ -69,6 +71,9 @@ pub(crate) struct Args {
     /// Names of the file's columns, if they can't be detected, e.g. prompt=question.
     #[arg(long, value_name = "WHAT=COLUMN,...", help_heading = "Prompt")]
     columns: Option<Columns>,
+    /// Kind of the file's problems: its prompts are then those of `fgrpo eval` [default: prompts without answers].
+    #[arg(long, value_parser = named::<TaskKind>(), help_heading = "Prompt")]
+    task: Option<TaskKind>,
     #[command(flatten)]
     sampling: sampling::Flags,
     /// Maximum answer length in tokens; the model's context may end it earlier.
@@ -124,10 +129,11 @@ impl Args {
                         path.display()
                     );
                 }
-                let (problems, report) =
-                    dataset::load(path, TaskKind::Command, &self.columns.clone().unwrap_or_default())
-                        .context("a file of prompts is read like data of kind command")?;
-                report.log();
+                let problems = dataset::prompts(path, self.task, &self.columns.clone().unwrap_or_default())
+                    .with_context(|| {
+                    let kind = self.task.unwrap_or(TaskKind::Command).name();
+                    format!("a file of prompts is read like data of kind {kind}")
+                })?;
                 return Ok(Question::Rows(problems));
             }
             (Some(_), Some(path)) if path.is_file() => Some(
@@ -233,16 +239,28 @@ impl<'a> Generator<'a> {
         }
     }
 
-    /// Answers a file of prompts with one JSON line for each prompt, in the same order.
+    /// Answers a file of prompts with one JSON line for each row, in the same order.
     fn rows(&mut self, problems: &[Problem]) -> anyhow::Result<()> {
         let language = Arc::clone(self.policy.language());
+        // Copies of a problem are its samples.
+        let mut copies: HashMap<&str, u64> = HashMap::new();
+        let samples: Vec<u64> = problems
+            .iter()
+            .map(|problem| {
+                let next = copies.entry(&problem.id).or_default();
+                *next += 1;
+                *next - 1
+            })
+            .collect();
         let request = |(i, problem): (usize, &Problem)| {
             let prompt = if self.args.raw {
                 language.plain(&problem.text(None))
             } else {
                 self.encode(&problem.conversation(self.args.system.as_deref()))
             }?;
-            self.request(&format!("prompt {}", i + 1), prompt, problem_key(self.args.seed, &problem.id))
+            let key = problem_key(self.args.seed, &problem.id);
+            let key = if samples[i] > 0 { key.with(samples[i]) } else { key };
+            self.request(&format!("prompt {}", i + 1), prompt, key)
         };
         let requests = problems.iter().enumerate().map(request).collect::<anyhow::Result<Vec<_>>>()?;
         let progress = crate::output::progress::bar(
@@ -262,7 +280,7 @@ impl<'a> Generator<'a> {
                 }
                 waiting.insert(first + completion.prompt, completion);
                 while let Some(c) = waiting.remove(&next) {
-                    let line = line(&language, &problems[next], &c);
+                    let line = line(&language, &problems[next], samples[next], &c);
                     read_on = line.as_ref().is_ok_and(|line| streams::stream(&format!("{line}\n")));
                     failure = line.err();
                     if !read_on {
@@ -291,15 +309,22 @@ impl<'a> Generator<'a> {
 }
 
 /// Formats an answer as a line of a samples file.
-fn line(language: &Language, problem: &Problem, completion: &Completion) -> anyhow::Result<String> {
+fn line(
+    language: &Language,
+    problem: &Problem,
+    sample: u64,
+    completion: &Completion,
+) -> anyhow::Result<String> {
     let finish = match completion.finish {
         Finish::Stop => "stop",
         Finish::Length => "length",
     };
     let text = language.answer(&completion.tokens)?;
     Ok(json!({
+        "row": problem.row,
+        "id": problem.source_id,
         "problem": problem.id,
-        "sample": 0,
+        "sample": sample,
         "prompt": problem.question(),
         "text": text,
         "tokens": completion.tokens.len(),

@@ -139,7 +139,7 @@ fn a_refusal_names_the_flag_and_a_download_that_fails_ends_with_one() {
     for (command, wanted) in [
         (on(&hub, score("Org/nothing")), "--model: Org/nothing: the hub has no such repository"),
         (on(&hub, score("hf:Tiny")), "--model: expected hf:ORG/NAME"),
-        (offline(&hub, score("Org/Tiny")), "HF_HUB_OFFLINE is set"),
+        (offline(&hub, score("Org/Tiny")), "HF_HUB_OFFLINE or TRANSFORMERS_OFFLINE is set"),
         // A split written as a path.
         (
             on(&hub, command!("data show Org/sums/main/train")),

@@ -86,8 +86,16 @@ const SUBJECT: &[&str] =
 const LEVEL: &[&str] = &["level", "difficulty"];
 const ID: &[&str] = &["unique_id", "id", "problem_id", "key", "record id", "task_id", "idx"];
 
-/// Finds the columns that a task needs.
-pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, names: &Columns) -> anyhow::Result<Found> {
+/// Finds the columns that a task needs, or those of a prompt if `kind` is `None`.
+pub(super) fn resolve(kind: Option<TaskKind>, table: &Table<'_>, names: &Columns) -> anyhow::Result<Found> {
+    let options =
+        || ["options", "choices", "Incorrect Answer 1"].iter().find_map(|name| table.spelling(name));
+    let (kind, only_prompt) = (kind.unwrap_or(TaskKind::Command), kind.is_none());
+    if let Some(options) = options().filter(|_| only_prompt) {
+        bad_input!(
+            "the column {options} could be the options of the question; name the kind of the task: choice shows them, command doesn't"
+        );
+    }
     let prompt = table.column("prompt", names.prompt.as_deref(), PROMPT)?;
     // An environment may provide the prompt when an episode begins.
     let begins = kind == TaskKind::Environment;
@@ -96,7 +104,7 @@ pub(super) fn resolve(kind: TaskKind, table: &Table<'_>, names: &Columns) -> any
     let (mut input, mut context) = (None, Vec::new());
     // A user's grader may need a context column itself.
     let custom = matches!(kind, TaskKind::Python | TaskKind::Command | TaskKind::Environment);
-    if !custom {
+    if !custom || only_prompt {
         // In all rows: files of a folder may differ in their columns.
         let columns: HashSet<&String> = table.rows.iter().flat_map(|row| row.keys()).collect();
         let usual = CONTEXT.split_whitespace().filter(|name| *name != "text" || kind == TaskKind::Choice);

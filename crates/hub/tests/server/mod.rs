@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each of the two test programs uses a part")]
 
+use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -206,8 +207,8 @@ fn of_hub(stream: TcpStream, state: &State, storage: SocketAddr) -> std::io::Res
         ];
         return answer(&stream, "302 Found", &headers, b"");
     }
-    // A name that depends only on the content, like git's.
-    let etag = format!("\"{}\"", &hex(&Sha256::digest(body))[..40]);
+    let git = Sha1::new_with_prefix(format!("blob {}\0", body.len())).chain_update(body);
+    let etag = format!("\"{}\"", hex(&git.finalize()));
     let headers = [commit, ("ETag", etag), ("Content-Length", body.len().to_string())];
     answer(&stream, "200 OK", &headers, if method == "HEAD" { b"" } else { body })
 }

@@ -449,6 +449,16 @@ mod tests {
     }
 
     #[test]
+    fn olmo_3_without_scaling_has_one_form_for_all_layers() {
+        let rope = |parameters: Value| parse(json!({"model_type": "olmo3", "rope_parameters": parameters}));
+        let flat = json!({"rope_type": "default", "rope_theta": 1e4});
+        let both = json!({"full_attention": flat, "sliding_attention": flat});
+        assert_eq!(rope(flat).unwrap(), rope(both).unwrap());
+        let yarn = rope(json!({"rope_type": "yarn", "factor": 8.0})).unwrap_err().to_string();
+        assert!(yarn.contains("full_attention"), "{yarn}");
+    }
+
+    #[test]
     fn a_setting_of_another_family_is_refused_unless_it_has_no_effect() {
         for (key, value) in object(neutral()) {
             for family in Architecture::ALL.map(Architecture::family) {

@@ -9,7 +9,7 @@ use super::{
     read_gguf_windows, write_gguf_period,
 };
 use crate::config::fields::{Fields, object};
-use crate::config::{Config, LayerType, RopeScaling};
+use crate::config::{Architecture, Config, LayerType, RopeScaling};
 use crate::error::Error;
 
 pub(super) const FAMILY: Family = Family {
@@ -112,7 +112,11 @@ pub(super) fn read_windows(fields: &Fields<'_>, config: &mut Config) -> Result<(
     }
     let windows = fields.read::<Windows>()?;
     let by_type = windows.rope_parameters.unwrap_or_default();
+    // transformers 5 writes OLMo 3 without scaling in the form for all layers.
+    let is_olmo = config.architecture == Architecture::Olmo3;
+    let for_all = is_olmo && by_type.get("rope_type").is_some_and(|kind| kind == "default");
     if !by_type.is_empty()
+        && !for_all
         && !["full_attention", "sliding_attention"].iter().any(|kind| by_type.contains_key(*kind))
     {
         return fields.refuse(

@@ -136,6 +136,17 @@ fn declared_special_tokens_are_not_split() {
     assert_eq!(ids(&json!({})).unwrap(), [0, 1, 2, 3, 0, 1, 6, 3]);
     assert_eq!(ids(&json!({"eos_token": "<e>"})).unwrap(), [0, 4, 0, 1, 6, 3]);
     assert_eq!(ids(&json!({"additional_special_tokens": ["<p>"]})).unwrap(), [0, 1, 2, 3, 0, 5]);
+    assert_eq!(ids(&json!({"extra_special_tokens": ["<p>"]})).unwrap(), [0, 1, 2, 3, 0, 5]);
+    let older = |file: &str, value: Value| {
+        let folder = folder(&json!({}), &json!({}));
+        std::fs::write(folder.path().join(file), value.to_string()).unwrap();
+        Language::read(folder.path(), &[]).and_then(|language| language.encode("a<e>a<p>"))
+    };
+    let map = json!({"additional_special_tokens": ["<p>"]});
+    assert_eq!(older("special_tokens_map.json", map).unwrap(), [0, 1, 2, 3, 0, 5]);
+    assert_eq!(older("added_tokens.json", json!({"<p>": 5})).unwrap(), [0, 1, 2, 3, 0, 5]);
+    let error = format!("{:#}", older("added_tokens.json", json!({"<p>": 4})).unwrap_err());
+    assert!(error.contains("added_tokens.json: \"<p>\" has the id 4"), "{error}");
     let decoder = |id: &str| json!({"added_tokens_decoder": {id: {"content": "<e>", "special": true}}});
     assert_eq!(ids(&decoder("4")).unwrap(), [0, 4, 0, 1, 6, 3]);
     for (config, wanted) in [

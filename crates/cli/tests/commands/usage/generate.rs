@@ -58,6 +58,48 @@ fn what_is_streamed_is_the_answer_that_a_file_of_prompts_gets() {
 }
 
 #[test]
+fn a_file_asks_the_questions_of_eval_and_every_row_has_a_line() {
+    let folder = tempfile::tempdir().unwrap();
+    let answers = |name: &str, rows: &str, words: &[&str]| {
+        let (out, said, code) = run(generate(words).arg(file(folder.path(), name, rows)));
+        assert_eq!(code, 0, "{said}");
+        std::fs::write(folder.path().join(format!("{name}.out")), &out).unwrap();
+        out.lines().map(|line| serde_json::from_str(line).unwrap()).collect::<Vec<Value>>()
+    };
+    let graded = |name: &str| {
+        let at = |name: String| folder.path().join(name);
+        let mut eval = fgrpo();
+        eval.args(["eval", "-n", "1", "--task", "math", "--data"]).arg(at(name.to_owned()));
+        eval.arg("--samples").arg(at(format!("{name}.out"))).arg("--out").arg(at(format!("{name}.eval")));
+        ends(0, eval);
+    };
+    let passage = json!({"id": "q7", "Body": "Ann has 3 apples.", "Question": "How many?", "Answer": 3});
+    let lines = answers("passage.jsonl", &format!("{passage}\n"), &["--max-tokens", "8"]);
+    assert_eq!(lines[0]["prompt"], "Ann has 3 apples.\n\nHow many?");
+    assert_eq!((&lines[0]["row"], &lines[0]["id"]), (&json!(1), &json!("q7")));
+    graded("passage.jsonl");
+    let choice = format!("{}\n", json!({"question": "A fruit?", "choices": ["car", "apple"], "answer": 1}));
+    let lines = answers("choice.jsonl", &choice, &["--max-tokens", "2", "--task", "choice"]);
+    assert!(lines[0]["prompt"].as_str().unwrap().contains("B) apple"), "{lines:?}");
+    let unnamed = generate(&[]).arg(folder.path().join("choice.jsonl")).assert().code(2);
+    assert!(
+        String::from_utf8_lossy(&unnamed.get_output().stderr)
+            .contains("the column choices could be the options")
+    );
+    // Copies are samples of one problem, with answers of their own.
+    let lines =
+        answers("copies.jsonl", &"{\"prompt\": \"a\", \"answer\": 1}\n".repeat(3), &["--max-tokens", "20"]);
+    assert_eq!(
+        lines.iter().map(|line| line["sample"].as_u64()).collect::<Vec<_>>(),
+        [Some(0), Some(1), Some(2)]
+    );
+    assert_ne!(lines[0]["text"], lines[1]["text"]);
+    let empty = file(folder.path(), "empty.jsonl", "{\"prompt\": \"a\"}\n{\"prompt\": \"\"}\n");
+    let refused = generate(&[]).arg(empty).assert().code(2);
+    assert!(String::from_utf8_lossy(&refused.get_output().stderr).contains("every row needs a prompt"));
+}
+
+#[test]
 fn an_answer_depends_on_no_other_row_and_is_to_the_whole_conversation() {
     let folder = tempfile::tempdir().unwrap();
     let small = folder.path().join("small");

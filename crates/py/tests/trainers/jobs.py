@@ -4,6 +4,7 @@ import importlib.util
 import json
 import pathlib
 import subprocess
+import sys
 
 
 def rows(path, problem, n=40):
@@ -48,7 +49,7 @@ def variant(trainer, folder, out, changes):
 
 def export(trainer, out, *words):
     """Runs `fgrpo export`."""
-    command = ["fgrpo", "export", trainer, *map(str, words), "--out", str(out)]
+    command = [str(pathlib.Path(sys.executable).with_name("fgrpo")), "export", trainer, *map(str, words), "--out", str(out)]
     return subprocess.run(command, capture_output=True, text=True)
 
 

@@ -3,7 +3,9 @@
 Runs without torch: `pip install --no-deps verl==0.9.1`, then `hydra-core`, `numpy`, `pytest` and the wheel.
 """
 
+import pathlib
 import subprocess
+import sys
 
 import pytest
 
@@ -34,7 +36,7 @@ def root(tmp_path_factory):
 
 
 def run(*words):
-    done = subprocess.run(["fgrpo", *map(str, words)], capture_output=True, text=True)
+    done = subprocess.run([pathlib.Path(sys.executable).with_name("fgrpo"), *map(str, words)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
 
 

@@ -42,7 +42,7 @@ def run(*words):
 
 def paper_rows(table, out):
     """Names of a table's rows, which the refusal of a name without a row lists."""
-    listed = export("verl", out, "--paper", table).stderr.strip().split(f"{table} has ")[1]
+    listed = export("verl", out, "--paper", table).stderr.strip().split(f"rows of {table}: ")[1]
     return listed.split(", ")
 
 

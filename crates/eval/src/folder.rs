@@ -135,7 +135,7 @@ fn differences(stored: &Value, requested: &Value) -> Vec<(String, Value, Value)>
     pairs.filter(|(_, stored, requested)| stored != requested).collect()
 }
 
-/// Describes how the samples of two evaluation folders were drawn differently, apart from the model: `temperature: 1.0 -> 0.6`.
+/// Lists the sampling settings in which two evaluation folders differ, such as `temperature: 1.0 -> 0.6`. The model may differ.
 pub fn sampled_otherwise(a: &Path, b: &Path) -> anyhow::Result<Option<String>> {
     let identity = |folder: &Path| -> anyhow::Result<Option<Value>> {
         let path = folder.join(IDENTITY);

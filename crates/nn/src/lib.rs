@@ -67,6 +67,6 @@ pub use lora::LoraConfig;
 pub use needs::{GpuSettings, Needs, Workload, least_cached_tokens};
 pub use numbers::{Precision, ProductFormat};
 pub use quantized::BaseFormat;
-pub use sampling::Sampling;
+pub use sampling::{COLDEST, Sampling};
 pub use scheduler::{Completion, Finish, Prompt, PromptQueue, QueuedPrompt, StopFn, UniformFn};
 pub use segments::{Batch, Prediction, Segment};

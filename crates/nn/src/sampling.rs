@@ -6,12 +6,12 @@
 use crate::error::Error;
 
 /// The lowest temperature above 0. Below it, the rounding of the divided logits would decide what is sampled.
-const COLDEST: f32 = 1e-6;
+pub const COLDEST: f64 = 1e-6;
 
 /// Settings of sampling, including the limits of a completion.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sampling {
-    /// Divisor of the logits, at least 1e-6. 0 selects the most likely token (the lowest id if tied), and records log-probabilities at temperature 1.
+    /// Divisor of the logits, at least [`COLDEST`]. 0 selects the most likely token (the lowest id if tied), and records log-probabilities at temperature 1.
     pub temperature: f32,
     /// Keeps the fewest most likely tokens whose probability reaches `top_p` of the total that `top_k` left; in (0, 1], where 1 keeps all.
     pub top_p: f32,
@@ -47,11 +47,11 @@ impl Sampling {
     /// Returns an error if a setting is outside its range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let wrong = |field, found: String, expected: &str| Err(Error::request(field, found, expected));
-        if !(self.temperature == 0.0 || self.temperature >= COLDEST && self.temperature.is_finite()) {
+        if !(self.temperature == 0.0 || self.temperature >= COLDEST as f32 && self.temperature.is_finite()) {
             return wrong(
                 "temperature",
                 self.temperature.to_string(),
-                "0 or a finite number of at least 1e-6",
+                &format!("0 or a finite number of at least {COLDEST:e}"),
             );
         }
         if !(self.top_p > 0.0 && self.top_p <= 1.0) {

@@ -19,7 +19,7 @@ use crate::language::Language;
 use crate::run::seeds;
 use fgrpo_core::rng::Key;
 use fgrpo_eval::failure::{BadInput, OrBadInput};
-use fgrpo_nn::{Completion, Device, Engine, LoraConfig};
+use fgrpo_nn::{COLDEST, Completion, Device, Engine, LoraConfig};
 use serde::{Deserialize, Serialize};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -238,8 +238,8 @@ fn refused(error: fgrpo_nn::Error) -> anyhow::Error {
 }
 
 fn positive(temperature: f32) -> anyhow::Result<()> {
-    if !(temperature >= 1e-6 && temperature.is_finite()) {
-        bad_input!("temperature: expected a finite number of at least 1e-6, found {temperature}");
+    if !(temperature >= COLDEST as f32 && temperature.is_finite()) {
+        bad_input!("temperature: expected a finite number of at least {COLDEST:e}, found {temperature}");
     }
     Ok(())
 }

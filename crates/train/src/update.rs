@@ -90,8 +90,8 @@ impl UpdateState {
 
 /// Runs the optimizer updates of one rollout batch: `epochs` passes over mini-batches of prompts.
 ///
-/// A mini-batch without a graded completion makes no update. Returns early when `state.skipped_in_a_row` reaches `max_skipped`; the caller must then stop the run. DARO's
-/// weights are updated after the model's, from the losses of the same forward pass.
+/// A mini-batch without a graded completion makes no update. Returns early when `state.skipped_in_a_row` reaches
+/// `max_skipped`; the caller must then stop the run. DARO's weights are updated after the model's, from the losses of the same forward pass.
 pub fn update(
     policy: &mut Policy,
     groups: &[&Credited],

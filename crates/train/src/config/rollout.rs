@@ -3,11 +3,9 @@
 use super::ranges::{COMPLETIONS, GROUP, MANY, TOKENS, TOKENS_AT_ONCE, whole, within};
 use super::server::{LogprobsOf, ServerConfig};
 use fgrpo_eval::io::server::sampling::RequestSampling;
+use fgrpo_nn::COLDEST;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// The lowest temperature: at 0 there would be no log-probabilities to learn from.
-const COLDEST: f64 = 1e-6;
 
 /// Sampling of completions for training.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -87,6 +85,7 @@ impl RolloutConfig {
         )?;
         let completions = (self.prompts * self.group_size) as u64;
         within("rollout.prompts times rollout.group_size", completions, 1..=COMPLETIONS)?;
+        // At 0 there would be no log-probabilities to learn from.
         self.sampling(1).check(|field| format!("rollout.{field}"), COLDEST)?;
         self.server.as_ref().map_or(Ok(()), |server| server.check().and_then(|()| self.fits(server)))
     }

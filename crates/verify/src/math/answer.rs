@@ -38,8 +38,7 @@ pub(super) fn prepared(text: &str) -> Cow<'_, str> {
     let bold = regex!(&format!(r"\*\*([^*\n]{{1,60}})\*\*\s*([{UNSPACED}])"));
     const ABOUT: &str = r"(?i)(?:\s+\$\\(?:blacksquare|square|qed|Box)\s*\$|\n[\s*_]*(?:(?:confidence|certainty|time used)\b[^\n]*|(?:q\.?\s?e\.?\s?d|done|(?:i )?hope (?:this|that|it) helps(?: you)?|let me know if you (?:have|need)\b[^\n]*)[\s.!*_∎]*))+$";
     let text = regex!(ABOUT).find(text).map_or(text, |line| &text[..line.start()]);
-    let text = regex!(r"<<[^<>\n]{1,80}>>").replace_all(text, "");
-    let mut text = text;
+    let mut text = regex!(r"<<[^<>\n]{1,80}>>").replace_all(text, "");
     for (written, spaced) in [(bold, "$1 $2"), (glued, "$1$3 $2$4")] {
         if let Cow::Owned(next) = written.replace_all(&text, spaced) {
             text = next.into();

@@ -84,7 +84,7 @@ impl Anchor {
         self.push(next, window);
     }
 
-    /// Records an estimate, for example one from a checkpoint.
+    /// Appends an estimate to the window, for example from a checkpoint, and makes it the current one.
     pub fn push(&mut self, estimate: f64, window: usize) {
         self.0.push_back(estimate);
         while self.0.len() > window.max(1) {

@@ -41,7 +41,7 @@ impl Solutions {
         self.probabilities.iter().sum::<f64>().min(1.0)
     }
 
-    /// Expected mass on the correct completions that a group of `n` samples leaves out, the mean of `Q_u,pos` over groups.
+    /// Returns the expected mass of the correct completions that a group of `n` doesn't sample, the mean of `Q_u,pos`.
     pub fn unsampled_mass(&self, n: u64) -> f64 {
         self.probabilities.iter().map(|&p| p * (n as f64 * (-p.min(1.0)).ln_1p()).exp()).sum()
     }

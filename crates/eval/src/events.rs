@@ -27,12 +27,12 @@ pub trait Events {
         let _ = line;
     }
 
-    /// A stage of `length` parts begins; `done` of them are already complete.
+    /// Reports that a stage of `length` parts begins, of which `done` are already complete.
     fn begin(&mut self, stage: &'static str, done: u64, length: u64) {
         let _ = (stage, done, length);
     }
 
-    /// The stage has reached `position`.
+    /// Reports that the stage has reached `position`, with a message.
     fn progress(&mut self, position: u64, message: String) {
         let _ = (position, message);
     }
@@ -42,7 +42,7 @@ pub trait Events {
         let _ = what;
     }
 
-    /// The stage has ended or was stopped.
+    /// Reports that the stage has ended or was stopped.
     fn end(&mut self) {}
 }
 

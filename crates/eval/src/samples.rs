@@ -62,7 +62,7 @@ pub struct GradedSample {
     /// The finish reason, such as `stop` or `length`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// Verifier, version, settings and reference answer that produced the verdict.
+    /// Tag of the verifier, version, settings and reference answer that produced the verdict.
     pub verifier: String,
     /// Instructions that the completion follows, if the problem has instructions.
     #[serde(flatten)]

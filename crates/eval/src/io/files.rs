@@ -277,7 +277,7 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Returns whether this open file is still the folder's lock file.
+/// Returns whether the folder's lock file is still this open file, and not a newer one.
 pub fn is_lock_of(lock: &File, folder: &Path) -> bool {
     same_file(lock, &folder.join(LOCK))
 }

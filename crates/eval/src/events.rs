@@ -7,14 +7,14 @@ use std::path::Path;
 
 /// Receives events. Every method except [`Events::say`] has a default; `()` ignores all events.
 pub trait Events {
-    /// The run folder is open, and a log may be written there. Returning an error, such as for a log that can't be opened,
-    /// ends the run.
+    /// Reports that the run folder is open, so that a log may be written there. An error, such as for a log that can't
+    /// be opened, ends the run.
     fn opened(&mut self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
 
-    /// Version of the program, for the run's record of its sessions.
+    /// Returns the program's version, for the run's record of its sessions.
     fn version(&self) -> &str {
         env!("CARGO_PKG_VERSION")
     }

@@ -77,8 +77,8 @@ impl Solutions {
         below as f64 / self.count() as f64
     }
 
-    /// Effective number of solutions: the exponential of the entropy of the policy within the correct completions. It is 1
-    /// if one completion has all of their mass, and [`Solutions::count`] if all have the same. `None` if their mass is 0.
+    /// Returns the effective number of correct completions, the exponential of the entropy of their distribution: 1 if
+    /// one has all the mass, and [`Solutions::count`] if all have the same mass. `None` if their mass is 0.
     pub fn effective(&self) -> Option<f64> {
         let total: f64 = self.probabilities.iter().sum();
         let share = |p: &f64| p / total;

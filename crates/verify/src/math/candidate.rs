@@ -1,4 +1,4 @@
-//! A place in a completion that may hold the answer.
+//! A part of a completion that may be the answer.
 
 /// The content of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -64,7 +64,7 @@ pub(crate) fn is_scale(word: &str) -> bool {
         || matches!(word, "squared" | "cubed" | "factorial")
 }
 
-/// The number of an ordinal in words, such as `fifth` or `twenty-fourths`. `first` and `second` are other words too.
+/// Returns the number of an ordinal such as `fifth` or `twenty-fourths`. `first` and `second` are other words too.
 pub(crate) fn ordinal(word: &str) -> Option<u64> {
     if let Some((tens, last)) = word.rsplit_once('-') {
         return Some(number_in_words(tens)? + ordinal(last)?);

@@ -97,7 +97,7 @@ pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the canonical spelling of a benchmark's name: lower case, known aliases resolved, only letters and digits if any.
+/// Returns the canonical form of a benchmark's name: only lower-case letters and digits, and no alias or owner.
 pub fn canonical(name: &str) -> String {
     // The hub's data sets have their owner's name in front.
     let name = name.rsplit('/').next().unwrap_or(name);

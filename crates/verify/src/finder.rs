@@ -1,17 +1,17 @@
 //! Finds the answer that a response states, for every kind of problem.
 //!
-//! A candidate is a value at a position, with its mark: a box, a tag, `####`, a block of code, an announcement (`the answer
-//! is`), or a value in one of the last lines. A kind of problem chooses the marks that it accepts and reads the values.
-//! [`last`] returns the last candidate that the text around it states, together with those that only joining words separate
-//! from it, or the [`Reason`] why an answer is missing. The same rules accept or reject a candidate of any kind:
+//! A candidate is a value with a mark: a box, a tag, `####`, a block of code, an announcement (`the answer is`), or a
+//! place in the last lines. The code for a kind of problem chooses the marks. [`last`] returns the last candidate that
+//! the text around it states as the answer, with the candidates that only words such as "and" separate from it, or the
+//! [`Reason`] why an answer is missing. The same rules accept or reject a candidate of any kind:
 //!
-//! 1. Directly before the value: nothing, or a word that states it (`is`, `gives`, `I'd answer`), or a label with a colon
-//!    that names an answer, a quantity or a symbol. Any other label, such as `Formatting practice:`, rejects the candidate.
-//! 2. The rest of the sentence before the value doesn't deny it, suppose it, give it a probability, call it a trial or a
-//!    mistake (`by mistake I wrote`), admit ignorance (`I don't know, so`) or attribute it to somebody else. A
+//! 1. Directly before the value: nothing, a word that states it (`is`, `gives`, `I'd answer`), or a label with a colon
+//!    that names an answer, a quantity or a symbol. Any other label, such as `Formatting practice:`, rejects the value.
+//! 2. The rest of the sentence before the value doesn't deny it, suppose it, give it a probability, call it a trial or
+//!    a mistake (`by mistake I wrote`), admit ignorance (`I don't know, so`) or attribute it to somebody else. A
 //!    subordinate clause without a condition doesn't count (`Though I doubted it, the answer is`).
 //! 3. After the value: a counted noun, a reason, a remark that agrees, or the end of the sentence.
-//! 4. The next sentences don't retract the value, order another step or put the answer off. A short sentence right after the
+//! 4. The next sentences don't retract the value, order another step or put the answer off. A short sentence after the
 //!    value must have a known form: one or two words after a letter or grid, up to six after a number or formula.
 //!
 //! A box or tag gets no exception: the sentence around it must state its content.

@@ -294,7 +294,7 @@ fn holds_break(context: &[char]) -> bool {
     false
 }
 
-/// A possible end of a sentence: positions of the end character, of the text after it, and of the next word.
+/// A possible end of a sentence: positions of the end character, the text after it, and the next word.
 #[derive(Clone)]
 struct Candidate {
     at: usize,
@@ -328,7 +328,7 @@ fn candidates(text: &[char]) -> impl Iterator<Item = Candidate> + '_ {
     })
 }
 
-/// Splits a text at the ends of sentences. Of overlapping candidates only the last is considered.
+/// Splits text at the ends of sentences. Of overlapping candidates only the last is considered.
 fn slices(text: &[char]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut last_break = 0;

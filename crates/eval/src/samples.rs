@@ -76,11 +76,11 @@ pub struct ProblemCounts {
     pub id: String,
     /// Id of the problem in the data set, if the samples have it.
     pub data_id: Option<String>,
-    /// Scored samples, n.
+    /// Number of scored samples, n.
     pub samples: u64,
-    /// Correct samples, c.
+    /// Number of correct samples, c.
     pub correct: u64,
-    /// Samples whose verifier failed.
+    /// Number of unscorable samples, whose verifier failed.
     pub unscorable: u64,
     /// Number of samples that ended at the length limit, and number of samples with a finish reason.
     pub truncated: (u64, u64),

@@ -21,7 +21,7 @@ const MAX_CONTENTS: usize = 1024;
 pub(super) enum Which {
     /// The last box, and boxes shortly before it.
     Last,
-    /// All boxes.
+    /// All boxes of the response.
     All,
 }
 

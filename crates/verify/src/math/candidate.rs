@@ -5,7 +5,7 @@
 pub(super) enum Found<'a> {
     /// LaTeX strings, several if joined by connectives, each with whether a percent sign follows.
     Latex(Vec<(&'a str, bool)>),
-    /// Contents of boxes that belong together.
+    /// Contents of boxes that together are one answer.
     Boxed(Vec<&'a str>),
     /// A box that isn't closed properly: the text from its brace on.
     Broken(&'a str),

@@ -256,7 +256,7 @@ fn integer_logarithm(value: &RBig, base: &RBig) -> Option<RBig> {
     None
 }
 
-/// Returns `count!`, the product of two recursively computed halves.
+/// Returns `count!`. Multiplies two halves, each computed recursively.
 fn factorial(count: u64, fuel: &mut Fuel) -> Result<UBig, Exhausted> {
     if count > 8_000 {
         return Err(Exhausted);

@@ -91,10 +91,10 @@ pub struct Parsed {
     pub over_budget: bool,
 }
 
-/// An answer.
+/// Answer found by a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Mathematics.
+    /// A mathematical value.
     Value(Box<Value>),
     /// One of the words that were searched for.
     Word(String),

@@ -62,7 +62,7 @@ pub enum Error {
         task: Task,
         /// Name of the field, in the object or in its metadata.
         field: &'static str,
-        /// The expected content.
+        /// Description of the expected content.
         wanted: &'static str,
     },
 }

@@ -36,7 +36,7 @@ pub enum EvalError {
     /// Python would raise an exception, for example because of a division by zero, an unknown name, operands of the
     /// wrong type or an overflow.
     Raised,
-    /// The value is too large to compute here.
+    /// The work or a value exceeds the budget.
     Budget,
 }
 

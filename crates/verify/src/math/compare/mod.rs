@@ -24,11 +24,11 @@ pub(super) use values::without_point;
 /// How a comparison was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Evidence {
-    /// By exact arithmetic or structure.
+    /// By exact arithmetic, or because the expressions have the same structure.
     Exact,
-    /// By ball arithmetic.
+    /// By ball arithmetic, whose error bounds prove the result.
     Certified,
-    /// At random points or to many digits.
+    /// By equal values at random points, or by agreement to many digits. This isn't a proof.
     Probabilistic,
 }
 

@@ -449,7 +449,7 @@ fn whole(value: &Expr) -> Option<i64> {
     }
 }
 
-/// Returns the minutes of a time of day. Without a half of the day, it has 24 hours.
+/// Returns the minutes since midnight of a time of day. Without `am` or `pm`, the clock has 24 hours.
 fn minutes(time: &Expr) -> Option<i64> {
     let (value, half) = match time {
         Expr::Quantity(value, unit) => (&**value, Some(unit.half_day()?)),

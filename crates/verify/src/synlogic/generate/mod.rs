@@ -57,7 +57,7 @@ pub struct Generated {
     pub answer: Value,
     /// The data for the verifier.
     pub metadata: Value,
-    /// A correct response.
+    /// A correct response, which the verifier accepts in both modes.
     pub solution: String,
 }
 

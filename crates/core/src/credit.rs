@@ -133,8 +133,8 @@ pub struct Credit {
     pub overlong: Option<Overlong>,
 }
 
-/// Returns one advantage for each reward, including the focal weight, for groups of which only the rewards are known. A
-/// reward of 1 is correct, 0 is wrong.
+/// Returns one advantage for each reward, including the focal weight. A reward of 1 is correct, 0 is wrong. Each group
+/// is a separate batch, and each completion has one token.
 ///
 /// ```
 /// use fgrpo_core::{advantage::Advantage, credit::credit};

@@ -165,8 +165,8 @@ impl Average {
         self.places(names).iter().map(|places| (places.len() == 1).then(|| places[0])).collect()
     }
 
-    /// Returns the members that are missing from `names`, or `None` if `names` has fewer than two members, because nobody
-    /// then expects the average.
+    /// Returns the members that are missing from `names`. `None` if `names` has all members, or fewer than two, because
+    /// then nobody expects the average.
     pub fn lacking(&self, names: &[&str]) -> Option<Vec<&str>> {
         let members = self.members.iter().zip(self.places(names));
         let missing: Vec<&str> =

@@ -94,7 +94,7 @@ pub enum Advantage {
     /// `(exp(beta R) / mean exp(beta R) - 1) / beta`: risk-seeking for `beta > 0`; `R - mu` for `beta = 0`. Source: RS-GRPO
     /// (arXiv 2509.24261), `codes/risk_sensitive_adv.py` of Jackory/RS-GRPO.
     RsGrpo {
-        /// Sensitivity to risk: positive seeks risk, negative avoids it.
+        /// Sensitivity to risk.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<2, 1>"))]
         beta: f64,
     },

@@ -13,8 +13,8 @@ use crate::group::{Group, Part, Rewards};
 
 /// An estimator, which compares a completion's reward with the rewards of its group.
 ///
-/// Below, `R` is a completion's reward, `mu` and `s` the mean and standard deviation of the group's
-/// `n` scored completions, `c` the number of correct completions, `p = c / n`, and `T` a completion's length in tokens.
+/// Below, `R` is a completion's reward, `u` is 1 if it is correct and else 0, `T` is its length in tokens, `mu` and `s`
+/// are the mean and standard deviation of the group's `n` scored rewards, `c` of which are correct, and `p = c / n`.
 #[derive(Debug, Clone, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
@@ -33,8 +33,8 @@ pub enum Advantage {
     DrGrpo,
     /// `(R - mu) n / (n - 1)`, which is `R` minus the mean of the other rewards. Source: RLOO (arXiv 2402.14740).
     Rloo,
-    /// `(u - mean u) / (mean u + 1e-6)`, where `u` is 1 for a correct and 0 for a wrong completion. All are 0 if no
-    /// completion is correct. For rewards 1 and 0, `u` is the reward. Source: MaxRL (arXiv 2602.02710).
+    /// `(u - p) / (p + 1e-6)`. All are 0 if no completion is correct. For rewards 1 and 0, `u` is the reward. Source:
+    /// MaxRL (arXiv 2602.02710).
     MaxRl,
     /// `C(n-c, k-1) / C(n-1, k-1)` for correct completions, 0 for wrong ones: the leave-one-out gradient weight of
     /// pass@k. A group with fewer than `k` scored completions has no estimate and gets 0. Source: PKPO
@@ -44,8 +44,8 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "whole::<4>"))]
         k: usize,
     },
-    /// `(u - p) p^-a (1 - p)^-b`, where `u` is 1 for a correct and 0 for a wrong completion; the advantage of a wrong
-    /// completion is divided by `delta`. All are 0 if all or none are correct.
+    /// `(u - p) p^-a (1 - p)^-b`; the advantage of a wrong completion is divided by `delta`. All are 0 if all or none
+    /// are correct.
     ///
     /// For `delta` 1 and rewards 1 and 0, `(a, b)` gives these estimators: Dr. GRPO (0, 0); GRPO with the population's standard deviation (1/2, 1/2), and with
     /// the focal weight of exponent gamma (1/2, 1/2 - gamma); MaxRL (1, 0); twice DGPO's normalised advantage (1, 1);
@@ -129,10 +129,10 @@ pub enum Advantage {
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 20>"))]
         alpha: f64,
     },
-    /// `(u - p) m / M`, where `m` is the number of groups of the batch with the same success rate as this group, and `M` the
-    /// number of groups with at most this rate. Groups in which all or none are correct don't count and get 0. Rates are compared in steps of
-    /// `1 / (N + 1)` with the largest group's `N`. Source: CurveRL (arXiv 2605.24331), `compute_curverl_outcome_advantage`
-    /// of zhyzmath/CurveRL with `curverl_pool_num = 0`; its runs count the groups of the last ten batches.
+    /// `(u - p) m / M`, where `m` counts the groups of the batch with the same success rate and `M` those with at most
+    /// this rate. All-correct and all-wrong groups get 0 and don't count. Rates are compared in steps of `1 / (N + 1)`
+    /// for the largest group size `N`. Source: CurveRL (arXiv 2605.24331), `compute_curverl_outcome_advantage` of
+    /// zhyzmath/CurveRL with `curverl_pool_num = 0`; its runs count the groups of the last ten batches.
     CurveRl,
     /// `w positive` for correct and `-w` for wrong completions, where `w = k (n-c+1) ... (n-c+k-1) / ((n+2) ... (n+k))` is
     /// the mean of pass@k's derivative `k (1 - x)^(k - 1)` over the posterior of the success probability `x`, given `c`
@@ -192,17 +192,17 @@ pub enum Advantage {
 /// Properties of completions that an estimator reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Reads {
-    /// The values of rewards.
+    /// Whether the estimator reads the values of rewards.
     pub rewards: bool,
-    /// Whether each completion is correct.
+    /// Whether the estimator reads whether each completion is correct.
     pub correct: bool,
-    /// Lengths in tokens.
+    /// Whether the estimator reads the completions' lengths in tokens.
     pub lengths: bool,
-    /// Mean log-probabilities per token.
+    /// Whether the estimator reads the mean log-probabilities per token.
     pub logp: bool,
-    /// Clusters.
+    /// Whether the estimator reads the completions' clusters.
     pub clusters: bool,
-    /// Several separate rewards of each completion.
+    /// Whether the estimator reads the separate rewards of completions with several.
     pub parts: bool,
 }
 

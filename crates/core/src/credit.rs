@@ -84,7 +84,7 @@ impl Anchor {
         self.push(next, window);
     }
 
-    /// Records an estimate, for example one from a checkpoint.
+    /// Appends an estimate to the window, for example from a checkpoint, and makes it the current one.
     pub fn push(&mut self, estimate: f64, window: usize) {
         self.0.push_back(estimate);
         while self.0.len() > window.max(1) {
@@ -133,8 +133,8 @@ pub struct Credit {
     pub overlong: Option<Overlong>,
 }
 
-/// Returns one advantage for each reward, including the focal weight, for groups of which only the rewards are known. A
-/// reward of 1 is correct, 0 is wrong.
+/// Returns one advantage for each reward, including the focal weight. A reward of 1 is correct, 0 is wrong. Each group
+/// is a separate batch, and each completion has one token.
 ///
 /// ```
 /// use fgrpo_core::{advantage::Advantage, credit::credit};

@@ -37,7 +37,7 @@ pub enum Error {
     Diverged {
         /// Number of steps taken.
         step: u64,
-        /// The learning rate.
+        /// The learning rate of the simulation.
         lr: f64,
     },
     /// A setting or an argument has a value that its formula does not allow.

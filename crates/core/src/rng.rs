@@ -16,7 +16,7 @@ const fn mix(mut z: u64) -> u64 {
     z ^ (z >> 31)
 }
 
-/// The key of a family of random draws.
+/// Key of a sequence of random numbers. A key and a counter determine a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(u64, u64);
 

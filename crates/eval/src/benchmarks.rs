@@ -97,7 +97,7 @@ pub fn require_distinct(benchmarks: &[Benchmark]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Returns the canonical spelling of a benchmark's name: lower case, known aliases resolved, only letters and digits if any.
+/// Returns the canonical form of a benchmark's name: only lower-case letters and digits, and no alias or owner.
 pub fn canonical(name: &str) -> String {
     // The hub's data sets have their owner's name in front.
     let name = name.rsplit('/').next().unwrap_or(name);
@@ -165,8 +165,8 @@ impl Average {
         self.places(names).iter().map(|places| (places.len() == 1).then(|| places[0])).collect()
     }
 
-    /// Returns the members that are missing from `names`, or `None` if `names` has fewer than two members, because nobody
-    /// then expects the average.
+    /// Returns the members that are missing from `names`. `None` if `names` has all members, or fewer than two, because
+    /// then nobody expects the average.
     pub fn lacking(&self, names: &[&str]) -> Option<Vec<&str>> {
         let members = self.members.iter().zip(self.places(names));
         let missing: Vec<&str> =

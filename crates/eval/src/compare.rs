@@ -105,7 +105,7 @@ pub struct Comparison {
     /// Number of clusters, if the bootstrap draws clusters of problems.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub clusters: Option<usize>,
-    /// Result for other problems like these: a bootstrap that resamples the problems.
+    /// Result of the bootstrap over problems, which estimates the difference on other problems like these.
     pub bootstrap: Bootstrap,
     /// Whether a benchmark has only one problem or cluster.
     #[serde(skip)]
@@ -174,7 +174,7 @@ struct Size {
     m: u64,
 }
 
-/// Chooses the measure and m of each test and checks them against the samples.
+/// Lists the tests, each a measure and m. Returns an error if a k or m is out of range for the samples.
 fn sizes(pairs: &[Matched], Settings { ks, cover, m, .. }: &Settings) -> anyhow::Result<Vec<Size>> {
     for p in pairs {
         p.a.require_scored()?;

@@ -118,10 +118,10 @@ pub fn load(path: &Path, kind: TaskKind, columns: &Columns) -> anyhow::Result<(V
     Ok((problems, report))
 }
 
-/// Reads a file of prompts: one problem for each row, also for copies. Prompts are those of a task of this kind. Without a
-/// kind, passages are shown above the question, and the file needs no answers.
+/// Reads a file of prompts: one problem for each row, copies included. With `kind`, prompts are as for a task of this
+/// kind. Without `kind`, a passage is shown above its question, and the file may lack answers.
 ///
-/// Returns bad input in the cases of [`load`], and if any row is unusable.
+/// Returns the errors of [`load`], and bad input if any row is unusable.
 pub fn prompts(path: &Path, kind: Option<TaskKind>, columns: &Columns) -> anyhow::Result<Vec<Problem>> {
     let (problems, mut report, _) = usable(path, kind, columns)?;
     report.kept = problems.len();

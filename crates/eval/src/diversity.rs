@@ -108,7 +108,7 @@ pub struct Row {
 /// File in an evaluation folder with the server's embeddings.
 const EMBEDDINGS: &str = "embeddings.jsonl";
 
-/// A model's correct responses, with the embeddings read from a file.
+/// One model's correct responses and, if a file was given, their embeddings.
 struct Side {
     folder: PathBuf,
     correct: ByProblem,

@@ -516,7 +516,7 @@ fn truth(kind: TaskKind, response: &Response) -> Result<Truth, &'static str> {
     }
 }
 
-/// Verdicts on the responses of one kind, and a description of how they were made. The error is the reason why the
+/// Verdicts on responses to one kind of task, and a description of how they were made. The error is the reason why the
 /// responses can't be graded.
 type Verdicts = Result<(Vec<Verdict>, String), &'static str>;
 

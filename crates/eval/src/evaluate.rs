@@ -107,12 +107,12 @@ impl Evaluated {
     }
 }
 
-/// Counts of a part's samples, by how they were graded.
+/// Counts of the samples of one problem set of the plan, by the origin of their verdicts.
 #[derive(Debug, Clone, Copy, Default)]
 struct Tally {
-    /// Number of existing verdicts that are still valid.
+    /// Number of samples whose stored verdict is still valid.
     kept: u64,
-    /// Number of new verdicts.
+    /// Number of samples that were graded now.
     new: u64,
     /// Number of samples with an empty text.
     empty: u64,
@@ -122,7 +122,7 @@ struct Tally {
 /// Number of samples graded at a time.
 const BATCH: usize = 2048;
 
-/// Grades every stored sample of the plan's problems, and tallies each part.
+/// Grades the stored samples of the plan's problems that lack a valid verdict, and counts the samples of each part.
 ///
 /// Verdicts are appended to the file as they are made, so that grading can be interrupted. At the end, the file is
 /// rewritten in order, so that it depends only on the samples.

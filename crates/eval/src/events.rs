@@ -7,14 +7,14 @@ use std::path::Path;
 
 /// Receives events. Every method except [`Events::say`] has a default; `()` ignores all events.
 pub trait Events {
-    /// The run folder is open, and a log may be written there. Returning an error, such as for a log that can't be opened,
-    /// ends the run.
+    /// Reports that the run folder is open, so that a log may be written there. An error, such as for a log that can't
+    /// be opened, ends the run.
     fn opened(&mut self, folder: &Path) -> anyhow::Result<()> {
         let _ = folder;
         Ok(())
     }
 
-    /// Version of the program, for the run's record of its sessions.
+    /// Returns the program's version, for the run's record of its sessions.
     fn version(&self) -> &str {
         env!("CARGO_PKG_VERSION")
     }
@@ -27,12 +27,12 @@ pub trait Events {
         let _ = line;
     }
 
-    /// A stage of `length` parts begins; `done` of them are already complete.
+    /// Reports that a stage of `length` parts begins, of which `done` are already complete.
     fn begin(&mut self, stage: &'static str, done: u64, length: u64) {
         let _ = (stage, done, length);
     }
 
-    /// The stage has reached `position`.
+    /// Reports that the stage has reached `position`, with a message.
     fn progress(&mut self, position: u64, message: String) {
         let _ = (position, message);
     }
@@ -42,7 +42,7 @@ pub trait Events {
         let _ = what;
     }
 
-    /// The stage has ended or was stopped.
+    /// Reports that the stage has ended or was stopped.
     fn end(&mut self) {}
 }
 

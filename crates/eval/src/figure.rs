@@ -135,7 +135,7 @@ pub struct Tile {
     pub colour: Colour,
     /// Opacity, 0 to 1.
     pub opacity: f64,
-    /// Description of the value that the tile shows.
+    /// Tooltip: a description of the value that the tile shows.
     pub title: String,
 }
 

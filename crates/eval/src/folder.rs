@@ -27,7 +27,7 @@ pub const PROMPTS: &str = "prompts.jsonl";
 /// Name of the file with the samples.
 pub const GENERATIONS: &str = "generations.jsonl";
 
-/// Field of the identity with the model's name in a server's answers, set by the first answer.
+/// Field of the identity with the name by which the server's answers call the model. The first answer sets it.
 const ANSWERS_AS: &str = "answers_as";
 
 /// An open evaluation folder, locked against other processes until dropped.
@@ -38,7 +38,7 @@ pub struct Folder {
 }
 
 impl Folder {
-    /// Opens or creates the folder and takes its lock.
+    /// Opens or creates the folder and locks it.
     ///
     /// Returns bad input if the path can't be a folder or if another process is using it.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
@@ -67,7 +67,7 @@ impl Folder {
         }
     }
 
-    /// Sets the folder's identity, or returns bad input if it differs from `identity`.
+    /// Stores the identity if the folder lacks one. Returns bad input if the folder has a different one.
     pub fn claim(&self, identity: &Value) -> anyhow::Result<()> {
         let Some(stored) = self.identity()? else {
             let text = serde_json::to_string_pretty(identity)? + "\n";
@@ -92,12 +92,12 @@ impl Folder {
         Ok(())
     }
 
-    /// Returns the model's name in a server's answers, or `None` before the first answer.
+    /// Returns the name by which the server's answers call the model, or `None` before the first answer.
     pub fn served(&self) -> anyhow::Result<Option<String>> {
         Ok(self.identity()?.and_then(|i| i[ANSWERS_AS].as_str().map(str::to_owned)))
     }
 
-    /// Records the model's name in a server's answers.
+    /// Records the name by which the server's answers call the model.
     pub fn note_served(&self, name: &str) -> anyhow::Result<()> {
         let mut identity = self.identity()?.unwrap_or_default();
         identity[ANSWERS_AS] = name.into();

@@ -253,7 +253,7 @@ fn each(
     Ok(counts)
 }
 
-/// Parses a whole number as written in JSON, CSV, or a table column with gaps.
+/// Parses a whole number as JSON, CSV or a table column with missing values writes it: `3`, `"3"` or `3.0`.
 fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::String(text) => text.trim().parse().ok(),

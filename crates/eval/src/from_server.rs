@@ -319,7 +319,7 @@ pub struct Sampled {
 }
 
 impl Sampled {
-    /// Begins the stage.
+    /// Begins the stage of drawing `missing` samples.
     pub fn new(missing: u64, events: &mut dyn Events) -> Self {
         events.begin("sample", 0, missing);
         Self { missing, start: Instant::now() }

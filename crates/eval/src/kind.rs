@@ -141,8 +141,8 @@ impl TaskKind {
         Settings { mode, ..Settings::default() }
     }
 
-    /// Returns a setting that differs from its default but has no effect on problems of this kind: its key, and the
-    /// kind that it is for.
+    /// Returns the first changed setting without an effect on problems of this kind: its key, and the kind that it is
+    /// for.
     pub fn ignored(self, settings: &Settings) -> Option<(&'static str, Self)> {
         let default = Settings::default();
         // Field by field and without `..`: a setting added later doesn't compile until it has its kind.
@@ -174,7 +174,7 @@ impl TaskKind {
 }
 
 impl Truth {
-    /// Whether two copies of a problem have the same answer. Spacing and the column `id`, the row's id, are ignored.
+    /// Whether two copies of a problem have the same answer. White space and the id column `id` are ignored.
     pub fn agrees_with(&self, other: &Self, id: Option<&str>) -> bool {
         let same = |a: &Row, b: &Row| {
             let answer = |row: &Row| row.iter().filter(|(name, _)| Some(name.as_str()) != id).count();

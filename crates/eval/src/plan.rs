@@ -32,7 +32,7 @@ pub struct Plan {
 pub enum Origin {
     /// The policy of a run during training.
     Training,
-    /// A checkpoint folder.
+    /// A model read from a checkpoint folder.
     Checkpoint,
     /// A server, with its interface and software.
     Server(Api, Option<ServerApi>),

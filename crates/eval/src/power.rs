@@ -6,7 +6,7 @@ use serde::Serialize;
 /// Sum of two standard normal quantiles: 0.975 for a two-sided test at 5 %, and 0.8 for a power of 80 %.
 const QUANTILES: f64 = 1.959_963_984_540_054 + 0.841_621_233_572_914_3;
 
-/// Detectable difference for a number of samples per problem.
+/// Requirements for one number of samples per problem.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Need {
     /// Number of samples per problem from each model.
@@ -20,13 +20,13 @@ pub struct Need {
 /// Requirements for detecting a difference.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Power {
-    /// The difference of pass@1, as a fraction.
+    /// The difference of pass@1 between the models that a comparison should detect, as a fraction.
     pub difference: f64,
     /// Number of problems with at least two scored samples.
     pub problems: usize,
     /// Mean over problems of the variance of a sample's correctness, `p (1 - p)`, estimated without bias.
     pub variance: f64,
-    /// Requirements for each number of samples.
+    /// Requirements for each number of samples per problem.
     pub needs: Vec<Need>,
 }
 

@@ -47,8 +47,8 @@ impl ProblemSet {
     }
 }
 
-/// Drops empty sets, keeps the first `limit` problems of each other set, and makes ids unique, because samples are keyed by
-/// problem id. A problem that is in two sets is therefore sampled for each of them.
+/// Drops empty sets, keeps the first `limit` problems of the other sets, and makes ids unique, because samples are
+/// keyed by problem id. A problem that is in two sets is therefore sampled for each of them.
 pub fn keyed(sets: &mut Vec<ProblemSet>, limit: Option<usize>) {
     sets.retain(|set| !set.problems.is_empty());
     let mut seen = HashSet::new();

@@ -48,10 +48,10 @@ pub struct Program {
 }
 
 impl Program {
-    /// Starts the first child, so that a wrong command is detected before any work is done.
+    /// Starts the command, so that a wrong command is detected before any work is done. A function needs no start.
     ///
-    /// Returns bad input if the settings are invalid, if the program can't be started, or if `in_process` is set
-    /// without an answerer.
+    /// Returns bad input if the settings are invalid, if the command can't be started, or if `in_process` is set and
+    /// `answerer` isn't.
     pub fn new(settings: Settings) -> anyhow::Result<Self> {
         let (timeout, startup) = (settings.timeout_s, settings.startup_s);
         if !(timeout > 0.0 && timeout <= LONGEST_WAIT_S && (0.0..=LONGEST_WAIT_S).contains(&startup)) {

@@ -25,8 +25,8 @@ pub fn same_graders(a: &[String], b: &[String]) -> bool {
     a.is_empty() || b.is_empty() || a == b
 }
 
-/// Whether a metric ranks above another. Each comes with the number of problems that it leaves out. A metric that leaves out
-/// more problems doesn't rank above, because the metric of the easier problems alone is higher.
+/// Whether a metric ranks above another. Each comes with the number of problems that it leaves out. The smaller number
+/// ranks above, because leaving out hard problems raises the metric. If equal, the larger value does.
 pub fn ranks_above((left_out, value): (usize, f64), (other_left_out, other): (usize, f64)) -> bool {
     (other_left_out, value) > (left_out, other)
 }

@@ -62,7 +62,7 @@ pub struct GradedSample {
     /// The finish reason, such as `stop` or `length`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish: Option<String>,
-    /// Verifier, version, settings and reference answer that produced the verdict.
+    /// Tag of the verifier, version, settings and reference answer that produced the verdict.
     pub verifier: String,
     /// Instructions that the completion follows, if the problem has instructions.
     #[serde(flatten)]
@@ -76,11 +76,11 @@ pub struct ProblemCounts {
     pub id: String,
     /// Id of the problem in the data set, if the samples have it.
     pub data_id: Option<String>,
-    /// Scored samples, n.
+    /// Number of scored samples, n.
     pub samples: u64,
-    /// Correct samples, c.
+    /// Number of correct samples, c.
     pub correct: u64,
-    /// Samples whose verifier failed.
+    /// Number of unscorable samples, whose verifier failed.
     pub unscorable: u64,
     /// Number of samples that ended at the length limit, and number of samples with a finish reason.
     pub truncated: (u64, u64),

@@ -23,7 +23,7 @@ pub struct Unreadable {
     samples: u64,
     in_thoughts: u64,
     at_limit: u64,
-    /// Samples that the verifier couldn't parse for another reason, by its reason.
+    /// Numbers of samples that the verifier couldn't parse for other reasons, by its reason code.
     by_reason: BTreeMap<String, u64>,
 }
 

@@ -200,7 +200,7 @@ impl Grading {
         self.thoughts.as_ref().map_or(Some(completion), |tags| tags.answer(completion))
     }
 
-    /// Grades a completion by passing its answer to `check`. If `check` panics, the completion is unscorable.
+    /// Grades a completion with `check`. It is unparsed if its reasoning doesn't end, and unscorable if `check` panics.
     pub fn grade(&self, completion: &str, check: impl FnOnce(Response<'_>) -> Graded) -> Graded {
         match self.answer(completion) {
             Some(answer) => guarded(|| check(Response { text: completion, answer })),

@@ -60,7 +60,7 @@ fn header<'a>(response: &'a Response<Body>, name: &str) -> Option<&'a str> {
     response.headers().get(name).and_then(|v| v.to_str().ok())
 }
 
-/// Returns whether the request may succeed if it is sent again.
+/// Returns whether a request with this status may succeed if it is sent again.
 fn is_passing(status: StatusCode) -> bool {
     status.is_server_error() || status == 429 || status == 408
 }
@@ -137,7 +137,7 @@ impl Hub {
         Ok(Some((commit.to_owned(), files.filter(is_below).map(str::to_owned).collect())))
     }
 
-    /// Converts the hub's refusal to an error that names the cause.
+    /// Returns an error that names the cause if the hub refused the request.
     fn refuse(&self, name: &Name, what: &str, url: &str, response: &Response<Body>) -> Result<(), Error> {
         let status = response.status();
         let code = header(response, "x-error-code").unwrap_or_default();

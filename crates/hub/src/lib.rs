@@ -155,8 +155,8 @@ impl Hub {
 
     /// Resolves a name to the files of a model or of a split of a data set, and downloads those that aren't in the cache.
     ///
-    /// `usual` is the split for a name without a split. With `or_only`, the split of a data set that has only one is used
-    /// instead. With `cached`, nothing is downloaded. If the network is unavailable, the files come from the cache.
+    /// If the name lacks a split, the split `usual` is taken or, if it doesn't exist and `or_only` is true, the only
+    /// split. With `cached`, nothing is downloaded. If the network is unavailable, the files come from the cache.
     pub fn take(
         &self,
         name: &Name,
@@ -214,7 +214,7 @@ impl Hub {
         Ok((commit, files))
     }
 
-    /// Selects the files of a name among all files of the commit and downloads them if `watch` is given. Returns their path.
+    /// Selects a name's files from all files of the commit. Downloads them if `watch` is given. Returns their path.
     fn chosen(
         &self,
         name: &Name,

@@ -34,7 +34,7 @@ pub struct Name {
     pub subset: Option<String>,
     /// Split of a data set.
     pub split: Option<String>,
-    /// File of the commit, or pattern of files: a model's GGUF file, or the data files in a path into a cache.
+    /// File of the commit, or pattern of files: a model's GGUF file, or the data files of a path into the cache.
     pub(crate) files: Option<String>,
 }
 

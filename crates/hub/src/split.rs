@@ -15,7 +15,7 @@ const WORDS: [(&str, &[&str]); 3] = [
     ("test", &["test", "testing", "eval", "evaluation"]),
     ("validation", &["validation", "valid", "val", "dev"]),
 ];
-/// Patterns of files in a folder with a split's word in its name, then of files with the word in their own name.
+/// Patterns of files in a folder whose name contains a split's word (WORD), and of files whose name contains it.
 const NAMED: [&[&str]; 2] = [
     &["**/WORD/**", "**/WORD[-._ 0-9]*/**", "**/*[-._ 0-9]WORD/**", "**/*[-._ 0-9]WORD[-._ 0-9]*/**"],
     &["**/WORD[-._ 0-9]*", "**/*[-._ 0-9]WORD[-._ 0-9]*"],
@@ -207,8 +207,8 @@ pub(crate) fn matches(pattern: &str, file: &str) -> bool {
     pattern == file || Pattern::new(pattern).is_ok_and(|p| p.matches_with(file, options))
 }
 
-/// Selects the files of `subset` and `split`, or of the defaults. `usual` is the split if `split` is `None`. With
-/// `or_only`, the split of a data set that has only one is used instead.
+/// Selects the files of `subset` and `split`, or of the defaults. If `split` is `None`, it is `usual` or, if that split
+/// doesn't exist and `or_only` is true, the only split of the subset.
 pub(crate) fn choose<'a>(
     (subsets, default): &'a (Subsets, Option<String>),
     subset: Option<&str>,

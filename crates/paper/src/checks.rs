@@ -14,7 +14,7 @@ pub(super) const GAMMAS: [f64; 4] = [0.0, 0.5, 1.0, 2.0];
 /// Initial success rate of the simulation, and the initial probability of a correct action other than the anchor.
 pub(super) const SIMULATED: (f64, f64) = (0.64, 6.3e-5);
 
-/// The finding about a statement in words, and whether the statement holds, or `None` if this isn't decided.
+/// The finding about a statement in words, and whether the statement holds, or `None` if that is undecided.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Finding(pub(super) String, pub(super) Option<bool>);
 

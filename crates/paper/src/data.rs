@@ -69,7 +69,7 @@ pub(super) struct StandIn {
     pub(super) what: String,
 }
 
-/// The method by which an item is made.
+/// Method by which a table or figure is made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(super) enum Fill {
@@ -84,9 +84,9 @@ pub(super) enum Fill {
     TailMissCurve,
     /// The figure of the simulation.
     Simulation,
-    /// pass@k by group size.
+    /// Figure of pass@k by group size.
     GroupSizes,
-    /// Rewards and pass@k by step.
+    /// Figure of rewards and pass@k by training step.
     Training,
 }
 
@@ -107,7 +107,7 @@ pub struct Item {
     pub made_by: String,
     #[serde(default)]
     pub(super) fill: Fill,
-    /// Titles of the columns with the names of rows.
+    /// Titles of the columns that contain the rows' names.
     #[serde(default)]
     pub(super) heads: Vec<String>,
     /// Columns with values.
@@ -115,7 +115,7 @@ pub struct Item {
     pub(super) columns: Vec<Column>,
     #[serde(default)]
     pub(super) rows: Vec<Row>,
-    /// Meaning of the parts of a cell. For a figure, the settings that it shows.
+    /// Properties of each part of a cell such as `1.2/3.4`. For a figure, the settings that it shows.
     #[serde(default)]
     pub(super) parts: Vec<Fixed>,
     /// Domain of the models' training data, which averages out of domain exclude.
@@ -245,7 +245,7 @@ pub(super) struct Comparison {
     pub(super) is: Relation,
 }
 
-/// One side of a comparison: a focal exponent, a group size (`None` for every group size), and an evaluation in training.
+/// One side of a comparison: focal exponent, group size (`None` for every group size), and evaluation during training.
 #[derive(Debug, Deserialize)]
 pub(super) struct Side {
     pub(super) gamma: f64,

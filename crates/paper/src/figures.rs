@@ -20,7 +20,7 @@ use std::path::Path;
 pub const SIMULATION: &str = include_str!("../../../configs/simulation.toml");
 /// Fraction of a problem's correct probability mass that counts as its tail, as in `fgrpo plan`.
 const TAIL: f64 = 0.1;
-/// Maximum number of averaging windows of a curve of rewards.
+/// Maximum number of points of a curve of rewards, each the mean of a window of steps.
 const VISIBLE: usize = 250;
 
 /// Makes a figure that doesn't need trained models. `simulated` is the folder of the finished simulation.
@@ -181,8 +181,8 @@ fn by_size(item: &Item, rows: &Rows, settings: &[&Setting]) -> (Vec<u64>, Vec<Po
     (ks, points)
 }
 
-/// Returns the values of k that a figure shows, and its points through training, at the steps that all runs of a setting
-/// evaluated. Uses the frequent evaluations, or the full ones if the frequent ones have fewer samples than k.
+/// Returns the values of k that a figure shows, and its points through training, at the steps that all runs of a
+/// setting evaluated. Uses the evaluations at `eval.every`, or the full ones if those have fewer samples than k.
 fn by_step(
     item: &Item,
     rows: &Rows,

@@ -12,13 +12,13 @@ pub struct Made {
     pub heading: String,
     /// Names of files, and the figure to draw in each.
     pub figures: Vec<(String, Figure)>,
-    /// The values next to the paper's values, or the findings next to the paper's statements about the figure.
+    /// Of a table: the measured and the paper's values. Of a figure: the paper's statements with their findings.
     pub table: Table,
     /// Explanation of the table's cells, which may be empty.
     pub legend: String,
     /// Notes for the reader.
     pub notes: Vec<String>,
-    /// The effects of the focal weight. The table may be empty.
+    /// The effects of the focal weight. Empty for a figure, and for a table without comparable results.
     pub effects: Table,
     /// Names of files, and the table to write in each, with one value in a line.
     pub values: Vec<(String, Table)>,

@@ -20,7 +20,7 @@ pub(super) struct Estimate {
 }
 
 impl Estimate {
-    /// Mean over problems and seeds, in percent.
+    /// Returns the mean over problems and seeds, in percent.
     pub(super) fn value(&self) -> f64 {
         100.0 * self.measured.value
     }
@@ -65,8 +65,8 @@ impl Estimate {
     }
 }
 
-/// pass@k of one benchmark over at least one seed, or the reason why it is missing. `index` is the benchmark's position in an
-/// average.
+/// Estimates pass@k of one benchmark over at least one seed, or returns the reason why it is missing. `index` is the
+/// benchmark's position in an average.
 pub(super) fn pass_at_k(seeds: &[&Benchmark], k: u64, index: u64) -> Result<Estimate, String> {
     let in_order = |b: &&'_ Benchmark| -> BTreeMap<String, ProblemCounts> {
         b.problems.iter().map(|p| (p.id.clone(), p.clone())).collect()

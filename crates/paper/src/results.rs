@@ -28,7 +28,7 @@ pub(super) struct Found {
     pub(super) benchmark: Option<Benchmark>,
     /// Measure, benchmark or average, and value, if it comes from a report. An empty name means every benchmark.
     pub(super) reported: Option<(Measure, String, f64)>,
-    /// Content of the run folder, if the result comes from one.
+    /// Content of the run folder, if the result comes from a run.
     pub(super) run: Option<Run>,
 }
 
@@ -39,13 +39,13 @@ pub(super) struct Run {
     pub(super) config: Config,
     /// The evaluations that decide which checkpoint is best, in the order of their steps.
     pub(super) evaluations: Vec<Evaluation>,
-    /// The evaluations of `[eval]`, which equal `evaluations` without `[eval.full]`.
+    /// The evaluations at `eval.every`. They are the same as `evaluations` if `[eval.full]` isn't configured.
     pub(super) frequent: Vec<Evaluation>,
     /// The metrics of each RL step.
     pub(super) metrics: Vec<Logged>,
 }
 
-/// Everything that `--from` names.
+/// The results that `--from` names.
 #[derive(Default)]
 pub struct Results {
     pub(super) all: Vec<Found>,
@@ -89,7 +89,7 @@ impl Found {
         Self { name, has_name: false, path: path.to_owned(), benchmark: None, reported: None, run: None }
     }
 
-    /// Whether this result duplicates `other`, as the same samples or as a copy of the same run.
+    /// Whether this result and `other` are the same samples or copies of the same run.
     fn repeats(&self, other: &Self) -> bool {
         let (Some(a), Some(b)) = (&self.benchmark, &other.benchmark) else { return false };
         let runs = self.run.as_ref().zip(other.run.as_ref());

@@ -22,18 +22,18 @@ pub(super) const MAZE: &str = "maze-17.toml";
 /// results. Keys of `eval` may differ too, except `eval.temperature`.
 const FREE: &str = "seed sft.seed sft.eval_every sft.eval_problems sft.save_every rollout.max_cached_tokens \
     rollout.server update.micro_batch_tokens update.max_skipped grade save log compute";
-/// Keys of files and folders, whose paths may differ between machines.
+/// Keys whose values are paths, which may differ between machines.
 pub(super) const PLACES: [(&str, &str); 3] = [("model", "path"), ("task", "data"), ("task", "held_out")];
 
 /// Runs on the tasks of this project that replace the paper's models.
 pub(super) struct Replacement {
     /// Description of the trained runs.
     what: String,
-    /// The paper's benchmark or average and the benchmark that replaces it, or `None` if mazes replace mazes.
+    /// The paper's benchmark or average, and the benchmark that replaces it. `None` if mazes replace mazes.
     place: Option<(String, String)>,
 }
 
-/// The results of an item, by setting.
+/// The results of a table or figure, assigned to settings.
 pub(super) struct Rows {
     /// The paper's settings, followed by settings of runs that the paper doesn't have.
     pub(super) settings: Vec<Setting>,
@@ -248,8 +248,8 @@ impl Rows {
         all.filter(|b| canonical(&b.name) == canonical(benchmark)).collect()
     }
 
-    /// Returns the canonical names of an average's benchmarks. For a benchmark, or an average for which `has` is true,
-    /// returns only its own name.
+    /// Returns the canonical names of an average's benchmarks, or only `benchmark` itself if it isn't an average or if
+    /// `has` is true for it.
     fn members(&self, benchmark: &str, has: impl Fn(&str) -> bool) -> Vec<String> {
         let average = self.averages.iter().find(|a| a.name == benchmark).filter(|_| !has(benchmark));
         average.map_or_else(|| vec![canonical(benchmark)], |a| a.members.clone())

@@ -58,7 +58,7 @@ fn is_spelling(name: &str, setting: &Setting) -> bool {
     methods.iter().any(|m| plain(m) == name || plain(&format!("{m} N {n}")) == name)
 }
 
-/// Finds the paper's model in a result's name or, failing that, in the folders above it. The innermost model counts.
+/// Finds the paper's model in a result's name or, failing that, in the names of the folders above, innermost first.
 pub(super) fn model_of(name: &str, path: &Path) -> Option<&'static String> {
     let is_model = |part: &str| paper().models.iter().find(|m| m.name.eq_ignore_ascii_case(part));
     let folders = path.ancestors().filter_map(|p| p.file_name()?.to_str());

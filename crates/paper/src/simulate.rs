@@ -30,7 +30,7 @@ pub struct Sweep {
     pub config: Config,
     /// The recorded steps of all runs.
     lines: Vec<Line>,
-    /// The policies at each recorded step, averaged over seeds.
+    /// The metrics at each recorded step, averaged over seeds.
     points: Vec<Point>,
 }
 
@@ -47,12 +47,12 @@ impl Sweep {
         Ok(Self::of(config, lines))
     }
 
-    /// Returns the policies of every group size and gamma after a step.
+    /// Returns the metrics of every group size and gamma after a step.
     pub fn at(&self, step: u64) -> Vec<Point> {
         self.points.iter().filter(|point| point.step == step).copied().collect()
     }
 
-    /// Returns the policies at the end.
+    /// Returns the metrics after the last step.
     pub fn finals(&self) -> Vec<Point> {
         self.at(self.config.steps)
     }

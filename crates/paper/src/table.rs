@@ -19,7 +19,7 @@ struct Cell {
     p_value: Option<f64>,
 }
 
-/// A row: names, line in the paper's source, and the parts of each cell.
+/// A row: its names, its line in the paper's source, and the values in each cell.
 struct Line {
     head: Vec<String>,
     source: u32,
@@ -134,7 +134,7 @@ fn cells(lines: &mut [Line]) -> impl Iterator<Item = &mut Cell> {
     lines.iter_mut().flat_map(|l| &mut l.cells).flatten()
 }
 
-/// Returns the table's rows, followed by a row for each setting of the replacement that the paper doesn't have.
+/// Returns the table's rows, followed by a row for each setting with results that the paper's table lacks.
 fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
     let empty = |row: &Row| {
         let cells = item.columns.iter().map(|_| Vec::new()).collect();
@@ -152,9 +152,9 @@ fn lines(item: &Item, rows: &Rows) -> Vec<Line> {
     lines
 }
 
-/// Returns the effects of the focal weight, in the averages of a large table and in all columns of a small one. Each focal
-/// setting is compared with its baseline, and its cells get the p-values. If the paper's table lacks the baseline, the
-/// setting is compared with every setting without focal weight. Rows on different problems are only noted.
+/// Returns the effects of the focal weight: for the averages of a large table, for all columns of a small one. Compares
+/// each focal setting with its baseline and stores the p-values in its cells. If the paper's table lacks the baseline,
+/// compares it with each setting without focal weight. Results on different problems are noted instead.
 fn effects(
     item: &Item,
     columns: &[usize],

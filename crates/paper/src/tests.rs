@@ -27,7 +27,7 @@ impl Place {
         self.0.path().join(name)
     }
 
-    /// Text of `--from`: a path, which may follow a row's name.
+    /// Returns the value `NAME=PATH` or `PATH` of `--from` with the path inside the folder.
     fn from(&self, text: &str) -> String {
         let (name, path) = text.split_once('=').map_or((String::new(), text), |(n, p)| (format!("{n}="), p));
         format!("{name}{}", self.at(path).display())

@@ -22,7 +22,7 @@ fn size_axis(log2: f64) -> Axis {
     Axis::new("Group size N", Scale::Log2, 1.0, log2.exp2())
 }
 
-/// Returns a value at group sizes from 1 to 2^`log2`, at most 16 in each octave.
+/// Returns points (N, `value(N)`) for group sizes N from 1 to 2^`log2`, at most 16 in each octave.
 fn by_size<E: Into<anyhow::Error>>(
     log2: f64,
     value: impl Fn(u64) -> Result<f64, E>,
@@ -33,7 +33,7 @@ fn by_size<E: Into<anyhow::Error>>(
     sizes.into_iter().map(|n| Ok((n as f64, value(n).or_bad_input()?))).collect()
 }
 
-/// Returns log2 of a group size that samples a tail of probability `tau` almost surely, from 4 to 53.
+/// Returns log2 of a group size that almost surely samples a tail of probability `tau`, rounded up, from 4 to 53.
 fn covered(tau: f64) -> f64 {
     (12.0 / tau).log2().ceil().clamp(4.0, 53.0)
 }

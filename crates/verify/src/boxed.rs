@@ -84,7 +84,7 @@ pub(crate) fn closing(text: &str, open: usize, pair: &[u8; 2]) -> Option<usize> 
     text.as_bytes()[open..].iter().position(closes).map(|at| open + at)
 }
 
-/// Returns the content of the closed box that begins last.
+/// Returns the content of the last closed box, or `None` without one.
 pub fn last_closed(text: &str) -> Option<&str> {
     let closed = boxes(text).into_iter().filter(|found| found.closes);
     closed.max_by_key(|found| found.place.start).map(|found| &text[found.content])
@@ -109,7 +109,7 @@ pub fn outermost(text: &str) -> Vec<Boxed> {
     found
 }
 
-/// Returns the range of a part of a string without the marks around the part.
+/// Returns the range `part` without the characters at its ends for which `mark` holds.
 pub(crate) fn trimmed(text: &str, part: Range<usize>, mark: impl Fn(char) -> bool) -> Range<usize> {
     let start = part.end - text[part.clone()].trim_start_matches(&mark).len();
     start..start + text[start..part.end].trim_end_matches(&mark).len()

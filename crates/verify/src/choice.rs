@@ -41,7 +41,7 @@ pub const MOST_OPTIONS: usize = 26;
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Match {
-    /// The last box must contain only the letter. `(B)` and `\text{B}` are the letter B.
+    /// The last box must contain only the letter, as in `B`, `(B)` and `\text{B}`.
     #[default]
     Letter,
     /// The last statement of a choice, in a box or in words, by letter or by the option's own words: `b`, `B) Paris`,
@@ -65,7 +65,7 @@ pub enum Error {
     Count(usize),
 }
 
-/// The letter of an option by its index.
+/// Returns the letter of the option with this index, `A` for 0.
 ///
 /// # Panics
 /// If `index` is not below [`MOST_OPTIONS`].
@@ -144,7 +144,7 @@ impl Verifier {
         }
     }
 
-    /// Whether two options have the same words.
+    /// Whether two options have the same text.
     pub fn has_equal_options(&self) -> bool {
         self.options.iter().enumerate().any(|(at, option)| self.options[..at].contains(option))
     }
@@ -167,7 +167,7 @@ impl Verifier {
         }
     }
 
-    /// Reads the last statement of a choice.
+    /// Reads the last statement of a choice, or returns `None` if there isn't one.
     fn last_statement(&self, response: &str) -> Option<Reading> {
         let boxes = finder::marked(response, Marker::Box);
         let candidates = match self.compare {
@@ -247,7 +247,7 @@ impl Verifier {
         candidates
     }
 
-    /// Reads the content of a box, of tags or of a line behind `####`, which may be a sentence.
+    /// Reads the content of a box, of tags or of a line after `####`, which may be a sentence.
     fn read_formal(&self, said: &str) -> Reading {
         let reading = self.read(said);
         if reading != Reading::Other {
@@ -277,8 +277,8 @@ impl Verifier {
         called.map_or_else(|| retraction::is_withdrawn(rest, Written::OTHER), |agrees| !agrees)
     }
 
-    /// Returns the last line that contains only a choice, ends in one or states one, if the text around it states it. Lines
-    /// behind it may only explain it. Returns `None` if the line belongs to a list of options.
+    /// Returns the choice in the last line that states one, if the text around the line states it too. Later lines may
+    /// only explain it. Returns `None` if the line belongs to a list of options.
     fn last_line(&self, response: &str) -> Option<Candidate<Reading>> {
         // A list of the options explains the answer above it.
         let labelled = |line: &Range<usize>| regex!(r"^\W*[A-Z][):.]\s").is_match(&response[line.clone()]);
@@ -341,7 +341,7 @@ impl Verifier {
         None
     }
 
-    /// Returns the ranges of the letters and words of options that a line names, as in `I get B.`
+    /// Returns the ranges of the options that a line names by letter or in words, as in `I get B.`
     fn named_in(&self, response: &str, line: Range<usize>) -> Vec<Range<usize>> {
         let said = response[line.clone()].to_ascii_lowercase();
         let words = self.options.iter().filter(|words| words.len() > 1);
@@ -370,7 +370,7 @@ impl Verifier {
         places
     }
 
-    /// Returns the option whose words end a string, and the position of these words with an article.
+    /// Returns the option whose words end a string, and the position of its words, including an article.
     fn named_last(&self, text: &str) -> Option<(char, usize)> {
         let lower =
             text.trim_end_matches(|c: char| c.is_whitespace() || "*\"”)_`$".contains(c)).to_ascii_lowercase();
@@ -388,7 +388,7 @@ impl Verifier {
         found.map(|(option, start, _)| (option, start))
     }
 
-    /// Returns the letter in apposition at the end of the last line to the words of its option, `Paris (B)`, or to another
+    /// Returns the letter at the end of the last line that follows the words of its option, `Paris (B)`, or another
     /// statement, `P = 1/4 (option B)`.
     fn apposed(&self, response: &str) -> Option<Candidate<Reading>> {
         let line = bare(response, finder::last_lines(response).next()?);
@@ -411,7 +411,7 @@ impl Verifier {
         stated.then(|| Candidate::new(from + start..line.end, value))
     }
 
-    /// Whether the rest of the sentence after an announced option corrects it, as in `B, but negated` and `B (pending)`.
+    /// Whether the rest of an announced option's sentence qualifies it, as in `B, but negated` and `B (pending)`.
     fn is_qualified(&self, option: char, said: &str) -> bool {
         let lower = said.to_ascii_lowercase();
         let own =
@@ -480,7 +480,7 @@ impl Verifier {
         named.map(|(at, _)| letter(at))
     }
 
-    /// Reads the first line of a stated value.
+    /// Reads the option in the first line of a stated value.
     fn read(&self, said: &str) -> Reading {
         let line = said.trim().lines().next().unwrap_or_default();
         let plain = boxed::plain(truncated(line, LONGEST_VALUE));
@@ -521,7 +521,7 @@ impl Verifier {
         self.amended(letter, &found[1], rest)
     }
 
-    /// Corrects the reading of a value by the text after it.
+    /// Changes the reading of an option if the text after it offers another option, denies it or takes it back.
     fn amended(&self, reading: Reading, letter: &str, rest: &str) -> Reading {
         match reading.option() {
             Some(option) if self.names_another(option, letter, rest) => Reading::Several,
@@ -540,7 +540,7 @@ impl Verifier {
         if self.place(letter).is_some() { Reading::Letter(letter) } else { Reading::Other }
     }
 
-    /// Returns the index of the option with this letter.
+    /// Returns the index of the option with this letter, or `None` if there isn't one.
     fn place(&self, letter: char) -> Option<usize> {
         let options = if self.options.is_empty() { MOST_OPTIONS } else { self.options.len() };
         Some((letter as usize).checked_sub('A' as usize)?).filter(|place| *place < options)
@@ -628,7 +628,7 @@ impl Verifier {
         })
     }
 
-    /// Replaces a letter in parentheses, and the words of its option before it, by the letter: `Paris (B)`.
+    /// Replaces a letter in parentheses, and the option's words before it, by the letter: `Paris (B)` by `B`.
     fn without_parentheses(&self, text: &str) -> String {
         let parts = text.split_inclusive(')').map(|part| {
             let Some(found) = regex!(r"^((?s:.*))\(([A-Z])\)$").captures(part) else {
@@ -658,7 +658,7 @@ impl Verifier {
     }
 }
 
-/// The meaning of a statement.
+/// The option that a statement names, by letter or in words, or the reason why it names none.
 #[derive(Debug, Clone, Copy)]
 enum Reading {
     Letter(char),
@@ -669,7 +669,7 @@ enum Reading {
 }
 
 impl PartialEq for Reading {
-    /// Whether both name the same option, by letter or in words, or fail in the same way.
+    /// Whether both name the same option or fail in the same way.
     fn eq(&self, other: &Self) -> bool {
         self.option() == other.option()
             && (self.option().is_some() || std::mem::discriminant(self) == std::mem::discriminant(other))
@@ -696,7 +696,7 @@ const SENTENCE_ENDS: [char; 4] = ['.', '!', '?', '\n'];
 const LONGEST_VALUE: usize = 300;
 /// Maximum number of bytes of a box or tag that are searched for a statement.
 const LONGEST_FORMAL: usize = 4096;
-/// Maximum number of lines at the end of a response in which a line that is only a choice is searched.
+/// Maximum number of lines after the line of the choice, which may explain it.
 const LINES_BEHIND: usize = 4;
 /// Maximum number of options in a line that are read, starting from the last one.
 const MOST_NAMED: usize = 8;
@@ -705,7 +705,7 @@ const MOST_ANNOUNCED: usize = 256;
 /// Maximum number of marks, and of announcements, that are read, starting from the last one.
 const MOST_STATEMENTS: usize = 64;
 
-/// Reads a box that contains only a letter.
+/// Reads the content of a box, which must be only a letter.
 fn boxed_letter(said: &str) -> Reading {
     let plain = boxed::plain(said);
     let letter = unwrapped(plain.trim_end_matches('.'));
@@ -715,8 +715,8 @@ fn boxed_letter(said: &str) -> Reading {
     }
 }
 
-/// Returns the ranges of the choices that words announce, without suppositions and denials: up to the end of the line or the
-/// next announcement.
+/// Returns the ranges of the choices after announcements such as "the answer is", up to the end of the line or the next
+/// announcement. Suppositions and denials don't count.
 fn announced(text: &str) -> Vec<Range<usize>> {
     // Returns the text from the start of the clause around `from` up to `to`, and whether it is a statement.
     let clause = |from: usize, to: usize| {
@@ -763,7 +763,7 @@ fn announced(text: &str) -> Vec<Range<usize>> {
     places.into_iter().map(|(_, place)| place).chain(correct).collect()
 }
 
-/// Whether the writer is the subject of a verb of choosing, which follows the string.
+/// Whether the text before a verb of choosing ends with the writer as its subject, as in `I would`.
 fn is_chooser(before: &str) -> bool {
     let before = &before[before.floor_char_boundary(before.len().saturating_sub(120))..];
     let clause = before.rsplit(CLAUSE_ENDS).next().unwrap_or_default();
@@ -772,25 +772,25 @@ fn is_chooser(before: &str) -> bool {
     form!("chooser").is_match(main.and_then(|main| main.get(1)).map_or(clause, |main| main.as_str()))
 }
 
-/// Whether the sentence before an option says that others choose it, or that nothing speaks for it.
+/// Whether the sentence before an option says that others chose it or that it lacks support.
 fn is_of_others(before: &str) -> bool {
     let sentence = statement::sentence_before(before);
     let verb = form!("verb of choosing").find_iter(sentence).last();
     verb.is_some_and(|verb| !is_chooser(&sentence[..verb.start()])) || form!("baseless").is_match(sentence)
 }
 
-/// Whether the words of an option are part of another statement: `No` in `Is it B? No.` and in `No idea.`
+/// Whether the words of an option are only part of another statement, as `No` in `Is it B? No.` and in `No idea.`
 fn is_part(before: &str, words: &str, behind: &str) -> bool {
     form!("common").is_match(words)
         && (before.trim_end().ends_with('?') || !form!("clause end").is_match(behind))
 }
 
-/// Whether the text behind an option denies it.
+/// Whether the text after an option denies it.
 fn is_refused(rest: &str) -> bool {
     form!("refused").is_match(rest) || form!("refused in other scripts").is_match(rest)
 }
 
-/// Returns the range of a line without marks, tags and decoration around it.
+/// Returns the range of a line's content, without Markdown, tags and check marks around it.
 fn bare(response: &str, line: Range<usize>) -> Range<usize> {
     let line = form!("tagged")
         .captures(&response[line.clone()])
@@ -801,7 +801,7 @@ fn bare(response: &str, line: Range<usize>) -> Range<usize> {
     line.end - unmarked(&response[line.clone()], "-># ").len()..line.end
 }
 
-/// Strips leading marks. A minus sign before a number or a formula stays.
+/// Strips the characters `marks` from the start, except a minus sign before a number or a formula.
 fn unmarked<'a>(text: &'a str, marks: &str) -> &'a str {
     let bare = text.trim_start_matches(|c| marks.contains(c));
     let before = &text[..text.len() - bare.len()];
@@ -821,7 +821,7 @@ fn unwrapped(text: &str) -> &str {
     inside.filter(|inside| !inside.contains(['(', ')'])).map_or(text, str::trim)
 }
 
-/// Returns a string in the form for comparison: lower case, without formatting, extra white space and a final period.
+/// Normalizes a string for comparison: lower case, without formatting, extra white space or a final period.
 fn essence(text: &str) -> String {
     let plain = boxed::plain(&boxed::halfwidth(text)).replace('$', "");
     let plain = unwrapped(plain.trim()).trim_end_matches(['.', '。', ' ']).to_lowercase();

@@ -1,18 +1,18 @@
 //! Finds the answer that a response states, for every kind of problem.
 //!
-//! A candidate is a value at a position, with its mark: a box, a tag, `####`, a block of code, an announcement (`the answer
-//! is`), or a value in one of the last lines. A kind of problem chooses the marks that it accepts and reads the values.
-//! [`last`] returns the last candidate that the text around it states, together with those that only joining words separate
-//! from it, or the [`Reason`] why an answer is missing. The same rules accept or reject a candidate of any kind:
+//! A candidate is a value with a mark: a box, a tag, `####`, a block of code, an announcement (`the answer is`), or a
+//! place in the last lines. The code for a kind of problem chooses the marks. [`last`] returns the last candidate that
+//! the text around it states as the answer, with the candidates that only words such as "and" separate from it, or the
+//! [`Reason`] why an answer is missing. The same rules accept or reject a candidate of any kind:
 //!
-//! 1. Before the value: it is alone, or the word in front of it states it (`is`, `gives`, `I'd answer`), or a label with a
-//!    colon names an answer, a quantity or a symbol. Any other label, such as `Formatting practice:`, rejects the candidate.
-//! 2. In the rest of the sentence in front of it, nothing denies the value, supposes it, gives it a probability, makes it a
-//!    trial or a mistake (`by mistake I wrote`), admits ignorance (`I don't know, so`) or attributes it to somebody else. A
+//! 1. Directly before the value: nothing, a word that states it (`is`, `gives`, `I'd answer`), or a label with a colon
+//!    that names an answer, a quantity or a symbol. Any other label, such as `Formatting practice:`, rejects the value.
+//! 2. The rest of the sentence before the value doesn't deny it, suppose it, give it a probability, call it a trial or
+//!    a mistake (`by mistake I wrote`), admit ignorance (`I don't know, so`) or attribute it to somebody else. A
 //!    subordinate clause without a condition doesn't count (`Though I doubted it, the answer is`).
-//! 3. Behind the value: a counted noun, a reason, a remark that agrees, or the end of the sentence.
-//! 4. The next sentences don't take the value back, order another step or put the answer off. A short sentence right behind
-//!    the value must be known: one or two words behind a letter or grid, up to six behind a number or formula.
+//! 3. After the value: a counted noun, a reason, a remark that agrees, or the end of the sentence.
+//! 4. The next sentences don't retract the value, order another step or put the answer off. A short sentence after the
+//!    value must have a known form: one or two words after a letter or grid, up to six after a number or formula.
 //!
 //! A box or tag gets no exception: the sentence around it must state its content.
 
@@ -24,7 +24,7 @@ use crate::retraction::{Written, clip, is_withdrawn};
 use crate::statement::{self, FAR, Pieces, low_end};
 use crate::verdict::{Outcome, Verdict};
 
-/// Mark of a value that may be the answer.
+/// Mark by which a value was found as a possible answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Marker {
     /// `\boxed{..}` or a similar command.
@@ -33,17 +33,17 @@ pub(crate) enum Marker {
     OpenBox,
     /// `<answer>..</answer>`.
     Tag,
-    /// A line behind `####`.
+    /// The rest of a line after `####`.
     Hashes,
     /// A block of code.
     Block,
-    /// Words such as "the answer is", which the kind of problem recognises in its languages.
+    /// Words such as "the answer is". The code for the kind of problem finds them, in several languages.
     Announcement,
-    /// A value that words or its position state, which the kind of problem recognises.
+    /// A value without a mark, in known words or a known position. The code for the kind of problem finds it.
     Value,
 }
 
-/// A value at a position, which a response may state as its answer.
+/// A value in a response that may be the stated answer.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate<V> {
     pub(crate) marker: Marker,
@@ -55,12 +55,12 @@ pub(crate) struct Candidate<V> {
 }
 
 impl<V> Candidate<V> {
-    /// Creates a candidate that words or its position state.
+    /// Creates a candidate without a mark.
     pub(crate) fn new(place: Range<usize>, value: V) -> Self {
         Self { marker: Marker::Value, content: place.clone(), place, value }
     }
 
-    /// Reads the value.
+    /// Converts the value.
     pub(crate) fn map<T>(self, read: impl FnOnce(V) -> T) -> Candidate<T> {
         let Self { marker, place, content, value } = self;
         Candidate { marker, place, content, value: read(value) }
@@ -74,7 +74,7 @@ pub(crate) enum Reason {
     Missing,
     /// The last box isn't closed.
     Unclosed,
-    /// The text around each of the last candidates doesn't state it, or takes it back.
+    /// The text around each of the last candidates denies it, doesn't state it, or takes it back.
     Denied,
     /// Different answers are stated.
     Several,
@@ -111,7 +111,7 @@ impl<V: PartialEq> Statement<V> {
     }
 }
 
-/// Finds the values with a mark that needs no knowledge of the problem, in order.
+/// Finds the values with a mark, in order. The list is empty for marks that the kind of problem finds.
 pub(crate) fn marked(text: &str, marker: Marker) -> Vec<Candidate<&str>> {
     let candidate = |marker, place, content: Range<usize>| {
         let value = &text[content.clone()];
@@ -132,7 +132,7 @@ pub(crate) fn marked(text: &str, marker: Marker) -> Vec<Candidate<&str>> {
     found.filter_map(|found| Some(candidate(marker, found.get(0)?.range(), found.get(1)?.range()))).collect()
 }
 
-/// Returns the ranges of the lines that aren't blank, from the last one on, without white space around them.
+/// Returns the ranges of the nonblank lines, the last line first, without white space around them.
 pub(crate) fn last_lines(text: &str) -> impl Iterator<Item = Range<usize>> {
     let mut end = Some(text.len());
     let lines = std::iter::from_fn(move || {
@@ -156,7 +156,7 @@ pub(crate) fn offers_choice(between: &str) -> bool {
     words(between).any(|word| regex!(CHOOSING).is_match(word))
 }
 
-/// Whether only joining words are between two values.
+/// Whether only joining words such as "and" or "or" are between two values.
 fn joins(between: &str) -> bool {
     const LISTING: &str = "^(?i:and|also|python|json|boxed|fbox|和)$";
     // On one line, in a list, or after a word of choice, a second statement of an answer doesn't correct the first.
@@ -174,7 +174,7 @@ fn joins(between: &str) -> bool {
 /// Maximum length in bytes of the text between two boxes of one sentence.
 const SENTENCE: usize = 160;
 
-/// Whether the text between two boxes is part of one sentence. A contrast or a conclusion begins another: `.., but the answer is`.
+/// Whether the text between two boxes is within one sentence. `.., but the answer is` begins another one.
 fn is_one_sentence(between: &str) -> bool {
     const TURNS: &str =
         r"(?i)\b(?:but|so|hence|thus|therefore|however)\b.*\b(?:answer|result|value) is\W*$|^[\s$,]*but\W*$";
@@ -184,9 +184,9 @@ fn is_one_sentence(between: &str) -> bool {
 /// Maximum number of candidates at the end of a response that are skipped because the text denies them.
 const MOST_DENIED: usize = 8;
 
-/// Finds the answer among candidates in the order of their positions: the last statement that the text around it states.
-/// Statements that it denies are skipped: `W is wrong`, `not W`. `read` reads a statement at a place, whose last candidate is
-/// given, or returns `None` if the text doesn't state it.
+/// Finds the answer among candidates, which are in order of position: the last statement, which may be several joined
+/// candidates. Denied ones are skipped (`not W`). `read` gets a statement's last candidate and its range, and returns
+/// `None` if the text around it doesn't state it as the answer.
 pub(crate) fn last<V: PartialEq, R>(
     text: &str,
     mut candidates: Vec<Candidate<V>>,
@@ -252,7 +252,7 @@ fn lists(text: &str, gap: Range<usize>) -> bool {
     statement::lists(&Pieces::new().read(&text[gap], formula))
 }
 
-/// Whether the text around a value states it as the answer, and the sentences behind it don't take it back.
+/// Whether the text around a value states it as the answer, and the sentences after it don't take it back.
 pub(crate) fn states(text: &str, place: Range<usize>) -> bool {
     is_stated(text, place.clone()) && !is_withdrawn(&text[place.end..], Written::OTHER)
 }
@@ -278,7 +278,7 @@ pub(crate) fn is_stated(text: &str, place: Range<usize>) -> bool {
         && statement::is_ended(&after(text, end, high.max(end)), 0, "", worded)
 }
 
-/// Returns the sign of the value at `start`, whose formula begins at `low`, or `None` if it isn't stated as an answer.
+/// Returns the sign before the value at `start`, whose formula begins at `low`, or `None` if the value isn't stated.
 pub(crate) fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<&'static str> {
     let outside = statement::sentence_before(&text[..low]);
     // A remainder is below its modulus.
@@ -295,14 +295,14 @@ pub(crate) fn lead(text: &str, low: usize, start: usize, value: &str) -> Option<
     statement::lead(&before, value).filter(|_| !above && !statement::is_struck(&text[..inside]))
 }
 
-/// Reads the pieces from a position to the end of its line. The formula around the value before it ends at `high`.
+/// Reads the text from a position to the end of the line. `high` is the end of the formula that `from` may be in.
 pub(crate) fn after(text: &str, from: usize, high: usize) -> Pieces<'_> {
     let rest = clip(&text[high..line_at(text, high).1]);
     // A dollar sign closes the value's formula.
     Pieces::new().read(&text[from..high], high > from).read(rest, rest.starts_with('$'))
 }
 
-/// Returns the range of the formula around `start..end`, without delimiters. Outside of a formula it is `start..end`.
+/// Returns the range of the formula around `start..end`, without delimiters, or `start..end` if there isn't a formula.
 pub(crate) fn formula_around(text: &str, start: usize, end: usize) -> (usize, usize) {
     let low = low_end(&text[..start]);
     let high = text.floor_char_boundary(end + FAR);
@@ -330,7 +330,7 @@ pub(crate) fn formula_around(text: &str, start: usize, end: usize) -> (usize, us
     (start, end)
 }
 
-/// The line from a position on.
+/// Returns the range from a position to the end of its line.
 pub(crate) fn line_at(text: &str, from: usize) -> (usize, usize) {
     let length = text[from..].find('\n').unwrap_or(text.len() - from);
     (from, from + length)

@@ -1,4 +1,4 @@
-//! Data files of named sections, and the patterns in them.
+//! Reads data files of named sections, some of which contain patterns.
 
 /// Roles of words, and patterns of sentences that state, deny or take back an answer.
 pub(crate) const SENTENCES: &str = include_str!("../data/sentences.txt");
@@ -13,7 +13,7 @@ pub(crate) fn section(data: &'static str, name: &str) -> &'static str {
     found.map(str::trim_end).unwrap_or_else(|| panic!("no section {name}"))
 }
 
-/// Returns the pattern in a section of a data file: a line is an alternative, or goes on with the line above if it is indented.
+/// Returns the pattern in a section of a data file. A line is an alternative or, if indented, continues the line above.
 pub(crate) fn source(data: &'static str, name: &str) -> String {
     let mut pattern = String::new();
     for line in section(data, name).lines().filter(|line| !line.starts_with("//")) {

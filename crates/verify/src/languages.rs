@@ -1,4 +1,4 @@
-//! Words of other languages than English, by which statements in them are recognised.
+//! Words by which statements in languages other than English are recognised.
 
 use std::sync::LazyLock;
 
@@ -25,10 +25,10 @@ pub(crate) fn is_foreign(word: &str) -> bool {
         || means_answer(word)
 }
 
-/// Scripts in which a word may follow a number without a space, as in a class of a pattern.
+/// Character class of the scripts in which a word may follow a number without a space.
 pub(crate) const UNSPACED: &str = r"\p{Han}\p{Hiragana}\p{Katakana}\p{Hangul}";
 
-/// Whether a character is a frequent one of these scripts: Chinese, Japanese or Korean.
+/// Whether a character is a frequent one of the scripts in [`UNSPACED`].
 pub(crate) fn is_unspaced(c: char) -> bool {
     matches!(c, '\u{3040}'..='\u{30ff}' | '\u{4e00}'..='\u{9fff}' | '\u{ac00}'..='\u{d7af}')
 }
@@ -61,7 +61,7 @@ pub(crate) fn answers(text: &str) -> impl Iterator<Item = usize> {
     words.find_iter(text).map(|word| word.start() + word.as_str().trim_end_matches([':', '：']).len())
 }
 
-/// Number of words of a sentence. Chinese and Japanese don't separate words by spaces, so two of their characters count as a word.
+/// Counts the words of a sentence. Two Chinese, Japanese or Korean characters count as a further word.
 pub(crate) fn word_count(sentence: &str) -> usize {
     sentence.split_whitespace().count() + sentence.chars().filter(|c| is_unspaced(*c)).count() / 2
 }

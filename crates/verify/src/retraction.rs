@@ -12,7 +12,7 @@ use crate::math::words::number_in_words;
 use crate::python_text::regex;
 use crate::statement::{is_correction, is_neutral, praises};
 
-/// A value as it is written, and the comparison of values of its kind.
+/// A value as written, and a function that compares two values of this kind.
 #[derive(Clone, Copy)]
 pub(crate) struct Written<'a> {
     pub(crate) text: &'a str,
@@ -20,20 +20,20 @@ pub(crate) struct Written<'a> {
 }
 
 impl Written<'_> {
-    /// A value that sentences don't repeat in another form: a grid, a letter, several boxes.
+    /// A value whose repetition isn't recognised: a grid, a letter, several boxes.
     pub(crate) const OTHER: Self = Self { text: "", same: |_, _| false };
 }
 
 /// Maximum number of sentences after an answer that are searched for a retraction.
 const SENTENCES: usize = 4;
 
-/// Returns the beginning of a string, up to 300 characters, in which the next sentences are read.
+/// Returns the first 300 characters of a string, to which the search for a retraction is limited.
 pub(crate) fn clip(text: &str) -> &str {
     &text[..text.char_indices().nth(300).map_or(text.len(), |(at, _)| at)]
 }
 
-/// Whether a sentence after an answer retracts it or offers another answer. `value` is the answer as it is written, if it is a
-/// number or formula.
+/// Whether one of the sentences after an answer retracts it or offers another one. `behind` is the text after the
+/// answer, `value` the answer as written, or [`Written::OTHER`] unless it is a number or formula.
 pub(crate) fn is_withdrawn(behind: &str, value: Written<'_>) -> bool {
     let behind = clip(behind);
     let behind = regex!(r"^(?:\s*</\w+>)+").find(behind).map_or(behind, |tags| &behind[tags.end()..]);
@@ -107,7 +107,7 @@ fn plain(sentence: &str) -> String {
     plain.trim_start_matches(|c: char| !c.is_alphanumeric() && !matches!(c, '-' | '−' | '±')).to_owned()
 }
 
-/// Whether a sentence of neutral words states a number other than the value: `So 10.`, `10 works too`.
+/// Whether a sentence of one number and neutral words states another number than the value: `So 10.`, `10 works too`.
 fn states_another(words: &str, value: &str) -> bool {
     const ALSO: &str =
         "^(?:no|or|and|also|too|works|possible|together|final|result|times|plus|minus|another)$";
@@ -129,8 +129,8 @@ fn states_another(words: &str, value: &str) -> bool {
     matches!(&numbers[..], [number] if *number != value) && !rewritten && !aside
 }
 
-/// Whether a sentence disputes the answer, or is short without closing a solution, beginning an explanation or having a
-/// different subject than the answer.
+/// Whether a sentence disputes the answer, or is short and of an unknown form: it doesn't begin an explanation, repeat
+/// the value or have another subject than the answer.
 fn is_unclear(sentence: &str, value: &str) -> bool {
     // Minimum number of words of a sentence that counts as an explanation. Behind a letter or grid a shorter one can explain too.
     let long = if value.is_empty() { 3 } else { 7 };
@@ -178,7 +178,7 @@ fn checks(words: &str, value: Written<'_>) -> bool {
     end.is_some_and(|end| (value.same)(&end[1], value.text))
 }
 
-/// Whether a sentence denies another answer, `Not A.`, which is a letter or number unless the value is neither.
+/// Whether a sentence denies another answer, `Not A.`: a word or number, or anything for [`Written::OTHER`].
 fn denies_another(words: &str, value: Written<'_>) -> bool {
     const OWN: &str = r"^not (?:really|quite|exactly|right|correct|so|it|sure|the answer|an? answer)$";
     let named = regex!(r"^not (?:option )?(?:\pL|[-\d]\S*)$").is_match(words);
@@ -211,7 +211,7 @@ fn restates(words: &str, value: &str) -> bool {
     !value.is_empty() && end == plain(value) && !regex!(DENIALS).is_match(words)
 }
 
-/// Whether one sentence retracts the answer before it.
+/// Whether a sentence retracts the answer before it.
 fn takes_back(sentence: &str, value: Written<'_>) -> bool {
     let words = sentence.trim_end_matches(['?', '.', '!', ' ']);
     const DOUBTS: &str = r"^(?:(?:or|is|isn't|was|really|who|why|are you|am i|could|should|what)\b.*|\S+)\?$";

@@ -282,7 +282,7 @@ impl PolicyLoss {
         }
     }
 
-    /// A token's term of the logarithm of the sequence's ratio, which is the mean of the terms, or 0 without such a ratio.
+    /// Returns a token's term of the sequence's log-ratio, which is the mean of all terms, or 0 for losses without one.
     fn part_of_sequence(&self, logp: f64, old_logp: f64, advantage: f64) -> f64 {
         match *self {
             Self::Gspo { .. } => logp - old_logp,

@@ -48,7 +48,7 @@ impl Move {
     /// All moves.
     pub const ALL: [Self; 4] = [Self::Up, Self::Down, Self::Left, Self::Right];
 
-    /// Returns the cell after `distance` of these moves, or `None` if it is above or left of the grid.
+    /// Returns the cell `distance` moves away in this direction, or `None` if it is above or left of the grid.
     pub fn from(self, (row, column): Position, distance: usize) -> Option<Position> {
         match self {
             Self::Up => Some((row.checked_sub(distance)?, column)),

@@ -56,7 +56,7 @@ pub(super) const MAX_MOVE: f64 = 0.08;
 /// The values of one step that all slots of a class share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Rates {
-    /// Gradient per draw: focal weight * advantage / N.
+    /// Gradient of an action per draw of it: focal weight * advantage / N.
     pub(super) per_draw: f64,
     /// Value subtracted from every action's gradient under the probability surrogate, or 0 under the ratio surrogate.
     pub(super) baseline: f64,

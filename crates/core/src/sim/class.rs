@@ -63,7 +63,7 @@ impl Class {
         self.moving.clear_draws();
     }
 
-    /// Draws `counts` actions from the moving, the resting and the untouched ones. Every drawn action then has a moving
+    /// Draws `counts` actions from the moving, resting and untouched actions. Every drawn action then has a moving
     /// slot. `step` is the number of steps already taken.
     pub(super) fn draw(
         &mut self,
@@ -165,7 +165,7 @@ impl Class {
         }
     }
 
-    /// Sums the drawn action's weight over the draws of this step.
+    /// Returns the sum over this step's draws of the drawn action's weight.
     pub(super) fn drawn_weight(&self) -> f64 {
         arithmetic::drawn_weight(&self.moving.w, &self.moving.count)
     }

@@ -13,7 +13,7 @@ const NOBODY: u32 = u32::MAX;
 /// Number of draws per slot of a block above which one binomial per slot is cheaper than one search per draw.
 const DRAWS_PER_SLOT: u64 = 16;
 
-/// Number of draws in a block from which it is faster to split the weights at the smallest weight.
+/// Minimum number of draws in a block for which [`draw_within`] splits the weights, because that is faster.
 const DRAWS_TO_CUT: u64 = 24;
 
 const PADDING: State = State { z: f64::NEG_INFINITY, m: 0.0, s: 0.0, w: 0.0 };
@@ -221,9 +221,9 @@ fn suffix_sums(x: &[f64], suffix: &mut Vec<f64>) {
     }
 }
 
-/// Draws `k` times within a block. For many draws, the weights are split at the smallest weight. Draws below it choose any
-/// slot with equal probability, with six random bits each, and other draws search the remaining weights. Returns a bit mask
-/// of the slots that may have been drawn.
+/// Draws `k` times within a block. For many draws, each weight is split into the smallest weight and the rest. A draw
+/// from the equal parts needs only six random bits, and any other draw searches the rests. Returns a bit mask of the
+/// slots that may have been drawn.
 fn draw_within(w: &[f64; BLOCK], k: u64, count: &mut [u32; BLOCK], stream: &mut Stream) -> u64 {
     let floor = if k < DRAWS_TO_CUT { 0.0 } else { w.iter().copied().fold(f64::INFINITY, f64::min) };
     let above = Cumulative::of(&w.map(|w| w - floor));

@@ -79,7 +79,7 @@ pub fn majority_at_k(votes: &Votes, sizes: &[usize], orderings: u64, key: Key) -
 mod tests {
     use super::*;
 
-    /// Returns the average over every subset of the samples.
+    /// Returns maj@k, averaged over all subsets of k samples.
     fn by_enumeration(votes: &Votes, k: usize) -> f64 {
         let mut answers = vec![Some(0); votes.correct];
         for (i, &count) in votes.wrong.iter().enumerate() {

@@ -19,7 +19,7 @@ pub enum Measure {
 }
 
 impl Measure {
-    /// Returns the smallest number of samples from which the measure can be computed.
+    /// Returns the minimum number of samples that the measure needs.
     pub fn fewest_samples(self) -> u64 {
         match self {
             Self::PassAtK(k) => k,

@@ -24,7 +24,7 @@ const CUT: f64 = 1e-20;
 const SLACK: f64 = 1e-8;
 /// Approximate number of points of a quantised distribution.
 const POINTS: f64 = 131_072.0;
-/// Maximum number of points of an exact distribution for k between 1 and m, and of all its terms together.
+/// For 1 < k < m: maximum number of points of an exact distribution, and of all terms of its sum together.
 const EXACT_POINTS: (f64, f64) = (1_048_576.0, 4_194_304.0);
 
 /// The samples of one problem under both models.
@@ -316,7 +316,7 @@ impl Alias {
     }
 }
 
-/// The paper's simulation of the difference.
+/// Simulates the difference as the paper does.
 pub struct Subsampler {
     tables: Vec<Alias>,
     /// For each problem, the indices of the tables of A and B.
@@ -327,7 +327,7 @@ impl Subsampler {
     /// Prepares the tables from which subsamples are drawn.
     ///
     /// # Panics
-    /// Panics under the conditions of [`exact`].
+    /// If [`exact`] would panic.
     pub fn new(pairs: &[Pair], m: u64, measure: Measure) -> Self {
         let value = values(pairs, m, measure);
         let mut index: HashMap<Counts, usize> = HashMap::new();

@@ -31,7 +31,7 @@ pub fn pass_at_k(n: usize, c: usize, k: usize) -> f64 {
 /// Source: tau-bench (arXiv 2406.12045).
 ///
 /// # Panics
-/// Panics under the conditions of [`pass_at_k`].
+/// If [`pass_at_k`] would panic.
 pub fn pass_hat_k(n: usize, c: usize, k: usize) -> f64 {
     check(n, k);
     assert!(c <= n, "pass^{k}: {c} correct of {n} samples");

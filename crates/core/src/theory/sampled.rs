@@ -2,7 +2,7 @@
 //!
 //! Given `X = k`, the `k` correct completions are independent draws from the policy restricted to the correct set, so
 //! an action of conditional probability `q` is among them with probability `1 - (1 - q)^k`. More correct completions
-//! therefore cover more of the correct set, so `X / N` is a usable proxy for coverage.
+//! cover more of the correct set, so `X / N` is a usable proxy for coverage.
 
 use super::mass::Policy;
 use super::{Error, group_size, require};

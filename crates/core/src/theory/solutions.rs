@@ -41,7 +41,7 @@ impl Solutions {
         self.probabilities.iter().sum::<f64>().min(1.0)
     }
 
-    /// Expected mass on the correct completions that a group of `n` samples leaves out, the mean of `Q_u,pos` over groups.
+    /// Returns the expected mass of the correct completions that a group of `n` doesn't sample, the mean of `Q_u,pos`.
     pub fn unsampled_mass(&self, n: u64) -> f64 {
         self.probabilities.iter().map(|&p| p * (n as f64 * (-p.min(1.0)).ln_1p()).exp()).sum()
     }
@@ -77,8 +77,8 @@ impl Solutions {
         below as f64 / self.count() as f64
     }
 
-    /// Effective number of solutions: the exponential of the entropy of the policy within the correct completions. It is 1
-    /// if one completion has all of their mass, and [`Solutions::count`] if all have the same. `None` if their mass is 0.
+    /// Returns the effective number of correct completions, the exponential of the entropy of their distribution: 1 if
+    /// one has all the mass, and [`Solutions::count`] if all have the same mass. `None` if their mass is 0.
     pub fn effective(&self) -> Option<f64> {
         let total: f64 = self.probabilities.iter().sum();
         let share = |p: &f64| p / total;

@@ -125,8 +125,8 @@ mod tests {
         assert!(error <= relative, "{actual:e} instead of {expected:e}, relative error {error:e}");
     }
 
-    /// (active, tail miss) by enumerating every sequence of n completions, each in one of the three regions: target,
-    /// other correct, wrong.
+    /// Computes (active, tail miss) by enumerating every sequence of n completions, each in one of the three regions:
+    /// target, other correct, wrong.
     fn by_enumeration(mu: f64, tau: f64, n: u32) -> (f64, f64) {
         let chance = [tau, mu - tau, 1.0 - mu];
         let (mut active, mut miss) = (0.0, 0.0);

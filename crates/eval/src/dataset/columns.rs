@@ -78,7 +78,7 @@ const PROMPT: &[&str] =
 /// Columns with the subject matter of a question, such as SVAMP's `Body`, RACE's `article` and DROP's `passage`.
 const CONTEXT: &str = "background background_information document context contexts facts support pre_text table post_text \
     premise hypothesis image images image_1 decoded_image text body article passage paragraph story";
-/// Columns of [`CONTEXT`] without which a row has lost its passage.
+/// Columns of [`CONTEXT`] with passages. A row with a blank passage is unusable.
 pub(super) const PASSAGES: [&str; 5] = ["body", "article", "passage", "paragraph", "story"];
 const SOLUTION: &[&str] = &["solution", "completion", "response", "output", "generation", "explanation"];
 const SUBJECT: &[&str] =

@@ -29,7 +29,7 @@ pub struct FilterReport {
 /// A row that was rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Rejected {
-    /// The file.
+    /// File that contains the row.
     pub file: PathBuf,
     /// Row in the file, counted from 1. Header and blank lines don't count.
     pub row: usize,

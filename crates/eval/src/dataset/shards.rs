@@ -69,7 +69,7 @@ pub fn files(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     require_all_shards(selected)
 }
 
-/// Lists the files of a folder, which must belong to one split.
+/// Lists the data files of a folder or else of its only subfolder with data. They must belong to one split.
 fn folder(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let files = data_files(path)?;
     if files.is_empty() {

@@ -2,16 +2,16 @@
 
 use serde_json::Value;
 
-/// Why a generation ended.
+/// Reason why a generation ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum End {
     /// The model ended it, or a stop string did.
     Stop,
     /// The length limit ended it.
     Length,
-    /// The model calls tools.
+    /// The model called tools.
     Tools,
-    /// A filter of the server withholds it.
+    /// A filter of the server withheld the text.
     Filtered,
 }
 

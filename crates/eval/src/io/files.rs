@@ -43,7 +43,7 @@ pub fn name(path: &Path) -> String {
     path.file_name().map(|n| n.to_string_lossy().into_owned()).unwrap_or_default()
 }
 
-/// Returns the file name without its extensions: `train` for `train.jsonl.gz`.
+/// Returns the file name without its extension and a compression's extension: `train` for `train.jsonl.gz`.
 pub fn stem(path: &Path) -> String {
     let plain = if is_compressed(path) { path.with_extension("") } else { path.to_owned() };
     plain.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default()
@@ -277,12 +277,12 @@ pub fn lock(folder: &Path) -> anyhow::Result<File> {
     }
 }
 
-/// Returns whether this open file is still the folder's lock file.
+/// Returns whether the folder's lock file is still this open file, and not a newer one.
 pub fn is_lock_of(lock: &File, folder: &Path) -> bool {
     same_file(lock, &folder.join(LOCK))
 }
 
-/// Finds a file in the folder that is neither the lock file nor a temporary file.
+/// Finds a file or folder in the folder that is neither the lock file nor temporary. Returns its name.
 pub fn stray_file(folder: &Path) -> anyhow::Result<Option<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let strays = entries.flatten().map(|e| e.file_name());

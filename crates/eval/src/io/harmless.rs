@@ -1,7 +1,6 @@
 //! Makes strings from files and other programs safe and short enough for messages.
 
-/// Escapes control characters except newlines and tabs, so that the string can't clear, rename or recolour the
-/// terminal.
+/// Escapes control characters except newlines and tabs, so that the string can't control the terminal.
 pub fn harmless(text: &str) -> String {
     let shown = |c: char| match c {
         '\n' | '\t' => c.to_string(),

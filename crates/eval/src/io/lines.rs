@@ -116,7 +116,7 @@ impl<R: BufRead> Lines<R> {
     }
 }
 
-/// The end of a file that a run appends to.
+/// State of the end of a file that a run appends to.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Ending {
     /// Number of bytes up to the end of the last complete line.

@@ -38,7 +38,7 @@ pub struct ProcessGroup {
 }
 
 impl ProcessGroup {
-    /// Starts the program.
+    /// Starts the program in a new process group.
     pub fn spawn(command: &mut Command) -> io::Result<Self> {
         let mut watchdog = WATCHDOG.lock().unwrap_or_else(|e| e.into_inner());
         // An empty line has no effect, but writing it detects a watchdog that was killed.

@@ -74,7 +74,7 @@ pub enum Failure {
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl RetryPolicy {
-    /// Allows `retries` retries of a request. `timeout` and `first_wait` are in seconds; each wait is at most 30 s.
+    /// Creates a policy of `retries` retries. `timeout` and `first_wait` are in seconds. Each wait is at most 30 s.
     pub fn of(timeout: f64, retries: u32, first_wait: f64) -> Self {
         Self {
             timeout: Duration::from_secs_f64(timeout),

@@ -270,7 +270,7 @@ impl Reference for Truth {
         Some(format!("{}{entry}", counts.join(", ")))
     }
 
-    /// Returns the first assert, or a sentence with the function's name, because a program can't guess the name.
+    /// Returns the first assert, or a sentence, from which the model learns the function's name.
     fn shown_below(&self, question: &str) -> Option<String> {
         if let Some(first) = self.asserts.first().filter(|_| self.header.is_none()) {
             return Some(format!("Your code should pass tests such as:\n{first}"));
@@ -313,7 +313,7 @@ impl Reference for Truth {
 }
 
 struct Prepared {
-    /// The problem as sent to the sandbox with a program that wasn't fenced, and with one that was.
+    /// The problem in the form for the sandbox: for a program without a code fence, and for a fenced program.
     problems: [Value; 2],
     asked: HashSet<String>,
     program: Arc<Program>,

@@ -70,7 +70,7 @@ impl Reference for Truth {
 /// Number of scripted episodes begun so far, from which the next one gets its name.
 static SCRIPTED: AtomicU64 = AtomicU64::new(0);
 
-/// Grades an episode. A completion without an episode can be graded only with scripted calls.
+/// Grades a completion without an episode: plays scripted tool calls before it. Without a script, it is unscorable.
 struct ByEpisode {
     columns: Map<String, Value>,
     program: Arc<Program>,

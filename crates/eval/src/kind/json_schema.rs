@@ -70,7 +70,7 @@ fn compiled(schema: &Value) -> Result<Validator, String> {
     options.build(&schema).map_err(|error| format!("{}: {error}", error.instance_path()))
 }
 
-/// Parts of a pattern. The group is the syntax that `regex` accepts and ECMAScript lacks, or gives another meaning.
+/// Matches each part of a pattern. The group matches syntax of `regex` that ECMAScript lacks or reads differently.
 static FOREIGN: LazyLock<Regex> = LazyLock::new(|| {
     let class = r"\[(?:[^\\\]]|\\[^pPxU]|\\[pP]\{|\\x[^{])*\]";
     let foreign = r"\\(?:[AzU<>]|x\{|[pP][^{]|[bB]\{)|\(\?(?:P|R|[A-Za-z-]*\))|[*+?}]\+";
@@ -108,7 +108,7 @@ fn at_schemas(schema: &mut Value, visit: &mut dyn FnMut(&mut Map<String, Value>)
     }
 }
 
-/// Visits the values of the named keywords, at any depth.
+/// Visits the values of the keywords `names` in one schema, down to the leaves of lists and objects.
 fn at_numbers(keywords: &mut Map<String, Value>, names: &[&str], visit: &mut dyn FnMut(&mut Value)) {
     keywords
         .iter_mut()

@@ -67,7 +67,7 @@ impl Reference for Truth {
     }
 }
 
-/// Forms of a reference answer whose author may have meant only the value: `x = 5` for 5, or `2 * 3` for 6.
+/// Forms of a reference answer that may be meant as a value only: `x = 5` as 5, or `2 * 3` as 6.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Unfinished {
     /// Two sides with an equals sign between them.
@@ -87,7 +87,7 @@ impl Unfinished {
 }
 
 impl Truth {
-    /// Returns the form of the reference answer, if its author may have meant the value instead.
+    /// Returns the form of the reference answer if it may be meant as a value only, or `None`.
     pub fn unfinished(&self) -> Option<Unfinished> {
         static OPERATION: LazyLock<Regex> = LazyLock::new(|| {
             let source = r"\d\s*(?:\*|×|·|\\times\b|\\cdot\b|\+|-|−|÷|\\div\b)\s*\d";

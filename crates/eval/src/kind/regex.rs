@@ -8,7 +8,7 @@ use fgrpo_verify::verdict::Verdict;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// A pattern that must be found in an answer. With `^` and `$`, it must match the whole answer.
+/// A pattern that must match somewhere in an answer. With `^` and `$`, it must match the whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
     /// Pattern in Python's syntax, without look-around and back-references, so that every search takes linear time.

@@ -11,7 +11,7 @@ use serde_json::Value;
 /// A puzzle.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Truth {
-    /// The task's name.
+    /// Name of the SynLogic task, such as `sudoku`.
     pub task: String,
     /// The puzzle's data as JSON.
     pub game_data_str: String,

@@ -22,7 +22,7 @@ pub(super) enum NoAnswer {
     /// The child has ended.
     #[error("died")]
     Died,
-    /// The child wrote something before it had read the question.
+    /// The child wrote output before it received the whole question.
     #[error("bad_answer: before the question")]
     SpokeFirst,
     /// The line isn't a valid answer.

@@ -99,7 +99,7 @@ impl Settings {
         Self { function: Some(function.to_owned()), ..Self::default() }
     }
 
-    /// Returns whether a function grades, either in a file or in this process.
+    /// Returns whether the settings name a function, in a file or in this process, and not a command.
     pub fn is_function(&self) -> bool {
         self.function.is_some() || self.in_process.is_some()
     }

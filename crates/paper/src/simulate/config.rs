@@ -28,7 +28,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The paper's sweep.
+    /// Returns the paper's sweep.
     fn default() -> Self {
         Self {
             group_sizes: (1..=17).map(|i| 1 << i).collect(),
@@ -80,7 +80,7 @@ impl Config {
         Ok(())
     }
 
-    /// Number of runs in the sweep.
+    /// Returns the number of runs in the sweep.
     pub fn runs(&self) -> usize {
         self.group_sizes.len() * self.gammas.len() * self.seeds.len()
     }

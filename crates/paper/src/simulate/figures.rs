@@ -15,7 +15,7 @@ const SHOWN: usize = 7;
 /// Retained mass below which a group size belongs to the concentration zone.
 const COLLAPSED: f64 = 0.5;
 
-/// Function that reads one value of the policies at a point.
+/// Function that selects the metric that a panel shows.
 type Value = fn(&Point) -> Spread;
 
 /// Draws (a) correct mass and (b) retained mass by step, and (c) both at the end by group size.

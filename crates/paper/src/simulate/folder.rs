@@ -41,7 +41,7 @@ impl Line {
         Self { n, gamma, seed, step, q_pos: m.q_pos, retained: m.retained, entropy: m.entropy }
     }
 
-    /// Sort key: group size, gamma, seed and step. The bits of gammas are in order because gammas aren't negative.
+    /// Returns the sort key: group size, gamma, seed, step. Gammas aren't negative, so their bits have the same order.
     fn key(&self) -> (u64, u64, u64, u64) {
         (self.n, self.gamma.to_bits(), self.seed, self.step)
     }

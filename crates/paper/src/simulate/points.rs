@@ -1,4 +1,4 @@
-//! The policies of a sweep at the recorded steps, averaged over seeds.
+//! Metrics of a sweep's policies at the recorded steps, averaged over seeds.
 
 use super::config::Config;
 use super::folder::Line;
@@ -34,7 +34,7 @@ impl Spread {
     }
 }
 
-/// The policies of one group size and gamma after a step.
+/// Metrics of the policies of one group size and gamma after a step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Point {
     /// Group size.
@@ -52,7 +52,7 @@ pub struct Point {
     pub entropy: Spread,
 }
 
-/// Returns the policies at each recorded step, sorted by group size, gamma and step.
+/// Averages the metrics over seeds at each recorded step. Sorted by group size, gamma and step.
 pub(super) fn points(config: &Config, lines: &[Line]) -> Vec<Point> {
     let mut seeds: BTreeMap<(u64, u64), BTreeMap<u64, Vec<&Line>>> = BTreeMap::new();
     for line in lines {

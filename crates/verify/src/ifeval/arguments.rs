@@ -45,7 +45,7 @@ impl Bound {
         }
     }
 
-    /// Returns the smallest count from which [`Bound::holds`] is constant.
+    /// Returns the count up to which [`Bound::holds`] can change. Counting may stop there.
     pub(super) fn most(self) -> usize {
         let (Self::LessThan(n) | Self::AtLeast(n)) = self;
         n.ceil() as usize

@@ -25,7 +25,7 @@ pub(crate) fn is_digit(c: char) -> bool {
     if c.is_ascii() { c.is_ascii_digit() } else { is_in(regex!(r"\d"), c) }
 }
 
-/// Returns whether a string has a letter of the wanted case, and no letter of the other case or of title case.
+/// Returns whether a string has a letter of one case, but lacks letters of the other case and of title case.
 fn is_cased(text: &str, of_case: fn(char) -> bool, of_other: fn(char) -> bool) -> bool {
     let other = |c: char| of_other(c) || !c.is_ascii() && is_in(regex!(r"\p{Lt}"), c);
     text.contains(of_case) && !text.contains(other)

@@ -126,7 +126,7 @@ pub(super) fn parse(id: &str, given: &Map<String, Value>) -> Result<Check, Error
     })
 }
 
-/// Returns whether every pattern is found if `found` is true, or no pattern is found otherwise.
+/// Returns whether every pattern is found (if `found` is true), or whether all patterns are absent (otherwise).
 fn each(patterns: &[Pattern], text: &str, found: bool) -> Result<bool, PatternError> {
     for pattern in patterns {
         if pattern.is_found(text)? != found {
@@ -145,7 +145,7 @@ fn is_blank(text: &str) -> bool {
     text.chars().all(is_space)
 }
 
-/// Splits a string into stripped parts, without a blank first or last part. `None` if another part is blank.
+/// Splits a string into stripped parts, and drops a blank first or last part. `None` if another part is blank.
 fn parts<'a>(text: &'a str, separator: &str) -> Option<Vec<&'a str>> {
     let mut parts: Vec<&str> = text.split(separator).map(strip).collect();
     parts.pop_if(|part| part.is_empty());

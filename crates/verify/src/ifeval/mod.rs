@@ -39,7 +39,7 @@ pub enum Error {
         argument: &'static str,
         /// The value, or `nothing`.
         found: String,
-        /// The expected value.
+        /// Description of the expected value.
         wanted: &'static str,
     },
     /// A keyword isn't a regular expression that Python's `re` compiles, or uses a feature that isn't supported here.

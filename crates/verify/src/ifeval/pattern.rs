@@ -77,7 +77,7 @@ impl Pattern {
         }
     }
 
-    /// Like [`Pattern::new`], where `end` is the translation of `$` outside of multi-line mode.
+    /// Compiles a pattern as [`Pattern::new`] does. `end` is the translation of `$` outside of multi-line mode.
     fn with_end(pattern: &str, ignore_case: bool, end: &'static str) -> Result<Self, PatternError> {
         let translated = |exact_edges| {
             let mut translation = Translation { end, ..Translation::new(pattern, ignore_case, exact_edges) };

@@ -178,7 +178,7 @@ impl Token {
         matches!(self.text[..], [c, '.'] if is_unicode_word(c) && !is_digit(c))
     }
 
-    /// Annotates the token without looking at others.
+    /// Annotates the token without reading its neighbours.
     fn first_pass(&mut self) {
         let n = self.text.len();
         if n == 1 && is_sentence_end(self.text[0]) {
@@ -250,7 +250,7 @@ fn second_pass(token: &mut Token, next: &Token) {
     }
 }
 
-/// Returns the tokens of one context, which suffice to find a break inside it.
+/// Splits the text around a candidate to tokens, which suffice to decide whether a sentence ends there.
 fn tokens(context: &[char]) -> Vec<Token> {
     let mut found = Vec::new();
     for line in context.split(|&c| c == '\n') {
@@ -280,7 +280,7 @@ fn tokens(context: &[char]) -> Vec<Token> {
     found
 }
 
-/// Returns whether a sentence ends before the last token of the context.
+/// Returns whether a sentence ends inside the text around a candidate.
 fn holds_break(context: &[char]) -> bool {
     let mut tokens = tokens(context);
     for i in 1..tokens.len() {
@@ -294,7 +294,7 @@ fn holds_break(context: &[char]) -> bool {
     false
 }
 
-/// A possible end of a sentence: the end character, the text after it, and the next word.
+/// A possible end of a sentence: positions of the end character, the text after it, and the next word.
 #[derive(Clone)]
 struct Candidate {
     at: usize,
@@ -328,7 +328,7 @@ fn candidates(text: &[char]) -> impl Iterator<Item = Candidate> + '_ {
     })
 }
 
-/// Returns the ranges between the breaks. Of overlapping candidates only the last is considered.
+/// Splits text at the ends of sentences. Of overlapping candidates only the last is considered.
 fn slices(text: &[char]) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut last_break = 0;
@@ -368,8 +368,8 @@ fn slices(text: &[char]) -> Vec<Range<usize>> {
     found
 }
 
-/// Returns the length of the closing punctuation at the start of a sentence if it belongs to the sentence before:
-/// (length with the white space after it, length without).
+/// Returns the length of closing punctuation at the start of a sentence that belongs to the previous sentence: (length
+/// with the white space after it, length without).
 fn closing_punctuation(sentence: &[char]) -> Option<(usize, usize)> {
     let mut n = 0;
     while let Some(&c) = sentence.get(n) {

@@ -1,8 +1,8 @@
 //! Finds the answer of a completion in strict mode, which reads one answer per response.
 //!
-//! If there are boxes, the answer is the last box, together with other boxes in the same statement. Otherwise the answer
-//! follows the last "answer is" or "answer:". Otherwise it is the last line if it is only mathematics, or else the last
-//! formula or number. If the answer found this way can't be read, earlier text isn't tried.
+//! A tag, or else "answer is" or "answer:", states the answer if it follows the last box. Otherwise the last box does,
+//! with other boxes in the same statement. Without boxes, the answer follows `####`, or is the last line if it is only
+//! mathematics, or else the last formula or number. If it can't be read, earlier text isn't tried.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -22,17 +22,16 @@ use crate::statement::{self, Pieces};
 /// Maximum number of words for "answer" whose sentences are read, starting from the last one.
 const MOST_ANNOUNCED: usize = 64;
 
-/// Parts of an answer, such as several boxes in one statement, or the reason why an answer is missing. All parts belong to the
-/// answer.
+/// Parts that together are the answer, such as several boxes in one statement, or the reason why an answer is missing.
 pub(super) type Stated<'a> = Result<Vec<Cow<'a, str>>, Reason>;
 
-/// Returns an answer of one part, unless the text doesn't state the answer.
+/// Returns an answer of one part, or [`Reason::Denied`] unless `is_stated`.
 fn one<'a>(part: impl Into<Cow<'a, str>>, is_stated: bool) -> Stated<'a> {
     if is_stated { Ok(vec![part.into()]) } else { Err(Reason::Denied) }
 }
 
-/// Returns a response without calculator marks (`<<10*5=50>>`) and without last lines about confidence or of courtesy, with spaces and
-/// without bold around numbers beside words of scripts without spaces, and with amounts of money escaped.
+/// Prepares a response: removes calculator marks (`<<10*5=50>>`) and last lines such as `Confidence: 90%` or `Hope this
+/// helps`, puts spaces around numbers in Chinese, Japanese and Korean text, and escapes amounts of money.
 pub(super) fn prepared(text: &str) -> Cow<'_, str> {
     let glued = regex!(&format!("([{UNSPACED}，。][:：]?)([-−]?[0-9$])|([0-9$%])([{UNSPACED}])"));
     let bold = regex!(&format!(r"\*\*([^*\n]{{1,60}})\*\*\s*([{UNSPACED}])"));
@@ -70,7 +69,7 @@ fn with_money(text: &str) -> Cow<'_, str> {
     written.into()
 }
 
-/// Finds the answer of a completion: the first readable candidate in the order of their marks.
+/// Finds the answer of a completion as this module describes. `latex` and `plain` select the notations.
 pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     let boxes = if latex { finder::marked(text, Marker::Box) } else { Vec::new() };
     // A later statement of an answer replaces the boxes.
@@ -105,7 +104,7 @@ pub(super) fn find(text: &str, latex: bool, plain: bool) -> Stated<'_> {
     found.or_else(yes_or_no).or_else(last).unwrap_or(Err(Reason::Missing))
 }
 
-/// Returns a response without the check or the explanation that ends it.
+/// Removes a check or an explanation that ends a response.
 fn unexplained(text: &str) -> &str {
     const EXPLAINS: &str = r"(?im)(?:^|[.!]\**\s)\W*(?:check|explanation|verification|this (?:makes sense|checks out|is because|follows))\b";
     let Some(found) = regex!(EXPLAINS).find_iter(text).last() else { return text };
@@ -141,7 +140,7 @@ fn yes_or_no(text: &str) -> Option<Stated<'_>> {
     Some(one(word.as_str(), !is_withdrawn(&text[end..], Written::OTHER)))
 }
 
-/// Returns the `yes` or `no` that begins a string if the rest of its sentence agrees, and the end of the sentence: `No, it isn't`.
+/// Returns the `yes` or `no` that begins a string, and the sentence's end, if the sentence agrees: `No, it isn't`.
 fn affirmed(text: &str) -> Option<(regex::Match<'_>, usize)> {
     const AGREES: &str = r"(?i)^\W*(yes|no)\W+(?:it|this|that|they|there|the|he|she|we|you|i)\s([^\n.!?]*)";
     const DENIES: &str = r"(?i)\b(?:not|cannot|never|no|none|impossible|false|fails?)\b|n['’]t\b";
@@ -150,7 +149,7 @@ fn affirmed(text: &str) -> Option<(regex::Match<'_>, usize)> {
     found.get(1).filter(|_| agrees).map(|word| (word, found[0].len()))
 }
 
-/// Returns the words of a last line that calls a statement true or false, or a problem unsolvable.
+/// Returns the verdict in a last line that calls a statement true or false, or a problem unsolvable.
 fn last_verdict(text: &str) -> Option<Stated<'_>> {
     let line = finder::last_lines(text).next()?;
     let found = form!("verdict").captures(&text[line.clone()])?;
@@ -173,8 +172,8 @@ fn last_line(text: &str) -> Option<Stated<'_>> {
     is_mathematics(line).then(|| one(line, lead(text, start, start, line).is_some()))
 }
 
-/// Returns the words after the last "answer is" or "answer:", or a string of few words, if there is neither a formula nor a
-/// number.
+/// Returns the words after the last "answer is" or "answer:", or else the whole text, if these are few words. Tried if
+/// there is neither a formula nor a number.
 fn last_words(text: &str) -> Option<Stated<'_>> {
     const MOST: usize = 6;
     let said = answer_ends(text).into_iter().rev().find_map(|end| announced(text, end));
@@ -199,7 +198,7 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     fits.then(|| one(words, kept && lead(text, from, from, "").is_some()))
 }
 
-/// Returns the bold words or formula that end a string, or that a reason at the end of the string follows.
+/// Returns the bold words or formula at the end of a string. Only a reason (`since ..`) may follow them.
 fn last_bold(text: &str) -> Option<Stated<'_>> {
     let end = text.trim_end().trim_end_matches('.');
     let reason = regex!(r"(?i)\*\*,? +(?:since|because)\b[^\n]*$").find(end);
@@ -214,7 +213,7 @@ fn last_bold(text: &str) -> Option<Stated<'_>> {
     (inline && fits).then(|| attached(text, start..end.len(), start - 2..end.len() + 2))
 }
 
-/// Returns the last boxes that are stated together.
+/// Returns the contents of the last boxes that are stated together, without repeats.
 fn last_boxes<'a>(text: &'a str, boxes: Vec<Candidate<&'a str>>) -> Stated<'a> {
     let read = |last: &Candidate<&str>, place: Range<usize>| {
         if place == last.place {
@@ -236,8 +235,8 @@ fn last_boxes<'a>(text: &'a str, boxes: Vec<Candidate<&'a str>>) -> Stated<'a> {
     Ok(parts)
 }
 
-/// Reads an answer with the sign, percent sign, base or unit that is attached to it. `place` is its position with its mark.
-/// The sentence around it must be known to state an answer (see `statement`).
+/// Reads an answer with the sign, percent sign, base or unit that is attached to it. `place` is its range including the
+/// box or tag. Returns [`Reason::Denied`] unless the sentence around the answer states it (see `statement`).
 fn attached(text: &str, content: Range<usize>, place: Range<usize>) -> Stated<'_> {
     let content = &text[content];
     let Range { start, end } = place;
@@ -268,12 +267,12 @@ fn attached(text: &str, content: Range<usize>, place: Range<usize>) -> Stated<'_
     one(part, true)
 }
 
-/// Value of a number or formula.
+/// Returns a number or formula with the comparison of mathematical values.
 fn of(text: &str) -> Written<'_> {
     Written { text, same: super::same_value }
 }
 
-/// Length of the text after a value that repeats it in another form: `, or 50%`, ` (eleven)`, `Or in decimal form, about 4.67.`
+/// Returns the length of the text that repeats a value in another form right after it: `, or 50%`, ` (eleven)`. Or 0.
 fn again(behind: &str, value: &str) -> usize {
     const OTHER: &str = r"(?i)(?:(?:or|i\.?e\.|that is|equivalently|in other words|which (?:is|equals)|(?:in|as an?) (?:decimal|fraction|percent\w*|mixed|exact|simplified|lowest)(?: (?:form|number|notation|terms))?|exactly|approximately|approx\.|about|roughly|≈|\\approx|=),?[\s:]*)";
     const GAP: &str = r"[\s$)}\\\]*.,;]*(?:\\q?quad\s*)?(?:\\text\{\s*)?";
@@ -295,7 +294,7 @@ fn again(behind: &str, value: &str) -> usize {
         .unwrap_or(0)
 }
 
-/// Whether an answer at `start..end` outside of a formula is stated, and neither denied nor taken back.
+/// Whether an answer outside of a formula is stated, isn't negative, and is neither denied nor taken back.
 fn is_stated(text: &str, start: usize, end: usize) -> bool {
     let value = &text[start..end];
     let end = end + again(&text[end..], value);
@@ -304,8 +303,8 @@ fn is_stated(text: &str, start: usize, end: usize) -> bool {
         && !is_withdrawn(&text[end..], of(value))
 }
 
-/// Returns the percent sign, base, unit or further value of a chain that is attached to a value, in LaTeX, and the length
-/// of the text up to its end. `formula` is whether the value is in a formula, `congruent` whether a congruence states it.
+/// Returns, in LaTeX, the percent sign, base, unit or last value of a chain that follows a value, and the length of the
+/// text up to its end. `formula` is whether the value is in a formula, `congruent` whether a congruence states it.
 fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize) {
     let closed = after.trim_start_matches(['}', '*', ')']);
     let rest = closed.trim_start_matches(|c: char| c.is_whitespace() || c == '$');
@@ -372,7 +371,7 @@ fn suffix(after: &str, formula: bool, congruent: bool) -> (Option<String>, usize
     (None, 0)
 }
 
-/// Returns the range of the answer that an "answer" ending at `end` announces: the rest of its line, or the next line.
+/// Returns the range that the word "answer" before `end` announces: the rest of its line, or the next line or formula.
 fn announced(text: &str, end: usize) -> Option<Range<usize>> {
     let (from, to) = line_at(text, end);
     let line = &text[from..to];
@@ -415,7 +414,7 @@ fn announced(text: &str, end: usize) -> Option<Range<usize>> {
     Some(from..to)
 }
 
-/// Finds the answer in the part of the text that an "answer" announces.
+/// Finds the answer in the part of the text that the word "answer", a tag or `####` announces.
 fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> Option<Stated<'_>> {
     let Range { start: from, end: to } = place;
     let segment = &text[from..to];
@@ -472,7 +471,7 @@ fn segment_answer(text: &str, place: Range<usize>, latex: bool, plain: bool) -> 
     Some(one(said, is_stated))
 }
 
-/// Returns the range of the number that a sentence states, unless words neither precede nor follow it.
+/// Returns the range of the number that a sentence states, if words precede or follow the number.
 fn in_prose(text: &str, sentence: Range<usize>) -> Option<Range<usize>> {
     let said = &text[sentence.clone()];
     // A match of the number begins with the character before it.
@@ -507,7 +506,7 @@ fn without_reason(words: &str) -> &str {
     regex!(REASON).find(words).map_or(words, |found| &words[..found.start()])
 }
 
-/// Length of the number that a formula has in a list, as in `2. $x$`.
+/// Returns the length of the list number before a formula, as in `2. $x$`.
 fn number_length(text: &str) -> usize {
     regex!(r"^[0-9]+[.)] \s*[$\\]").find(text).map_or(0, |found| found.len() - 1)
 }

@@ -634,7 +634,7 @@ mod tests {
         }
     }
 
-    /// `exp` of the nearest double loses digits for large arguments; this corrects it to first order.
+    /// Returns `exp` of a ratio. Corrects, to first order, that the nearest double loses digits of a large ratio.
     fn exp_of_ratio(numerator: i64, denominator: u32) -> f64 {
         let value = numerator as f64 / f64::from(denominator);
         let rest = (-value).mul_add(f64::from(denominator), numerator as f64) / f64::from(denominator);

@@ -21,11 +21,11 @@ const MAX_CONTENTS: usize = 1024;
 pub(super) enum Which {
     /// The last box, and boxes shortly before it.
     Last,
-    /// All boxes.
+    /// All boxes of the response.
     All,
 }
 
-/// The contents of the boxes of a string, in order, without repeats of neighbours.
+/// Returns the contents of the boxes in a string, in order. Equal neighbours are returned once.
 ///
 /// Of nested boxes the innermost counts. A last box that is not closed is returned with its brace and the rest of the
 /// text.
@@ -70,7 +70,7 @@ pub(super) fn contents(text: &str, which: Which) -> Vec<&str> {
     found
 }
 
-/// Whether the text between two boxes connects them.
+/// Whether the text between two boxes joins them to one answer.
 fn joins(between: &str, different: bool) -> bool {
     // 70 characters: a character has at most four bytes.
     if between.len() > 280 {
@@ -83,7 +83,7 @@ fn joins(between: &str, different: bool) -> bool {
     different && characters < 70 && regex!(r"[,;]|\b(?:and|or)\b").is_match(between)
 }
 
-/// Appends the boxes of `text` that can be tried to `group`.
+/// Appends the candidates among the boxes of `text` to `group`: the last boxes, and the last environments with boxes.
 pub(super) fn places<'a>(text: &'a str, group: &mut Vec<Candidate<'a>>) {
     let Some(first) = text.find(OPENING) else { return };
     let Some(last) = text.rfind('}').filter(|last| *last > first + OPENING.len()) else { return };
@@ -96,7 +96,7 @@ pub(super) fn places<'a>(text: &'a str, group: &mut Vec<Candidate<'a>>) {
     group.extend(delimited(text, first));
 }
 
-/// LaTeX between delimiters with boxes inside, up to six joined by connectives: the last ones of the text.
+/// Returns the last LaTeX environments that contain boxes. Connectives join up to six of them to one candidate.
 fn delimited<'a>(text: &'a str, first: usize) -> VecDeque<Candidate<'a>> {
     let mut places = VecDeque::new();
     let mut ahead = Ahead::default();
@@ -134,14 +134,14 @@ fn delimited<'a>(text: &'a str, first: usize) -> VecDeque<Candidate<'a>> {
     places
 }
 
-/// Whether the text has a box that is not empty.
+/// Whether the text contains a nonempty box.
 fn holds_box(text: &str) -> bool {
     let rest = text.find(OPENING).and_then(|at| text.as_bytes().get(at + OPENING.len() + 1..));
     rest.is_some_and(|rest| rest.contains(&b'}'))
 }
 
-/// Where the LaTeX environment around the box at `boxed` may open: delimiters that are not closed before the box, from
-/// left to right.
+/// Returns the positions, in order, at which the LaTeX environment around the box at `boxed` may open: delimiters that
+/// aren't closed before the box.
 fn openings(text: &str, floor: usize, boxed: usize) -> [Option<usize>; 5] {
     let before = &text[floor..boxed];
     let bytes = text.as_bytes();

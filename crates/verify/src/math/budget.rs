@@ -74,7 +74,7 @@ impl Fuel {
         self.left == 0
     }
 
-    /// Whether at least so many steps are left.
+    /// Whether at least `steps` steps are left.
     pub(super) fn holds(&self, steps: u32) -> bool {
         self.left >= steps
     }

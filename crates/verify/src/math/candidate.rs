@@ -1,11 +1,11 @@
-//! A place in a completion that may hold the answer.
+//! A part of a completion that may be the answer.
 
 /// The content of a candidate.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Found<'a> {
     /// LaTeX strings, several if joined by connectives, each with whether a percent sign follows.
     Latex(Vec<(&'a str, bool)>),
-    /// Contents of boxes that belong together.
+    /// Contents of boxes that together are one answer.
     Boxed(Vec<&'a str>),
     /// A box that isn't closed properly: the text from its brace on.
     Broken(&'a str),

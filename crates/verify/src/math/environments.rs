@@ -8,7 +8,7 @@ use super::budget::MAX_CANDIDATES;
 use super::candidate::{Candidate, Found};
 use crate::python_text::regex;
 
-/// Returns the last environments of a string, as many as can be tried.
+/// Returns the last [`MAX_CANDIDATES`] LaTeX environments of a string, in order.
 pub(super) fn environments(text: &str) -> Vec<Candidate<'_>> {
     let mut last = VecDeque::with_capacity(MAX_CANDIDATES);
     let mut ahead = Ahead::default();
@@ -23,8 +23,8 @@ pub(super) fn environments(text: &str) -> Vec<Candidate<'_>> {
     last.into()
 }
 
-/// Returns the first LaTeX between delimiters that starts in `from..=to`. If connectives join it to further
-/// environments, these are included, up to six in total.
+/// Returns the first LaTeX environment that starts in `from..=to`, with the environments that connectives such as "and"
+/// join to it, up to six in total.
 pub(super) fn first<'a>(text: &'a str, from: usize, to: usize, ahead: &mut Ahead) -> Option<Candidate<'a>> {
     let bytes = text.as_bytes();
     let mut at = from;

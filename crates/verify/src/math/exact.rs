@@ -216,7 +216,7 @@ fn call(function: Function, values: &[RBig], fuel: &mut Fuel) -> Result<RBig, No
     value.ok_or(NoValue::Undefined)
 }
 
-/// Combines the absolute values of integers by `join`. Returns `None` if a value isn't an integer.
+/// Folds the absolute values of integers with `join`. Returns `None` if a value isn't an integer.
 fn fold_integers(values: &[RBig], join: impl Fn(UBig, UBig) -> UBig) -> Option<RBig> {
     let mut whole = values.iter().map(|value| integer(value).map(|whole| whole.clone().unsigned_abs()));
     let mut total = whole.next()??;
@@ -256,7 +256,7 @@ fn integer_logarithm(value: &RBig, base: &RBig) -> Option<RBig> {
     None
 }
 
-/// Returns `count!`, the product of two recursively computed halves.
+/// Returns `count!`. Multiplies two halves, each computed recursively.
 fn factorial(count: u64, fuel: &mut Fuel) -> Result<UBig, Exhausted> {
     if count > 8_000 {
         return Err(Exhausted);
@@ -343,7 +343,7 @@ fn expanded_determinant(columns: usize, entries: &[Expr]) -> Option<Expr> {
     Some(Expr::Add(terms.collect()))
 }
 
-/// Adds, scales and multiplies explicit matrices; `None` if the expression is not such a computation.
+/// Computes a sum, multiple or product of explicit matrices: columns and entries. `None` for other expressions.
 pub(super) fn matrix(expr: &Expr) -> Option<(usize, Vec<Expr>)> {
     match expr {
         Expr::Matrix(columns, entries) => Some((*columns, entries.clone())),

@@ -147,7 +147,7 @@ pub(super) enum Expr {
     Ratio(Vec<Expr>),
     /// A finite set, in the order written. In strict mode, a set without braces keeps repeated elements.
     Set(Vec<Expr>),
-    /// Ends, then whether the left and the right end are excluded.
+    /// The two ends, and whether the left and the right end are excluded.
     Interval(Box<[Expr; 2]>, bool, bool),
     Union(Vec<Expr>),
     Intersection(Vec<Expr>),
@@ -212,7 +212,7 @@ impl Expr {
         Self::Relation(kind, Box::new([left, right]))
     }
 
-    /// Returns the negative. A number is negated directly.
+    /// Returns the negated expression. A number literal is negated directly.
     pub(super) fn negated(self) -> Self {
         match self {
             Self::Number(value) => Self::Number(-value),
@@ -268,7 +268,7 @@ impl Expr {
         matches!(self, Self::Relation(..) | Self::Chain(_) | Self::Not(_))
     }
 
-    /// Returns whether only names occur: symbols, functions of symbols, and their reciprocals.
+    /// Returns whether the expression consists only of names: symbols, functions of symbols, and their reciprocals.
     pub(super) fn names_only(&self) -> bool {
         match self {
             Self::Symbol(_) => true,
@@ -289,7 +289,7 @@ impl Expr {
         children!(self, iter)
     }
 
-    /// Returns the tree with the replacements that `with` gives for nodes. The inside of a replaced node isn't visited.
+    /// Replaces each node for which `with` returns a replacement. The children of a replaced node aren't visited.
     pub(super) fn replaced(&self, with: &mut dyn FnMut(&Expr) -> Option<Expr>) -> Self {
         let mut tree = self.clone();
         tree.replace(with);

@@ -46,7 +46,7 @@ static FINAL: LazyLock<Fancy> =
 static ANSWER: LazyLock<Fancy> =
     LazyLock::new(|| fancy(&format!(r"^(?:.{{0,100}}=\s*|.{{0,50}}?){}(?!\s*=)", expression_or_number())));
 
-/// The groups of candidates, by priority. Each group is searched when needed.
+/// Search for groups of candidates, by priority. A group is searched only when it is needed.
 pub(super) struct Search<'a> {
     text: &'a str,
     latex: bool,
@@ -84,7 +84,7 @@ impl<'a> Search<'a> {
         Self { text, latex, plain, answers: answer_ends(text), stage: 0, stages }
     }
 
-    /// Sets whether values are searched that are outside of boxes and don't follow the word "answer".
+    /// Sets whether to search for values that are outside of boxes and don't follow the word "answer".
     pub(super) fn with_bare(mut self, bare: bool) -> Self {
         self.stages.retain(|(_, stage)| bare || *stage != Stage::Bare);
         self
@@ -224,7 +224,7 @@ pub(super) fn last_number(text: &str, floor: usize) -> Option<(usize, usize)> {
     (start >= floor && end - start <= MAX_ANSWER).then(|| (first.start(), end))
 }
 
-/// Returns the last matches of a pattern, as many as can be tried, in reverse order.
+/// Returns the last [`MAX_CANDIDATES`] matches of a pattern, in reverse order.
 ///
 /// The text is searched piece by piece from its end. A piece begins after a byte that can't be part of a match, so its
 /// matches are the same as in a search from the beginning of the text.

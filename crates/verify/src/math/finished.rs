@@ -1,4 +1,4 @@
-//! Decides whether an answer is worked out.
+//! Decides whether an answer is finished or leaves operations to the reader.
 //!
 //! A problem that is only repeated isn't an answer. So in strict mode, an operation that a reader would still have to carry
 //! out is accepted only if the gold is written with it. Fractions, powers, roots, multiples of these and of constants, and
@@ -11,7 +11,7 @@ use super::budget::Fuel;
 use super::exact;
 use super::expr::{Constant, Expr, Fold, Function, Relation};
 
-/// Operations that are left to the reader, as a set of bits.
+/// Operations that an answer leaves to the reader, as a set of bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct Open(u32);
 
@@ -31,7 +31,7 @@ impl Open {
     const ABSOLUTE: Self = Self(1 << 12);
     pub(super) const DETERMINANT: Self = Self(1 << 13);
     const SET: Self = Self(1 << 14);
-    /// A relation in one unknown that is not solved for it.
+    /// A relation that isn't solved for its only unknown.
     const UNSOLVED: Self = Self(1 << 15);
     /// A complex number in polar form, `e^{i\pi/3}`.
     const POLAR: Self = Self(1 << 16);
@@ -107,7 +107,7 @@ impl Open {
     }
 }
 
-/// Returns whether the answer leaves only operations open with which the gold is written.
+/// Returns whether each operation that the answer leaves to the reader is in the gold too.
 pub(super) fn is_finished(answer: Open, gold: Open) -> bool {
     // A value of one transcendental function may be written with another.
     let functions = Open::TRIGONOMETRY.with(Open::LOGARITHM);
@@ -115,7 +115,7 @@ pub(super) fn is_finished(answer: Open, gold: Open) -> bool {
     answer.within(gold.with(also).with(Open::POLAR))
 }
 
-/// The factors of a product, each with its exponent. Powers, roots and quotients of products are expanded.
+/// The factors of a product, each with its exponent. A power of a product is expanded to powers of its factors.
 struct Factors<'a>(Vec<Factor<'a>>);
 
 type Factor<'a> = (&'a Expr, RBig);
@@ -146,7 +146,7 @@ impl<'a> Factors<'a> {
         }
     }
 
-    /// Returns whether a product is left to the reader.
+    /// Returns whether the reader still has to multiply: two factors are numerals, or two are sums.
     fn are_open(&self, rational: bool) -> bool {
         let count = |found: &dyn Fn(&&Factor<'_>) -> bool| self.0.iter().filter(found).count();
         let sums = count(&|(factor, exponent)| {
@@ -161,7 +161,7 @@ impl<'a> Factors<'a> {
         numerals > 1 || sums > 1 || rational && numerals > 0 && quotients == 0 && over_factorials
     }
 
-    /// Returns the numerals, each once, so that `123^2/123` is 123.
+    /// Returns the numerals, each once with the sum of its exponents, so that `123^2/123` is 123.
     fn joined(&self) -> Vec<Factor<'a>> {
         let mut joined: Vec<Factor<'a>> = Vec::new();
         for (factor, exponent) in self.0.iter().filter(|(factor, _)| is_numeral(factor)) {
@@ -173,7 +173,7 @@ impl<'a> Factors<'a> {
         joined
     }
 
-    /// Counts the quotients of factorials that are a number by themselves, such as `123!/122!`.
+    /// Counts the quotients of adjacent factorials, such as `123!/122!`, which are a number.
     fn quotients_of_factorials(&self) -> usize {
         let of = |sign: Sign| {
             let of_sign = self.0.iter().filter(move |(_, exponent)| exponent.sign() == sign);
@@ -189,8 +189,8 @@ impl<'a> Factors<'a> {
     }
 }
 
-/// Returns whether a factor and its exponent are a disguised numeral: `123^1`, `\sqrt{123^2}`, `1/\frac{1}{123}`. For a
-/// rational value, a root that is exact counts too.
+/// Returns whether a factor and its exponent are only another form of a numeral: `123^1`, `1/\frac{1}{123}` or, for a
+/// rational value, an exact root such as `\sqrt{123^2}`.
 fn is_numeral_power((factor, exponent): &Factor<'_>, rational: bool) -> bool {
     if !is_numeral(factor) {
         return false;
@@ -223,8 +223,8 @@ fn is_matrix(expr: &Expr) -> bool {
     }
 }
 
-/// Returns whether a relation in one unknown is solved for it, except for a factor of an inequality. Relations in several
-/// unknowns don't have a solved form.
+/// Returns whether a relation is solved for its unknown, up to a factor in an inequality. Relations in several unknowns
+/// count as solved.
 fn is_solved(kind: Relation, pair: &[Expr; 2]) -> bool {
     let names = |side: &Expr| {
         side.symbols().into_iter().filter(|name| *name != "i").map(str::to_owned).collect::<Vec<_>>()
@@ -244,19 +244,19 @@ fn is_solved(kind: Relation, pair: &[Expr; 2]) -> bool {
     }
 }
 
-/// Returns whether a side of an equation is a function of the unknown, such as `f(x)` or `\sin x`, which counts as solved
-/// for like a variable.
+/// Returns whether a side of an equation is a function of the unknown, such as `f(x)` or `\sin x`. An equation solved
+/// for it counts as solved.
 fn is_applied(side: &Expr) -> bool {
     matches!(side, Expr::Apply(..) | Expr::Constant(_))
         || matches!(side, Expr::Call(function, _) if !matches!(function, Function::Abs))
 }
 
-/// Whether an expression contains anything except numbers and named constants. In strict mode, `i` is the imaginary unit.
+/// Whether an expression contains variables or applied functions such as `f(x)`. `i` counts as the imaginary unit.
 pub(super) fn has_variables(expr: &Expr) -> bool {
     expr.symbols().iter().any(|name| *name != "i") || expr.any(&|node| matches!(node, Expr::Apply(..)))
 }
 
-/// Returns whether a value contains an unevaluated computation with variables other than the letters of the gold's units.
+/// Returns whether a value computes with variables other than the letters of the gold's units.
 pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
     let of_unit = |name: &str| {
         gold.any(&|node| match node {
@@ -269,7 +269,7 @@ pub(super) fn has_work_on_variables(value: &Expr, gold: &Expr) -> bool {
         && value.symbols().iter().any(|name| *name != "i" && !of_unit(name))
 }
 
-/// Whether an expression is a written number: digits, a decimal, a percentage or a fraction. -1 counts only as a sign.
+/// Whether an expression is a literal number: an integer except -1 (a sign), a decimal, a percentage or a fraction.
 fn is_numeral(expr: &Expr) -> bool {
     match expr {
         Expr::Number(value) => *value != RBig::from(-1),

@@ -22,9 +22,9 @@ pub(super) enum Token {
     /// `d` and the letter or greek letter after it.
     Differential(Box<str>),
     Greek(&'static str),
-    /// The letters of `\text{..}`, in lower case and without spaces. In strict mode, the words as written.
+    /// Content of `\text{..}`: its letters in lower case without spaces or, in strict mode, the words as written.
     Text(Box<str>),
-    /// `\bar`, `\vec`, .. with the name it is written with.
+    /// Accents such as `\bar` and `\vec`, with the name in the command.
     Accent(&'static str),
     Function(Function),
     /// `\ln`, `\log`, `\exp`.
@@ -135,7 +135,7 @@ pub(super) struct Spanned {
     pub(super) end: usize,
 }
 
-/// Greek letters, each before its command.
+/// Greek letters, each followed by its command.
 const GREEK: &str = "\
     α alpha β beta γ gamma Γ Gamma δ delta Δ Delta ε epsilon ϵ varepsilon ζ zeta η eta θ theta Θ Theta \
     ϑ vartheta ι iota κ kappa λ lambda Λ Lambda μ mu ν nu ξ xi Ξ Xi ο omicron π pi Π Pi ϖ varpi ρ rho \
@@ -153,7 +153,7 @@ macro_rules! table {
     };
 }
 
-/// Functions, each before its commands.
+/// Functions, each followed by its commands.
 const FUNCTIONS: &[(Function, &str)] = table! {
     Function:
     Asinh "arcsinh arsinh", Acosh "arccosh arcosh", Atanh "arctanh artanh", Asin "arcsin", Acos "arccos", Atan "arctan",
@@ -161,7 +161,7 @@ const FUNCTIONS: &[(Function, &str)] = table! {
     Csc "csc", Sec "sec", Cot "cot", Floor "floor", Ceiling "ceil", Max "max", Min "min", Gcd "gcd", Lcm "lcm",
 };
 
-/// Other tokens, each before its commands.
+/// Other tokens, each followed by its commands.
 const COMMANDS: &[(Token, &str)] = table! {
     Token:
     Approaches "longrightarrow Longrightarrow rightarrow Rightarrow to", EulerE "exponentialE",
@@ -385,7 +385,7 @@ pub(super) fn spelled<'t>(tokens: impl IntoIterator<Item = &'t Token>) -> String
     name
 }
 
-/// Returns the variable of the differential whose `d` is at `at - 1`.
+/// Returns the variable of a differential whose `d` is before `at`, and the position after the variable.
 fn differential(text: &str, at: usize, mode: Mode) -> Option<(Box<str>, usize)> {
     let rest = &text[at..];
     let trimmed = rest.trim_start();
@@ -472,7 +472,7 @@ fn cased(command: &'static str, token: Option<Token>, mode: Mode) -> Option<Toke
     }
 }
 
-/// Returns a word in lower case, but a symbol such as `CO` as it is written.
+/// Converts a word to lower case. A symbol such as `CO` is unchanged.
 pub(super) fn folded(word: &str) -> String {
     const ANSWERS: [&str; 6] = ["yes", "no", "true", "none", "even", "odd"];
     let lower = word.to_lowercase();

@@ -116,17 +116,17 @@ impl Default for Options {
     }
 }
 
-/// An answer as math-verify reads it.
+/// A gold or an answer as math-verify parses it.
 #[derive(Debug, Clone, Default)]
 struct Reading {
     subject: Option<Subject>,
     /// Normalised text of the first candidate. Equal strings are equal answers.
     text: Option<String>,
-    /// Whether some candidate was beyond the limits.
+    /// Whether a candidate exceeds the budget.
     over_budget: bool,
 }
 
-/// An answer, read in one of the modes.
+/// A gold or an answer as parsed in one of the modes.
 #[derive(Debug, Clone)]
 enum Read {
     Parity(Reading),
@@ -216,12 +216,12 @@ impl Verifier {
             || subject.is_some_and(|gold| compare::is_too_expensive(gold, &self.options))
     }
 
-    /// Checks a completion.
+    /// Finds the answer in a completion and compares it with the gold.
     pub fn check(&self, response: &str) -> Outcome {
         self.judge(&self.read_response(response))
     }
 
-    /// Checks a completion, with repeated answers from the cache.
+    /// Checks a completion like [`Self::check`]. If `memo` contains the answer, takes its outcome from there.
     pub fn check_with(&self, response: &str, memo: &mut Memo) -> Outcome {
         let reading = self.read_response(response);
         let (Some(gold), Some(subject)) = (self.gold.subject(), reading.subject()) else {
@@ -320,7 +320,7 @@ fn judge_values(gold: &Subject, answer: &Subject, options: &Options) -> Outcome 
     Outcome::new(verdict, reason)
 }
 
-/// Returns whether two strings are the same value.
+/// Returns whether two strings parse to the same value in strict mode.
 fn same_value(first: &str, second: &str) -> bool {
     same_to(first, second, Options::default().precision)
 }

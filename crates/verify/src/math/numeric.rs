@@ -9,10 +9,10 @@ use super::budget::{Exhausted, Fuel, NoValue, known};
 use super::exact;
 use super::expr::{Constant, Expr, Fold, Function};
 
-/// The source of values for unknowns.
+/// Set from which values of unknowns are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
-    /// The expression lacks unknowns, or their values don't matter.
+    /// No values, for expressions without unknowns.
     None,
     /// Rationals and integers of both signs and parities, small and large.
     Rational,
@@ -242,7 +242,7 @@ fn computed(
     found.ok_or(NoValue::Undefined)
 }
 
-/// Returns the exact value of a subtree at the point.
+/// Returns the rational value of an expression at the point, or `None` if it isn't known to be rational.
 fn exact_at(expr: &Expr, point: &Point, fuel: &mut Fuel) -> Result<Option<RBig>, Exhausted> {
     let bound = |name: &str| Some((name.into(), point.exact(name)?));
     match expr.symbols().into_iter().map(bound).collect::<Option<exact::Bindings>>() {

@@ -18,7 +18,7 @@ use super::expr::{Constant, Expr, Fold, Relation};
 use super::extract::Search;
 use super::{Options, read_candidate};
 
-/// Kind of value that is searched for.
+/// Kind of answer to search for.
 #[derive(Debug, Clone)]
 pub enum Target {
     /// Boxes and LaTeX between delimiters.
@@ -30,7 +30,7 @@ pub enum Target {
         /// Whether a chain `a = b = c` is read as its last part, even if the whole can be parsed.
         last: bool,
     },
-    /// Numbers and arithmetic without LaTeX; whether they count without "answer" before them.
+    /// Numbers and arithmetic without LaTeX. The value is whether they count without "answer" before them.
     Plain(bool),
     /// The words of a list, such as the letters of options.
     Words(Words),
@@ -44,8 +44,8 @@ pub struct Words {
 }
 
 impl Words {
-    /// `bare`: whether a word counts without "answer" before it. `lowercase`: whether the value is in lower case.
-    /// Fails if the words are too many for one pattern.
+    /// Compiles the patterns. `bare`: whether a word counts without "answer" before it. `lowercase`: whether to return
+    /// it in lower case. Fails if there are too many words for one pattern.
     pub fn new(words: &[String], bare: bool, lowercase: bool) -> Result<Self, String> {
         let any = words.iter().map(|word| regex::escape(word)).collect::<Vec<_>>().join("|");
         let word = format!("(?P<word>{any})");
@@ -69,7 +69,7 @@ impl Words {
     }
 }
 
-/// An answer that was parsed.
+/// A parsed mathematical answer.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Value {
     /// Notation of the strings: "latex", "boxed", "expression" or "number".
@@ -80,7 +80,7 @@ pub struct Value {
     subject: Subject,
 }
 
-/// Value that was read.
+/// Result of a search.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Parsed {
     /// The answer, if some candidate could be parsed.
@@ -91,22 +91,22 @@ pub struct Parsed {
     pub over_budget: bool,
 }
 
-/// An answer.
+/// Answer found by a search.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Answer {
-    /// Mathematics.
+    /// A mathematical value.
     Value(Box<Value>),
     /// One of the words that were searched for.
     Word(String),
 }
 
-/// A target during a search. For words, with the index of the next pattern.
+/// State of the search for a target. For words, the index of the next pattern.
 enum Source<'a> {
     Search(Box<Search<'a>>, bool),
     Words(&'a Words, usize),
 }
 
-/// Match of a source: mathematics, or a word.
+/// Match of a source.
 enum Match<'a> {
     /// Mathematics, and whether a chain `a = b = c` is read as its last part.
     Found(Found<'a>, bool),

@@ -1,4 +1,4 @@
-//! Spellings of phrases: statements in words, dates, times of day and durations, by the rules of a data file.
+//! Replaces phrases by one standard spelling each: statements in words, dates, times of day and durations.
 
 use std::borrow::Cow;
 use std::sync::LazyLock;
@@ -15,7 +15,7 @@ static RULES: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     rules.map(|(form, spelling)| (pattern(&format!("(?i){form}")), spelling)).collect()
 });
 
-/// Returns the one spelling of an answer that is a known phrase, and any other answer unchanged.
+/// Returns the standard spelling of an answer that is a known phrase, and any other answer unchanged.
 pub(super) fn standard(answer: &str) -> Cow<'_, str> {
     const LONGEST: usize = 160;
     if answer.len() > LONGEST || !answer.contains(|c: char| c.is_ascii_alphabetic() || c == '-') {

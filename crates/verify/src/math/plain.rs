@@ -33,7 +33,7 @@ fn read(text: &str, python: bool) -> Result<Expr, ParseError> {
     if parser.at == parser.bytes.len() { Ok(value) } else { Err(ParseError::Syntax) }
 }
 
-/// Parses a number whose thousands separators were removed, or that had a decimal comma.
+/// Parses the digits of a number, from which thousands separators or a decimal comma were removed.
 pub(super) fn number(whole: &str, fraction: &str) -> Result<Expr, ParseError> {
     if whole.len() + fraction.len() > MAX_DIGITS {
         return Err(ParseError::Budget);

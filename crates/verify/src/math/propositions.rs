@@ -3,10 +3,10 @@
 use super::expr::Expr;
 use super::lexer::{Token, spelled};
 
-/// Most letters of a formula.
+/// Maximum number of letters in a formula.
 const MOST: usize = 6;
 
-/// Reads a formula of letters and connectives. Its value names the cases in which it is true.
+/// Parses a formula of letters and connectives. The result names the cases in which the formula is true.
 pub(super) fn read(tokens: &[Token]) -> Option<Expr> {
     let connects = |token: &Token| precedence(token).is_some() || is_negation(token);
     if !tokens.iter().any(connects) || tokens.len() > 64 {
@@ -29,7 +29,7 @@ pub(super) fn read(tokens: &[Token]) -> Option<Expr> {
     Some(Expr::Apply(format!("true in {cases:b}").into(), symbols))
 }
 
-/// How closely a connective joins its sides.
+/// Returns the precedence of a connective: a higher one binds more tightly.
 fn precedence(token: &Token) -> Option<u8> {
     match token {
         Token::Equivalent => Some(0),
@@ -50,16 +50,16 @@ struct Formula<'a> {
     at: usize,
 }
 
-/// The cases in which a formula is true: one bit for each choice of true letters.
+/// The cases in which a formula is true: one bit for each assignment of truth values to the letters.
 type Cases = u64;
 
 impl Formula<'_> {
-    /// All cases of the letters.
+    /// Returns all cases.
     fn all(&self) -> Cases {
         Cases::MAX >> (64 - (1u32 << self.letters.len()))
     }
 
-    /// Reads a formula whose connectives join at least so closely.
+    /// Parses a formula of connectives with at least the precedence `least`.
     fn joined(&mut self, least: u8) -> Option<Cases> {
         let mut left = self.single()?;
         while let Some(sign) = self.tokens.get(self.at)

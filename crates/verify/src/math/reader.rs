@@ -20,8 +20,8 @@ use crate::python_text::regex;
 const SUPERSCRIPTS: &str = "⁰¹²³⁴⁵⁶⁷⁸⁹⁻";
 const SUBSCRIPTS: &str = "₀₁₂₃₄₅₆₇₈₉₋";
 
-/// Commands without effect on the value. Entry `n` has the commands that are dropped with the next `n` groups. Some
-/// commands wrap a further group, which stays.
+/// Commands without effect on the value. Line `n`, from 0, lists the commands that are dropped with the `n` groups
+/// after them. A further group, such as the text of a colour, stays.
 static DROPPED: LazyLock<Vec<&str>> = LazyLock::new(|| section("dropped commands").lines().collect());
 
 /// Commands whose group is text.
@@ -39,7 +39,7 @@ static FUNCTIONS: Words = LazyLock::new(|| listed("names without a backslash"));
 /// Words that only introduce the answer.
 static LEADING: Words = LazyLock::new(|| listed("words that introduce an answer"));
 
-/// Verbs after the subject of a sentence, which isn't part of the answer: `the number of ways is`.
+/// Verbs after a subject. Both are dropped, as in `the number of ways is 8`.
 const VERBS: &[&str] = &["is", "are", "equals", "be"];
 
 /// Short words that are answers by themselves, or begin one.
@@ -57,13 +57,13 @@ const CURRENCIES: &[(char, &str)] =
 /// The replacement of each command or character.
 type Spellings = LazyLock<HashMap<&'static str, &'static str>>;
 
-/// Reads a section of words, each before its spelling.
+/// Reads a section of pairs: a command or character, and its replacement.
 fn pairs(name: &str) -> HashMap<&'static str, &'static str> {
     let mut words = section(name).split_whitespace();
     std::iter::from_fn(|| words.next().zip(words.next())).collect()
 }
 
-/// Reads the tokens of an answer, without the parts that don't affect its value.
+/// Converts an answer to tokens, without the parts that don't affect its value.
 pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
     if !raw.is_empty() && raw.bytes().all(|byte| byte.is_ascii_digit()) {
         return Ok(vec![lexer::number(raw, 0, Mode::Strict)?.0]);
@@ -103,7 +103,7 @@ pub(super) fn tokens(raw: &str) -> Result<Vec<Token>, ParseError> {
     if reader.over_budget { Err(ParseError::Budget) } else { Ok(trimmed(reader.tokens)) }
 }
 
-/// Removes punctuation and braces around all tokens.
+/// Removes punctuation, and braces around all of the tokens.
 fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
     loop {
         match &tokens[..] {
@@ -184,7 +184,7 @@ fn trimmed(mut tokens: Vec<Token>) -> Vec<Token> {
     tokens
 }
 
-/// Returns whether every brace of the tokens closes inside of them.
+/// Returns whether every brace in the tokens has a partner in them.
 fn is_balanced(tokens: &[Token]) -> bool {
     let mut depth = 0usize;
     for token in tokens {
@@ -238,7 +238,7 @@ fn without_domain(text: &str) -> &str {
     }
 }
 
-/// Returns whether each comma of a string is between thousands, and the string isn't a tuple, interval or set.
+/// Returns whether every comma in a string separates thousands, and the string isn't a tuple, interval or set.
 fn separates_thousands(text: &str) -> bool {
     if !text.contains(',') || text.contains(['(', '[', ';']) || text.contains("\\{") {
         return false;
@@ -310,16 +310,16 @@ struct Reader {
     spaced: bool,
     /// Words that haven't been read as tokens yet.
     words: String,
-    /// Number of open environments of statements, and of matrices.
+    /// Number of open environments of statements, and (`matrices`) of matrices.
     statements: usize,
     matrices: usize,
-    /// Whether commas are between thousands.
+    /// Whether the answer's commas separate thousands.
     thousands: bool,
     /// Whether the answer is a congruence, in which `mod 5` is the modulus.
     congruent: bool,
     currency: Option<&'static str>,
     has_unit: bool,
-    /// Whether a set of excluded numbers has to be closed at the end: `all real numbers except 2`.
+    /// Whether a set of excluded numbers is open and must be closed at the end: `all real numbers except 2`.
     excludes: bool,
     over_budget: bool,
 }
@@ -407,7 +407,7 @@ impl Reader {
         }
     }
 
-    /// Reads the LaTeX spelling of a word or character.
+    /// Reads LaTeX that replaces a word or character.
     fn latex(&mut self, mut text: &str) {
         while !text.is_empty() {
             text = self.token(text);
@@ -418,7 +418,7 @@ impl Reader {
         if self.words.is_empty() { self.spaced = true } else { self.words.push(' ') }
     }
 
-    /// Reads a string, in which only `depth` levels of text commands are opened.
+    /// Reads a string that is inside `depth` text commands.
     fn text(&mut self, text: &str, depth: usize) {
         let mut rest = text;
         while let Some(c) = rest.chars().next()
@@ -569,7 +569,7 @@ impl Reader {
         }
     }
 
-    /// Reads the domain of a name after a comma.
+    /// Reads the statement about a symbol's domain after a comma.
     fn domain(&mut self, domain: &str) {
         if !self.at_start() {
             self.push(Token::Comma);
@@ -577,7 +577,7 @@ impl Reader {
         self.text(domain, 0);
     }
 
-    /// Reads one token. Consecutive Unicode superscript or subscript digits form one script.
+    /// Reads one token. Consecutive Unicode superscript or subscript digits form one exponent or subscript.
     fn script<'a>(&mut self, rest: &'a str) -> &'a str {
         for (digits, mark) in [(SUPERSCRIPTS, '^'), (SUBSCRIPTS, '_')] {
             let value = |c: char| match digits.chars().position(|known| known == c) {
@@ -683,7 +683,7 @@ impl Reader {
         after
     }
 
-    /// Skips a command without effect on the value, and the groups of its arguments.
+    /// Skips a command without effect on the value, and its arguments: the next `groups` groups. Returns the rest.
     fn dropped<'a>(&mut self, name: &str, groups: usize, after: &'a str) -> &'a str {
         let mut after = after;
         if matches!(name, "left" | "right") {
@@ -754,7 +754,7 @@ impl Reader {
         after
     }
 
-    /// Reads a wide space or the end of a row, which is a comma between two values and otherwise a space.
+    /// Reads a wide space or the end of a row: a comma if it is between two values, otherwise a space.
     fn separator(&mut self, after: &str) {
         self.flush(after);
         let next = after.trim_start();
@@ -932,7 +932,7 @@ impl Reader {
         rest
     }
 
-    /// Returns whether a letter is the article of the word after it, as in `a Wednesday`.
+    /// Returns whether a letter is an article before a word, as in `a Wednesday`.
     fn is_article(&self, letter: &str, after: &str) -> bool {
         const JOINS: &[&str] = &["times", "plus", "minus", "over", "with", "where", "equals", "divided"];
         let next = after.strip_prefix(' ').unwrap_or_default();
@@ -943,7 +943,7 @@ impl Reader {
             && (!self.after_value() || !self.words.is_empty())
     }
 
-    /// Processes the collected words as a unit, a separator or a value. `next` is the text after the words.
+    /// Converts the collected words to a unit, a separator or a value. `next` is the text after the words.
     fn flush(&mut self, next: &str) {
         if self.words.is_empty() {
             return;
@@ -1079,7 +1079,7 @@ impl Reader {
         self.push_text(written);
     }
 
-    /// Reads a number in words. `written` are all words of the statement.
+    /// Reads a number in words. `written` contains all collected words as they are written.
     fn place_number(&mut self, words: &str, written: &str, next: &str) {
         let Some((number, rest)) = spoken(words) else { return };
         if let Some(denominator) = units::denominator(rest) {
@@ -1105,7 +1105,7 @@ impl Reader {
         }
     }
 
-    /// Reads a number literal with its separators, period and exponent.
+    /// Reads a number literal with its separators, repeating block and exponent.
     fn number<'a>(&mut self, rest: &'a str) -> &'a str {
         if let Some(after) = rest.strip_prefix("...") {
             self.flush(rest);
@@ -1222,7 +1222,7 @@ impl Reader {
     }
 }
 
-/// Returns the words of a statement without its articles and without the words that lead to it.
+/// Returns the words of an answer without articles and without introductory words such as "it is".
 fn without_articles(words: &str) -> String {
     const LEAD: &[&str] = &["it", "s", "is", "are", "they", "on"];
     let all: Vec<&str> = words.split_whitespace().collect();
@@ -1245,8 +1245,8 @@ fn without_articles(words: &str) -> String {
 const SEPARATORS: &[&str] =
     &["\\,", "{,}", "{\\,}", ",\\!", "\\ ", "~", "\u{a0}", "\u{202f}", "\u{2009}", "\\;", "\\:", " "];
 
-/// Splits off the repeating block that begins a string, the period after a decimal's digits: `\overline{3}`, `\dot{3}`,
-/// `(3)`.
+/// Splits off a decimal's repeating block at the start of a string, `\overline{3}`, `\dot{3}` or `(3)`. Returns its
+/// digits and the rest.
 fn period(text: &str) -> Option<(&str, &str)> {
     let found = regex!(r"^(?:\\(?:overline|bar|dot)(?:\{([0-9]{1,64})\}|\s*([0-9]))|\(([0-9]{1,64})\))")
         .captures(text)?;
@@ -1260,8 +1260,8 @@ fn is_set(text: &str) -> bool {
     text.strip_prefix("\\left").map_or(text, str::trim_start).starts_with("\\{")
 }
 
-/// Splits the digits of a decimal before dots into the digits before the period, and the period: a block that is at the
-/// end three times, or twice in a short decimal.
+/// Splits the digits of a decimal such as `0.1333...` into the digits before the repeating block, and the block. It
+/// must be at the end three times, or twice in a short decimal.
 fn repeated(fraction: &str) -> Option<(&str, &str)> {
     (1..=fraction.len() / 2).find_map(|length| {
         let block = &fraction[fraction.len() - length..];
@@ -1271,14 +1271,14 @@ fn repeated(fraction: &str) -> Option<(&str, &str)> {
     })
 }
 
-/// Returns the text after the dots with which a string begins.
+/// Returns the text after an ellipsis at the start of a string, or `None` without an ellipsis.
 fn dots(text: &str) -> Option<&str> {
     let after =
         ["...", "…", "\\ldots", "\\dots", "\\cdots"].iter().find_map(|dots| text.strip_prefix(dots))?;
     (!after.starts_with(|c: char| c.is_alphanumeric())).then_some(after)
 }
 
-/// Returns the units of a group that consists only of units, with their exponents: `m/s^2`.
+/// Returns the content of a group without formatting, if it consists only of units and exponents, as in `m/s^2`.
 fn unit_text(content: &str) -> Option<String> {
     let spaced = content.replace("\\,", " ").replace('~', " ");
     let mut words = spaced.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty()).peekable();
@@ -1291,7 +1291,7 @@ fn unit_text(content: &str) -> Option<String> {
     units.then(|| spaced.trim().chars().filter(|c| !matches!(c, '{' | '}' | '$' | '\\')).collect())
 }
 
-/// Returns the content of the text command with which a string begins, and the text after it.
+/// Returns the content of the text command at the start of a string, and the text after the command.
 fn text_command(text: &str) -> Option<(&str, &str)> {
     let body = text.strip_prefix('\\')?;
     let (name, after) = body.split_at(body.bytes().take_while(u8::is_ascii_alphabetic).count());
@@ -1305,7 +1305,7 @@ fn text_command(text: &str) -> Option<(&str, &str)> {
     if TEXTS.contains(&name) || name == "operatorname" { group(after).or_else(single) } else { None }
 }
 
-/// Returns the content of the brace group with which a string begins, and the text after it.
+/// Returns the content of a brace group at the start of a string, and the text after the group.
 fn group(text: &str) -> Option<(&str, &str)> {
     let text = text.trim_start();
     let end = group_end(text).filter(|_| text.starts_with('{'))?;

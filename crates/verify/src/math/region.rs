@@ -27,7 +27,7 @@ impl End {
         }
     }
 
-    /// Returns the order of two ends; equal if the balls overlap, or agree to six decimals.
+    /// Compares two ends. They are equal if their balls overlap, or if they differ by less than 5e-10.
     fn compare(&self, other: &Self) -> Ordering {
         match (self, other) {
             (Self::At(a, x), Self::At(b, y)) => {
@@ -175,12 +175,12 @@ fn finite(ends: &[End]) -> Vec<f64> {
     ends.iter().map(End::value).filter(|value| value.is_finite()).collect()
 }
 
-/// Returns whether an approximate value is this end.
+/// Returns whether a value equals `at` approximately, to about seven digits.
 fn near(at: f64, value: f64) -> bool {
     (value - at).abs() <= 1e-7 * (1.0 + at.abs())
 }
 
-/// Returns points inside each gap between ordered values, and beyond them.
+/// Returns test points: inside each gap between the ordered values, below the first and above the last.
 fn probes(finite: &[f64]) -> Vec<RBig> {
     let mut probes = Vec::new();
     let mut push = |value: f64| {
@@ -232,19 +232,19 @@ pub(super) fn same_set(first: &Expr, second: &Expr, fuel: &mut Fuel) -> Result<O
     Ok(Some(true))
 }
 
-/// A set of reals, or a condition on one unknown: relations, with unions for `or` and intersections for `and`.
+/// One side of a comparison: a set of reals, or a condition on one unknown (relations joined by `or` and `and`).
 enum Side<'a> {
     Region(Region),
     Condition(&'a Expr),
 }
 
-/// A relation of a condition, with the zeros and poles of its difference if they are known.
+/// A relation in a condition, with the zeros and poles of left side minus right side, if they are known.
 struct Link<'a> {
     relation: &'a Expr,
     breaks: Option<(Vec<f64>, Vec<f64>)>,
 }
 
-/// Returns whether a condition in one unknown and a set, or two such conditions, have the same solutions; `None` if it isn't decided.
+/// Returns whether two conditions in one unknown, or a condition and a set, have the same solutions, or `None`.
 pub(super) fn same_solutions(
     first: &Expr,
     second: &Expr,
@@ -380,7 +380,7 @@ fn collect_links<'a>(
     }
 }
 
-/// Returns the zeros and the poles of an expression, with either sign for what is inside of an absolute value.
+/// Returns the zeros and the poles of an expression. An absolute value is replaced by its content with either sign.
 fn zeros_and_poles(expr: &Expr, name: &str, fuel: &mut Fuel) -> Result<(Vec<f64>, Vec<f64>), NoValue> {
     let mut inside = None;
     let mut with = |sign: i64| {
@@ -438,7 +438,7 @@ fn holds_at(
     combined(condition, &mut |part| holds_at(part, at, value, name, links, fuel))
 }
 
-/// Returns whether a condition holds, from whether its parts hold.
+/// Combines the truth of a condition's parts, which `truth` returns, to the truth of the condition.
 fn combined(
     condition: &Expr,
     truth: &mut dyn FnMut(&Expr) -> Result<Option<bool>, Exhausted>,
@@ -459,7 +459,7 @@ fn combined(
     Ok(result)
 }
 
-/// Replaces a side of a relation that is a function of an unknown name, such as `f(x)`, by a symbol: `f(x) < 2` is read like `x < 2`.
+/// Replaces an unknown function on a side of a relation by a symbol: `f(x) < 2` is read like `y < 2`.
 fn unknown_as_symbol(relation: &Expr) -> Expr {
     let side = |side: &Expr| match side {
         Expr::Apply(name, _) => Expr::symbol(&format!("{name}()")),

@@ -37,9 +37,9 @@ enum Kind {
     /// Two values in parentheses: a point or an open interval.
     Pair,
     Tuple,
-    /// Values without braces, each as often as it is written, or the only value in braces.
+    /// Values without braces, repeats included, or a single value in braces.
     List,
-    /// Several values in braces, or alternatives.
+    /// Several values in braces, or alternatives joined by "or".
     Set,
     Matrix,
 }
@@ -120,11 +120,11 @@ pub(super) struct Answer {
     pub(super) tokens: Vec<Token>,
     /// The value, or `None` if the answer is only text.
     pub(super) subject: Option<Subject>,
-    /// Whether some part was beyond the limits.
+    /// Whether a part exceeds the budget.
     pub(super) over_budget: bool,
-    /// Reason why the response doesn't state an answer, if an answer was found.
+    /// Reason why an answer wasn't found in the response, or `None` if one was found.
     fault: Option<Reason>,
-    /// Whether the answer is a list in braces, so that its order doesn't count.
+    /// Whether the order doesn't count: a list in braces, or alternatives.
     braced: bool,
     /// The letter of the option before the value, as in `\textbf{(D)}\ 45`.
     letter: Option<char>,
@@ -238,7 +238,7 @@ impl Answer {
         answer
     }
 
-    /// Returns whether more than the two values decides: the answer's braces, equal tokens, or an answer that is an empty equation.
+    /// Returns whether more than the two values decides the verdict: the answer's braces, equal tokens, or `5=5`.
     pub(super) fn decides_alone(&self, answer: &Self) -> bool {
         answer.braced || self.same_words(answer) || answer.is_empty_equation()
     }
@@ -250,7 +250,7 @@ impl Answer {
                 || self.subject.is_none() && answer.subject.is_none() && self.folded() == answer.folded())
     }
 
-    /// Words as they are compared: letters and symbols keep their case, and separate numbers stay separate.
+    /// Returns the words for a comparison. Single letters and symbols keep their case, and numbers stay separate.
     fn folded(&self) -> String {
         let mut words = String::new();
         let is_letter = |token: &Token| matches!(token, Token::Letter(_));
@@ -277,7 +277,7 @@ impl Answer {
         equal.is_some_and(|at| self.tokens[..at] == self.tokens[at + 1..])
     }
 
-    /// Returns the outcome of an answer if this one is the gold.
+    /// Compares an answer with this gold.
     pub(super) fn judge(&self, answer: &Self, options: &Options) -> Outcome {
         if self.subject.is_none() && self.tokens.is_empty() {
             return Outcome::new(Verdict::Unscorable, "gold");
@@ -327,7 +327,7 @@ impl Answer {
     }
 }
 
-/// Returns whether a value with a modulus is below it.
+/// Returns whether a value is at least 0 and less than its modulus, if it has one.
 fn is_remainder(value: &Expr) -> bool {
     let Expr::Quantity(value, unit) = value else { return true };
     let modulus = unit.modulus().and_then(|modulus| modulus.parse::<i64>().ok());
@@ -348,7 +348,7 @@ fn lettered(text: &str) -> Option<(char, &str)> {
     Some((letter, found.get(3)?.as_str()))
 }
 
-/// Reads a function by cases as a set of pairs, each a value and its condition. Returns `None` for a system of equations.
+/// Reads a piecewise function as a set of pairs, each a value and its condition. `None` for a system of equations.
 fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
     let (head, rest) = text.split_once("\\begin{cases}")?;
     let (body, tail) = rest.split_once("\\end{cases}")?;
@@ -398,7 +398,7 @@ fn piecewise(text: &str) -> Option<Result<(Expr, Open), ParseError>> {
     Some(read(name).map(|name| (Expr::relation(Relation::Equal, name, cases), open)))
 }
 
-/// Returns the tokens of a sum of multiples of unit vectors and the tuple of its components, or `None` for another answer.
+/// Returns the tokens of a sum of multiples of unit vectors, and the tuple of components. `None` for other answers.
 fn vector(text: &str) -> Option<(Vec<Token>, (Expr, Open))> {
     let named = vectors::with_units(text);
     let plain = named.is_none();
@@ -410,7 +410,7 @@ fn vector(text: &str) -> Option<(Vec<Token>, (Expr, Open))> {
     Some((tokens, (vectors::components(&value, plain)?, open)))
 }
 
-/// Parses one part of an answer: all of it, what follows its last arrow, or an equation as in [`application`].
+/// Parses one part of an answer: all of it, the text after its last arrow, or an equation as in [`application`].
 fn parse(tokens: &[Token]) -> Result<(Expr, Open), ParseError> {
     if let Some(formula) = propositions::read(tokens) {
         return Ok((formula, Open::default()));

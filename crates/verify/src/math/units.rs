@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 
 use super::words::{Words, is_scale, listed, ordinal, section};
 
-/// Units whose spelling denotes two units, such as a unit per hour.
+/// Spellings of a unit per hour, with the unit and the hour.
 const SPEEDS: &[(&str, [&str; 2])] =
     &[("mph", ["mile", "hour"]), ("kmh", ["km", "hour"]), ("kmph", ["km", "hour"]), ("kph", ["km", "hour"])];
 
@@ -18,9 +18,9 @@ static EMPTY: Words = LazyLock::new(|| listed("words without effect on a unit"))
 static CHANGING: Words = LazyLock::new(|| listed("words that change a value"));
 /// Participles that describe what is counted.
 static DESCRIBING: Words = LazyLock::new(|| listed("participles that describe"));
-/// Prepositions, before which the counted things are named.
+/// Prepositions. The name of the counted things ends before the first one.
 static PREPOSITIONS: Words = LazyLock::new(|| listed("prepositions"));
-/// Spellings of units with capital letters. Those of a symbol in another case are other units, as in `mS` and `ms`.
+/// Unit symbols with capital letters. The same letters in another case are another unit, as in `mS` and `ms`.
 static CAPITALS: Words = LazyLock::new(|| listed("units with capital letters"));
 
 /// A unit, or the counted things.
@@ -32,7 +32,7 @@ pub(crate) struct Unit {
     words: Vec<Box<str>>,
     /// Words that change the value's meaning.
     changing: Vec<Box<str>>,
-    /// Number of words before the first known unit, and before the first preposition.
+    /// Number of words before the first known unit, and (`counted`) before the first preposition.
     before: Option<usize>,
     counted: Option<usize>,
 }
@@ -56,7 +56,7 @@ pub(crate) fn canonical(word: &str) -> Option<&'static str> {
     [Some(word), plural].into_iter().flatten().find_map(|word| NAMES.get(word).copied())
 }
 
-/// Returns the currency that an abbreviation before an amount names, as in `USD 5`.
+/// Returns the canonical name of a currency's abbreviation, such as `USD`.
 pub(crate) fn currency(word: &str) -> Option<&'static str> {
     let short = matches!(&*word.to_ascii_lowercase(), "usd" | "eur" | "gbp" | "jpy" | "inr" | "rs");
     short.then(|| canonical(&word.to_ascii_lowercase())).flatten()
@@ -81,7 +81,7 @@ pub(crate) fn denominator(word: &str) -> Option<u32> {
     }
 }
 
-/// Whether the words right behind a number turn it into another one, as in `12 inverted`, `12 in the denominator`.
+/// Whether the words right after a number turn it into another number, as in `12 inverted`, `12 in the denominator`.
 fn turns(words: &[String]) -> bool {
     let Some((first, rest)) = words.split_first() else { return false };
     let next = rest.first().map(|next| &**next);
@@ -99,7 +99,7 @@ fn turns(words: &[String]) -> bool {
     }
 }
 
-/// Returns whether letters in a row are a unit when they follow a number. Single letters are variables.
+/// Returns whether adjacent letters after a number are a unit. Single letters are variables.
 pub(crate) fn is_unit(word: &str) -> bool {
     let lower = word.to_ascii_lowercase();
     word.len() > 1 && (canonical(&lower).is_some() || SPEEDS.iter().any(|(name, _)| *name == lower))
@@ -211,39 +211,39 @@ impl Unit {
         self.words.iter().find_map(|word| word.strip_prefix("mod "))
     }
 
-    /// Returns the letters of a unit with their exponents, if all its letters could be variables, as in `m/s`.
+    /// Returns the letters and exponents of a unit such as `m/s`, in which each letter could be a variable.
     pub(crate) fn letters(&self) -> &[(Box<str>, i32)] {
         let letters = self.words.is_empty() && self.known.iter().all(|(name, _)| name.len() == 1);
         if letters { &self.known } else { &[] }
     }
 
-    /// Returns whether the unit is the second half of a day, if it is a half of a day.
+    /// Returns true for `pm`, false for `am`, and `None` for any other unit.
     pub(crate) fn half_day(&self) -> Option<bool> {
         self.is_one_of(&["am", "pm"]).map(|at| at == 1)
     }
 
-    /// Returns the number of cents in a dollar or a cent.
+    /// Returns 1 for a cent, 100 for a dollar, and `None` for any other unit.
     pub(crate) fn cents(&self) -> Option<i64> {
         self.is_one_of(&["cent", "dollar"]).map(|at| [1, 100][at])
     }
 
-    /// Returns the index of the only unit among some names.
+    /// Returns the index in `names` of the unit, if it is a single unit without an exponent and changing words.
     fn is_one_of(&self, names: &[&str]) -> Option<usize> {
         let [(name, 1)] = &self.known[..] else { return None };
         names.iter().position(|known| **known == **name).filter(|_| self.changing.is_empty())
     }
 
-    /// Whether the unit is degrees of an angle or of any temperature.
+    /// Whether the unit is the degree alone, which may be of an angle or of a temperature scale.
     pub(crate) fn is_degree(&self) -> bool {
         matches!(&self.known[..], [(name, 1)] if &**name == "degree")
     }
 
-    /// Returns whether words change the value's meaning, so that it is not the value alone.
+    /// Returns whether words of the unit change the value's meaning, as in `12 inverted`.
     pub(crate) fn changes(&self) -> bool {
         !self.changing.is_empty()
     }
 
-    /// Returns whether a value in this unit may equal a value in the other.
+    /// Returns whether values in the two units may be equal.
     pub(crate) fn agrees(&self, other: &Self) -> bool {
         if self.changing != other.changing {
             return false;

@@ -3,7 +3,7 @@
 use super::expr::{Expr, Relation};
 use crate::python_text::regex;
 
-/// Returns the text with each unit vector in bold or under an accent as a name of its own, which isn't the imaginary unit.
+/// Replaces unit vectors in bold or with an accent by `\hat{i}` and so on, which aren't read as the imaginary unit.
 pub(super) fn with_units(text: &str) -> Option<String> {
     const MARK: &str = r"\\(?:mathbf|boldsymbol|bm|vec|hat|widehat|overrightarrow)";
     const UNIT: &str = r"(?:\s*\{\s*(?:([ijk])|\\([ij])math)\s*\}|\s*\\([ij])math\b|\s+([ijk])\b)";
@@ -13,8 +13,8 @@ pub(super) fn with_units(text: &str) -> Option<String> {
     marked.is_match(text).then(|| named.into_owned())
 }
 
-/// Returns the components of a sum of multiples of unit vectors as a tuple, of which the third is left out if no term has k.
-/// Plain letters are unit vectors if `plain` is true. An equation keeps its left side.
+/// Converts a sum of multiples of unit vectors to a tuple of its components: two if no term has k, otherwise three. If
+/// `plain`, the plain letters i, j and k are unit vectors. Of an equation, converts the right side.
 pub(super) fn components(expr: &Expr, plain: bool) -> Option<Expr> {
     if let Expr::Relation(Relation::Equal, sides) = expr {
         // `i=j+k` is an equation of three unknowns.
@@ -39,7 +39,7 @@ pub(super) fn components(expr: &Expr, plain: bool) -> Option<Expr> {
     (!(plain && few)).then(|| Expr::Tuple(terms.into_iter().take(count).map(component).collect()))
 }
 
-/// Adds the terms of each unit vector in an expression times some factors. Returns `None` if a term isn't a multiple of one.
+/// Adds the multiples of each unit vector in `expr` times `factors` to `terms`. `None` if a term isn't such a multiple.
 fn collect(expr: &Expr, factors: &[Expr], plain: bool, terms: &mut [Vec<Expr>; 3]) -> Option<()> {
     let unit = |expr: &Expr| match expr {
         Expr::Symbol(name) if plain => ["i", "j", "k"].iter().position(|unit| **unit == **name),

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::forms;
 
-/// Words of a section of the data file.
+/// The words of a section of the data file, split once.
 pub(crate) type Words = LazyLock<Vec<&'static str>>;
 
 /// Returns a section of the data file of typed answers.
@@ -17,7 +17,7 @@ pub(crate) fn listed(name: &str) -> Vec<&'static str> {
     section(name).split_whitespace().collect()
 }
 
-/// Words for powers of ten.
+/// Words that multiply the number before them, each with the factor in LaTeX.
 pub(crate) const SCALES: &[(&str, &str)] = &[
     ("hundred", "\\cdot 10^{2}"),
     ("thousand", "\\cdot 10^{3}"),
@@ -58,13 +58,13 @@ pub(crate) fn spells(words: &str, digits: &str) -> bool {
     number_in_words(words).is_some_and(|number| number.to_string() == digits)
 }
 
-/// Returns whether a word changes the number before it: a power of ten, a dozen, `squared`, `cubed` or `factorial`.
+/// Returns whether a word changes the number before it: a word in [`SCALES`], `squared`, `cubed` or `factorial`.
 pub(crate) fn is_scale(word: &str) -> bool {
     SCALES.iter().any(|(scale, _)| *scale == word.trim_end_matches('s'))
         || matches!(word, "squared" | "cubed" | "factorial")
 }
 
-/// The number of an ordinal in words, such as `fifth` or `twenty-fourths`. `first` and `second` are other words too.
+/// Returns the number of an ordinal such as `fifth` or `twenty-fourths`, but not of `first` and `second`.
 pub(crate) fn ordinal(word: &str) -> Option<u64> {
     if let Some((tens, last)) = word.rsplit_once('-') {
         return Some(number_in_words(tens)? + ordinal(last)?);

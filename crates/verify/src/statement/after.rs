@@ -1,4 +1,4 @@
-//! Reads the words and signs behind a value.
+//! Reads the words and signs after a value.
 
 use std::ops::ControlFlow::{self, Break, Continue};
 
@@ -13,19 +13,19 @@ use crate::math::units;
 use crate::math::words::{SCALES, number_in_words, spells};
 use crate::python_text::regex;
 
-/// Whether a value is still an answer with the text that follows it on its line: a counted noun, a reason, or the end of the
-/// sentence. `words` is the number of following words that were already read as a unit. `worded` is whether words precede the
-/// value, in which case an exclamation mark isn't a factorial.
+/// Whether the text after a value on its line lets the value be the answer: a counted noun, a reason, or the end of the
+/// sentence. `words` is the number of words that were already read as a unit. `worded` is whether words precede the
+/// value, so that an exclamation mark isn't a factorial.
 pub(crate) fn is_ended(after: &Pieces<'_>, words: usize, value: &str, worded: bool) -> bool {
     let doubted = || is_foreign(&after.all) && languages::doubts(&phrase(&after.all));
     ends(&after.all, words, value, worded) && !is_redirected(after) && !doubted()
 }
 
-/// Whether the pieces behind a value leave it as it is: the effect of a piece is that the value is final or not (`Break`), or the
-/// number of pieces and of words to go on (`Continue`).
+/// Effect of a piece after a value: `Break` decides whether the value is the answer, `Continue` goes on and has the
+/// number of further pieces to skip and of words read.
 type Effect = ControlFlow<bool, (usize, usize)>;
 
-/// A word that changes nothing.
+/// Effect of a word that doesn't change the value.
 const WORD: Effect = Continue((0, 1));
 
 fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> bool {
@@ -51,7 +51,7 @@ fn ends(after: &[Piece<'_>], mut words: usize, value: &str, worded: bool) -> boo
     true
 }
 
-/// Effect of a word behind a value and `words` other words.
+/// Returns the effect of a word. `words` other words are between the value and this word.
 fn word(piece: &Piece<'_>, rest: &[Piece<'_>], words: usize, value: &str) -> Effect {
     let next = rest.first();
     let next_text = next.map_or("", |next| next.text);
@@ -99,7 +99,7 @@ fn word(piece: &Piece<'_>, rest: &[Piece<'_>], words: usize, value: &str) -> Eff
     })
 }
 
-/// Effect of a sign behind a value and `words` words.
+/// Returns the effect of a sign. `words` words are between the value and the sign.
 fn mark(piece: &Piece<'_>, rest: &[Piece<'_>], words: usize, value: &str, worded: bool) -> Effect {
     const NOTHING: Effect = Continue((0, 0));
     let next = rest.first();
@@ -138,7 +138,7 @@ fn mark(piece: &Piece<'_>, rest: &[Piece<'_>], words: usize, value: &str, worded
     }
 }
 
-/// Whether the pieces behind a comma, a colon or a dash begin a remark that leaves the value as it is: `I believe`, `no question`.
+/// Whether the pieces after a comma, a colon or a dash begin a remark that keeps the value: `I believe`, `no question`.
 fn opens_remark(next: &Piece<'_>, rest: &[Piece<'_>]) -> bool {
     if next.kind != Kind::Word || next.formula {
         // The mark that closes the formula or the quotation may follow the comma.
@@ -151,7 +151,7 @@ fn opens_remark(next: &Piece<'_>, rest: &[Piece<'_>]) -> bool {
         || form!("assures").is_match(&phrase(rest)) && !offers(rest)
 }
 
-/// Whether a remark in brackets behind a value repeats or explains it.
+/// Whether a remark in brackets after a value repeats or explains the value.
 fn is_harmless(inside: &[Piece<'_>], formula: bool, value: &str) -> bool {
     let said: Vec<&str> = inside.iter().map(|piece| piece.text).collect();
     let said = said.join(" ");
@@ -210,7 +210,7 @@ fn taken_back(clause: &[Piece<'_>]) -> bool {
     offers(clause) || clause.iter().take(8).any(wrong)
 }
 
-/// Whether the words after a value relate it to another value, another problem or another person.
+/// Whether the words after a value relate it to another value, problem or person, as in `for Bob`.
 pub(crate) fn is_redirected(after: &Pieces<'_>) -> bool {
     let after = &*phrase(&after.all);
     let number = |word: &str| {
@@ -242,7 +242,7 @@ pub(crate) fn is_correction(words: &str) -> bool {
     is_ignorant(words) || form!("corrects").is_match(words) || trial.is_match(words) || is_deferral(words)
 }
 
-/// Whether a predicate names the answer: `the answer to the problem`, `the smallest such number`.
+/// Whether a predicate says that its subject is the answer: `the answer to the problem`, `the smallest such number`.
 pub(crate) fn praises(predicate: &str) -> bool {
     form!("praised").is_match(predicate)
         && !form!("unpraised").is_match(predicate)

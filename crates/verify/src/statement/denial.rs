@@ -35,15 +35,15 @@ pub(crate) fn is_denied_before(before: &str) -> bool {
         })
 }
 
-/// Whether the sentence before the value's sentence gives the problem up: `I couldn't solve it. 8`
+/// Whether the sentence before the value's sentence says that the writer gave up: `I couldn't solve it. 8`
 fn gives_up(before: &str) -> bool {
     let own = sentence(before);
     let above = before[..before.len() - own.len()].trim_end().trim_end_matches(['.', '!', ':']);
     form!("gives up").is_match(sentence(above))
 }
 
-/// Returns the words that introduce a value: those before it in its sentence, or else the line above unless that line ends a
-/// sentence.
+/// Returns the words that introduce a value: the words before it in its sentence or, without any, the line above if
+/// that line doesn't end a sentence.
 fn introduction(before: &str) -> &str {
     let same_line = sentence(before);
     if same_line.contains(char::is_alphanumeric) {
@@ -61,7 +61,7 @@ pub(crate) fn is_struck(before: &str) -> bool {
         .is_match(&before[low_end(before)..])
 }
 
-/// Whether the words before a value deny it, suppose it or attribute it to somebody else. Neutral words are skipped.
+/// Whether the words directly before a value, except neutral ones, deny it, suppose it or attribute it to others.
 pub(super) fn denies(words: &[Piece<'_>]) -> bool {
     let mut next_text = "";
     // Whether the subject of a verb of thinking is looked for.
@@ -122,12 +122,12 @@ pub(super) fn denies(words: &[Piece<'_>]) -> bool {
     thinks
 }
 
-/// Whether a word can be between the writer and a verb: `I would say`.
+/// Whether a word can be between `I` or `we` and a verb, as in `I would say`.
 fn is_auxiliary(word: &str) -> bool {
     regex!("^(?:would|will|can|do|must|should|have|to|also|going|still)$").is_match(word)
 }
 
-/// Whether the sentence before a value attributes it to somebody else, supposes it, or doesn't state the answer itself.
+/// Whether the sentence up to a value attributes it to somebody else, supposes it, or is about something else.
 pub(super) fn is_disowned(before: &[Piece<'_>]) -> bool {
     let said = phrase(before);
     const ADJUNCT: &str = r"(?i)^(?:(?:so|well|ok|okay|and) ,? ?)?(?:as|for|in|by|at|on|with|through|just|only|picking|choosing|guessing)\b(?: \S+){0,4}? ";
@@ -166,8 +166,8 @@ fn main_clause(said: &str) -> &str {
     form!("sure").find(said).map_or(said, |sure| said[sure.end()..].trim_start())
 }
 
-/// Whether a clause speaks of another answer than the response's: `the square of the answer`, `the answer of Bob`, `the answer to
-/// another problem`.
+/// Whether a clause is about something other than the problem's answer: `the square of the answer`, `Bob's answer`,
+/// `the answer to another problem`.
 fn is_of_another(said: &str) -> bool {
     let Some(answer) = regex!(r"(?i)^(.*)\b(?:answers?|ans)\b(.*)$").captures(said) else { return false };
     let mut owners = answer[1].rsplit(' ').filter(|word| !word.is_empty());
@@ -212,17 +212,17 @@ fn is_about_answer(word: &str) -> bool {
                 || units::canonical(&word.to_lowercase()).is_some())
 }
 
-/// Returns the part of a sentence behind its last contrast.
+/// Returns the part of a sentence after its last "but", "however" or "yet", or the whole sentence.
 fn contrasted(said: &str) -> &str {
     regex!(r"(?i)^.*\b(?:but|however|yet)\b").find(said).map_or(said, |turn| said[turn.end()..].trim_start())
 }
 
-/// Whether the writer doesn't know the answer: `I don't know`, `without having checked`. A contrast behind it states an answer.
+/// Whether the writer doesn't know the answer: `I don't know`. Text before a "but" doesn't count.
 pub(super) fn is_ignorant(said: &str) -> bool {
     form!("ignorant").is_match(contrasted(said))
 }
 
-/// Whether a sentence in lower case announces the answer for later.
+/// Whether a sentence in lower case says that the answer follows later.
 pub(super) fn is_deferral(words: &str) -> bool {
     form!("defers").is_match(words)
 }

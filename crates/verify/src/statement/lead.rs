@@ -1,4 +1,4 @@
-//! Reads the words and signs directly in front of a value.
+//! Reads the words and signs directly before a value.
 
 use super::denial::{denies, is_disowned};
 use super::pieces::{Kind, Piece, Pieces, Roles, is_foreign, is_writer, uncontracted};
@@ -17,7 +17,7 @@ pub(crate) fn lead(before: &Pieces<'_>, value: &str) -> Option<&'static str> {
     if depth > 0 || is_disowned(&before.all) { None } else { sign(&before.all, before.gap, value) }
 }
 
-/// Returns the sign in front of a value with these pieces before it. `gap` is whether white space precedes the value.
+/// Implements [`lead`] for the pieces before a value. `gap` is whether white space precedes the value.
 fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
     let Some((last, head)) = before.split_last() else { return Some("") };
     let stated = || sign(head, last.spaced, value).filter(|sign| sign.is_empty());
@@ -111,7 +111,7 @@ fn sign(before: &[Piece<'_>], gap: bool, value: &str) -> Option<&'static str> {
     }
 }
 
-/// Returns no sign, or `None` if the words deny the value.
+/// Returns an empty sign, or `None` if the words deny the value.
 fn unless_denied(words: &[Piece<'_>]) -> Option<&'static str> {
     if denies(words) { None } else { Some("") }
 }
@@ -157,14 +157,14 @@ fn word_states(last: &Piece<'_>, head: &[Piece<'_>], before: &[Piece<'_>]) -> bo
     !denies(words)
 }
 
-/// Whether the words end with a verb by which the writer chooses a value: `I'd answer`, `let's go`.
+/// Whether the words end with a verb of the writer's that chooses a value: `I'd answer`, `let's go`.
 fn chooses(words: &[Piece<'_>]) -> bool {
     let Some((verb, head)) = words.split_last() else { return false };
     let neutral = |piece: &&Piece<'_>| piece.is_word(Roles::FILLS.with(Roles::LEADS).with(Roles::CHOOSES));
     verb.is_word(Roles::CHOOSES) && head.iter().rev().take_while(neutral).any(|piece| is_writer(piece.text))
 }
 
-/// Whether the words end with another verb of the writer, as in `I hereby submit`, unless the verb reports, doubts or computes.
+/// Whether the words end with any verb of the writer's that doesn't report, doubt or compute, as in `I hereby submit`.
 fn acts(words: &[Piece<'_>]) -> bool {
     let Some((verb, head)) = words.split_last() else { return false };
     let adverb = |piece: &&Piece<'_>| {
@@ -180,8 +180,8 @@ fn acts(words: &[Piece<'_>]) -> bool {
         && head.iter().rev().take_while(adverb).take(4).any(writer)
 }
 
-/// Whether the words before a colon name an answer. Known words do, a clause of the writer (`now we add them`), a quantity
-/// (`number of coins`) and a symbol. Any other label, such as `a common error`, doesn't.
+/// Whether the words before a colon can introduce the answer: only known words, a clause of the writer's (`now we add
+/// them`), a quantity (`number of coins`) or a symbol. Other labels, such as `a common error`, can't.
 fn is_label(head: &[Piece<'_>]) -> bool {
     let label = head.rsplit(|piece| matches!(piece.text, ":" | ";" | ".")).next().unwrap_or_default();
     let words = || label.iter().filter(|piece| piece.kind == Kind::Word && !piece.formula);

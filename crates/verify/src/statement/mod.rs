@@ -1,8 +1,8 @@
 //! Decides whether the sentence around a value states the value as the answer, for every kind of problem.
 //!
-//! [`pieces`] splits the text around a value into words and signs. Only known forms state an answer: the
-//! value begins the sentence or follows an equals sign, a colon or a stating word ([`lead`](mod@lead)), and a counted noun, a reason
-//! or the end of the sentence follows it ([`after`]). The text in front of it, in its sentence or in the line above, may not
+//! [`pieces`] splits the text around a value into words and signs. Only known forms state an answer: the value begins
+//! the sentence or follows an equals sign, a colon or a stating word ([`lead`](mod@lead)), and a counted noun, a reason
+//! or the end of the sentence follows it ([`after`]). The text before it, in its sentence or in the line above, may not
 //! deny the value, suppose it or attribute it to somebody else ([`denial`]).
 
 mod after;
@@ -27,7 +27,7 @@ pub(crate) fn low_end(text: &str) -> usize {
     text.ceil_char_boundary(text.len().saturating_sub(FAR))
 }
 
-/// Returns the last sentence or line of a string.
+/// Returns the text after the last end of a sentence or line in a string.
 pub(crate) fn sentence(text: &str) -> &str {
     let ends = regex!(r"(?i)(\b(?:e\.g|i\.e|cf|vs|resp|mrs?|dr|no|eq))?(?:[.!?]\s|\n)").captures_iter(text);
     let end = ends.filter(|end| end.get(1).is_none() || end[0].ends_with('\n')).last();
@@ -39,7 +39,7 @@ pub(crate) fn sentence_before(text: &str) -> &str {
     sentence(&text[low_end(text)..])
 }
 
-/// Whether a sentence cites a source that isn't the problem or mathematics: `according to Bob`.
+/// Whether a sentence cites a source other than the problem or mathematics, as in `according to Bob`, or a wrong one.
 fn cites(said: &str) -> bool {
     regex!(r"(?i)\baccording to (.*)$").captures(said).is_some_and(|found| {
         !form!("sources").is_match(&found[1])
@@ -47,14 +47,14 @@ fn cites(said: &str) -> bool {
     })
 }
 
-/// Whether all words of a string lack content, as in `the final`.
+/// Whether a string consists of neutral words, as in `the final`.
 pub(crate) fn is_introduction(said: &str) -> bool {
     let words = |c: char| c.is_alphabetic() || c.is_whitespace() || "*:".contains(c);
     said.chars().all(words)
         && said.split(|c: char| !c.is_alphabetic()).all(|word| word.is_empty() || is_neutral(word))
 }
 
-/// Whether the text between two boxes lists both: it doesn't deny either box, compute with them or compare them.
+/// Whether the text between two boxes lists both: it doesn't deny a box, compute with the boxes or compare them.
 pub(crate) fn lists(between: &Pieces<'_>) -> bool {
     if matches!(&between.all[..], [word] if word.text == "to") {
         return false;

@@ -15,7 +15,7 @@ pub(super) struct Roles(u16);
 impl Roles {
     /// Can precede a value directly: `is 8`, `we get 8`.
     pub(super) const STATES: Self = Self(1);
-    /// Is neutral, so that the words before it decide.
+    /// Is neutral: the words before it decide.
     pub(super) const FILLS: Self = Self(1 << 1);
     /// Denies, supposes or disowns what is stated after it.
     pub(super) const DENIES: Self = Self(1 << 2);
@@ -29,7 +29,7 @@ impl Roles {
     pub(super) const PRAISES: Self = Self(1 << 6);
     /// Reports an opinion, which is the response's own if `I` or `we` precedes the word.
     pub(super) const THINKS: Self = Self(1 << 7);
-    /// Lets a following `of` or `to` precede a value directly: `a total of 8`, `sums to 8`.
+    /// Precedes `of` or `to` and a value: `a total of 8`, `sums to 8`.
     pub(super) const JOINS: Self = Self(1 << 8);
     /// Changes the value before it, or shows that this value isn't an answer: `8 etc`.
     pub(super) const CHANGES: Self = Self(1 << 9);
@@ -99,7 +99,7 @@ pub(super) enum Kind {
     Command,
 }
 
-/// A piece of the text around a value. Delimiters, fonts, sizes, spaces and Markdown's marks are left out.
+/// A word, number, sign or command in the text around a value. Formatting, delimiters and spaces are skipped.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Piece<'a> {
     pub(super) kind: Kind,
@@ -224,7 +224,7 @@ impl<'a> Pieces<'a> {
         self.all.push(Piece { kind, text, formula, spaced: std::mem::take(&mut self.gap) });
     }
 
-    /// Whether a mark is Markdown's or a space of LaTeX: emphasis touches what it emphasises on one side only.
+    /// Whether a mark is Markdown emphasis, which touches a word on one side only, or a space of LaTeX.
     fn is_dress(&self, mark: char, rest: &str, formula: bool) -> bool {
         let after = rest.trim_start_matches(mark);
         match mark {
@@ -267,7 +267,7 @@ pub(super) fn is_foreign(words: &[Piece<'_>]) -> bool {
     words.any(|piece| languages::is_foreign(&piece.text.to_lowercase()))
 }
 
-/// Whether a word names the writer of the response.
+/// Whether a word names the writer of the response: "I", "we", "you" and "one", or "let" as in "let's".
 pub(super) fn is_writer(word: &str) -> bool {
     matches!(uncontracted(&word.to_lowercase().replace('’', "'")), "i" | "we" | "let" | "you" | "one")
 }
@@ -277,7 +277,7 @@ pub(crate) fn is_neutral(word: &str) -> bool {
     Roles::of(word).has(Roles::FILLS.with(Roles::LEADS))
 }
 
-/// Whether a sign is a check mark or a picture that doesn't mark an error or a doubt.
+/// Whether a sign is a check mark or an emoji, but not one that marks an error or a doubt.
 pub(crate) fn is_decoration(sign: char) -> bool {
     const ERRORS: &str = "✕✖✗✘❌❎❓❔👎🚫⛔🛑🙅🤔🤷🤥🤡😜🃏";
     (sign >= '\u{1f000}' || matches!(sign, '∎' | '\u{2500}'..='\u{27bf}' | '\u{fe0f}'))

@@ -149,7 +149,7 @@ pub(crate) fn math_path(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Checks in strict mode that the answer is the query with a digit for each question mark, and that its two sides are
+/// Strict mode: checks that the answer is the query with a digit for each question mark, and that its two sides are
 /// equal rational numbers.
 fn restored(query: &str, answer: &str) -> Outcome {
     let fits = query.chars().count() == answer.chars().count()

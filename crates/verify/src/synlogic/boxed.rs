@@ -164,7 +164,7 @@ pub(crate) fn gpqa_diamond(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// The reference's loose comparison, which ignores parentheses around letters, the notation of numbers, quotes,
+/// Compares loosely, as the reference does: ignores parentheses around letters, the notation of numbers, quotes,
 /// brackets and a question mark.
 fn fuzzy(prediction: &str, reference: &str) -> bool {
     let (prediction, reference) = (strip(prediction), strip(reference));

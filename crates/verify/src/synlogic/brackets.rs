@@ -85,7 +85,7 @@ pub(crate) fn dyck_language_errors(game: &Game) -> Result<Rules, Error> {
     }))
 }
 
-/// Returns the number in a last line that only says where an error is, as in `The first error is at position 12.`
+/// Returns the number in a last line that only states a position: `The first error is at position 12.`
 fn stated_position(text: &str) -> Option<Candidate<&str>> {
     let line = finder::last_lines(text).next()?;
     const SAYS: &str = r"(?i)^(?:(?:so|thus|hence|therefore|the|first|an|error|mistake|is|was|occurs|appears|found|located|at|in|position|index|bracket|character|number)\b[^\w-]*|[因此所以第一个處处错误錯誤出现出現发生在于的位置是为為：:，]|[^\w-])*(-?\d+)\s*(?:个|位|个?字符|个?位置|处)*\W*$";
@@ -141,7 +141,7 @@ fn steps(text: &str) -> Option<Vec<IBig>> {
     regex!(r"[,，]\s*(?:and\b)?|\band\b").split(list).map(plain_int).collect()
 }
 
-/// Compares in strict mode a list of steps with the wrong steps.
+/// Strict mode: compares a list of steps with the numbers of the wrong steps.
 fn stated_steps(text: &str, wanted: &BTreeSet<IBig>) -> Outcome {
     // If no step is wrong, the questions of the public data ask for an empty string in quotes.
     let trimmed = text.trim_matches('"');

@@ -49,8 +49,8 @@ pub fn last_boxed_simple(text: &str) -> Option<&str> {
     text[start..].split_once('}').map(|(content, _)| strip(content))
 }
 
-/// Returns in strict mode the content of the answer tags and the text after them, or all of `text` and nothing if it lacks
-/// tags. Fails if tags contain different answers, or the text after them takes the answer back.
+/// Strict mode: returns the content of the answer tags and the text after them or, without tags, all of `text` and "".
+/// Fails if tags contain different answers, or the text after them takes the answer back.
 pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
     let tagged = finder::marked(text, Marker::Tag);
     let Some(tag) = tagged.last() else { return Ok((text, "")) };
@@ -66,7 +66,7 @@ pub(crate) fn stated(text: &str) -> Result<(&str, &str), Outcome> {
     last(text, tagged).map(|_| (answer, behind)).map_err(Outcome::from)
 }
 
-/// Whether the text after the answer tags may state another answer.
+/// Whether the text after the answer tags may contain another answer, so that it must be checked too.
 pub(crate) fn may_state(behind: &str) -> bool {
     regex!(r"(?i)[\[({`\\0-9]|\b(?:answer|solution|or)\b|^[^\w]*\w+[^\w]*$").is_match(behind)
 }
@@ -99,7 +99,7 @@ fn last<T: PartialEq>(text: &str, found: Vec<Candidate<T>>) -> Result<Statement<
     })
 }
 
-/// Returns the range of a value with the call around it, `np.array(..)`, or with the line that prints it: `print(result)`.
+/// Returns the range of a value, including a call around it, `np.array(..)`, or a line `print(result)` after it.
 fn whole(text: &str, value: &Range<usize>) -> Range<usize> {
     const CALL: &str = r"(?:\b(?:\w+\.)?(?:array|matrix|Matrix|list|tuple|print)(\()?|(\\left\W))\s*$";
     let before = |end: usize| &text[statement::low_end(&text[..end])..end];
@@ -120,7 +120,7 @@ fn whole(text: &str, value: &Range<usize>) -> Range<usize> {
     whole.start..whole.end + same.map_or(0, |(_, printed)| printed[0].len())
 }
 
-/// Returns in strict mode the content of the last box, or `None` without boxes. Fails if a later box isn't closed.
+/// Strict mode: returns the content of the last box, or an error if it isn't closed. `None` without boxes.
 fn only_box(text: &str) -> Option<Result<&str, Outcome>> {
     let boxes = finder::marked(text, Marker::Box);
     let found = (!boxes.is_empty()).then(|| last(text, boxes))?;
@@ -130,8 +130,8 @@ fn only_box(text: &str) -> Option<Result<&str, Outcome>> {
     })
 }
 
-/// Returns in strict mode the content of the last box or, without boxes, a stated value. Markup around it and a final period
-/// are removed.
+/// Strict mode: returns the content of the last box or, without boxes, a stated value that `is_value` accepts. Removes
+/// markup around it and a final period.
 pub(crate) fn only_boxed(text: &str, is_value: impl Fn(&str) -> bool) -> Result<String, Outcome> {
     if let Some(found) = only_box(text) {
         return found.map(undressed);
@@ -140,10 +140,10 @@ pub(crate) fn only_boxed(text: &str, is_value: impl Fn(&str) -> bool) -> Result<
     stated.ok().filter(|stated| is_value(stated)).ok_or(unparsed("no_box"))
 }
 
-/// Maximum length in bytes of a value behind other words of its line. Without a limit, the search takes quadratic time.
+/// Maximum length in bytes of a value after other words in its line. Without a limit, the search takes quadratic time.
 const LONGEST: usize = 2_048;
 
-/// Returns the longest end of a line that is a value, from a word on and without the marks around it.
+/// Returns the longest sequence of words at the end of a line that is a value, without the marks around it.
 fn end(text: &str, line: &Range<usize>, is_value: impl Fn(&str) -> bool) -> Option<Range<usize>> {
     let bare = text[line.clone()]
         .trim_end_matches(|c: char| is_space(c) || ".。!*`\"'$".contains(c) || is_decoration(c));
@@ -155,14 +155,14 @@ fn end(text: &str, line: &Range<usize>, is_value: impl Fn(&str) -> bool) -> Opti
     ends.find(|end| is_value(&text[end.clone()]))
 }
 
-/// Maximum number of values in a line that are tried, from the last one on.
+/// Maximum number of values in a line that are tried, starting from the last one.
 const MOST_WORDS: usize = 64;
 
-/// Maximum number of lines at the end of a response in which a statement of the answer is searched.
+/// Number of lines at the end of a response that are searched for a statement of the answer.
 const LINES: usize = 5;
 
-/// Returns in strict mode the answer of a task whose response states only the answer: the last code block, or else the last
-/// box, the end of one of the last lines that is a value, or the last line, without the words before "answer is".
+/// Strict mode: returns the stated answer of a task. It is the last code block, or else the last box, or else a value
+/// at the end of one of the last lines, or else the last line, from the words "answer is" on.
 pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Result<&str, Outcome> {
     let blocks = finder::marked(text, Marker::Block);
     if !blocks.is_empty() {
@@ -220,8 +220,8 @@ pub(crate) fn only_statement(text: &str, is_value: impl Fn(&str) -> bool) -> Res
     only(text, vec![Candidate::new(place, answer)])
 }
 
-/// Returns a response in which the things that a task asks for, which are true or else wrong, are called answers, and the
-/// others wrong answers: `The wrong thoughts are 6, 15.`
+/// Rewords a response to a task that asks for the true or, if `wrong_asked`, the wrong items: names of these items
+/// become "answer", and names of the others "wrong answer". So `The wrong thoughts are 6` becomes `The answer are 6`.
 pub(super) fn named_answers(text: &str, wrong_asked: bool) -> Cow<'_, str> {
     const THINGS: &str = "(?:ones?|options?|expressions?|statements?|thoughts?|steps?)";
     const KINDS: &str =
@@ -235,7 +235,7 @@ pub(super) fn named_answers(text: &str, wrong_asked: bool) -> Cow<'_, str> {
     })
 }
 
-/// Reads a whole number with separators of thousands and the name of what it counts: `2{,}079`, `22 \text{ coats}`.
+/// Reads a whole number with thousands separators and the name of the counted things: `2{,}079`, `22 \text{ coats}`.
 pub(super) fn whole_number(text: &str) -> Option<IBig> {
     let found = regex!(r"^([-−+]?[0-9]+)((?:(?:,|\{,\}|\\,)[0-9]{3}\b)*)(.*)$").captures(strip(text))?;
     let digits = format!("{}{}", &found[1], found[2].replace(|c: char| !c.is_ascii_digit(), ""));
@@ -273,8 +273,8 @@ pub(super) fn grid_pattern(cell: &str) -> String {
     format!(r"\[\s*{row}(?:,\s*{row})*\]")
 }
 
-/// Returns in strict mode the values in brackets that `read` accepts, in order. If accepted values are nested, only
-/// the outermost counts. Brackets of more than four levels aren't read, so that the work is linear.
+/// Strict mode: returns the values in brackets that `read` accepts, in order. Of nested values only the outermost
+/// counts. Brackets with more than four levels aren't read, so that the work is linear.
 pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<Candidate<T>> {
     // Open brackets: the position, the character, and the depth of the brackets inside.
     let mut open: Vec<(usize, u8, usize)> = Vec::new();
@@ -304,9 +304,9 @@ pub(crate) fn bracketed<T>(text: &str, read: impl Fn(&str) -> Option<T>) -> Vec<
     found
 }
 
-/// Returns in strict mode the last grid: rows of cells as in Python or JSON, or as in `[[1 2,3 4]]` or, without such lists,
-/// lines of cells. A grid smaller than three by three is skipped unless it has the given size, because it may be a list of
-/// cells.
+/// Strict mode: returns the last grid: nested lists as in Python or JSON, or as in `[[1 2,3 4]]` or, without such
+/// lists, lines of cells. A grid smaller than three by three is skipped unless it has the given size, because it may be
+/// a list of cells.
 pub(crate) fn only_grid<T: PartialEq>(
     text: &str,
     size: (usize, usize),
@@ -368,8 +368,8 @@ fn words_of(text: &str, separates: impl Fn(char) -> bool) -> impl Iterator<Item 
     text.split(separates).filter(|word| !word.is_empty())
 }
 
-/// Returns the places where `n` lines follow each other that `row` reads, as in a table, a matrix or a list. Lines that only
-/// draw a table aren't rows, nor is its head.
+/// Finds every sequence of exactly `n` adjacent lines that `row` can read, as in a table, a matrix or a list. A table's
+/// head and the lines that only draw its borders don't count.
 pub(crate) fn written<R>(text: &str, n: usize, row: impl Fn(&str) -> Option<R>) -> Vec<Candidate<Vec<R>>> {
     let ends = regex!(r"\n|(?:[ \t]*(?:\\\\|\\begin\{\w+\*?\}(?:\{[^{}]*\})?|\\hline)\s*)+|\\end\{\w+\*?\}");
     let ends =
@@ -412,8 +412,8 @@ pub(crate) fn written<R>(text: &str, n: usize, row: impl Fn(&str) -> Option<R>) 
     found
 }
 
-/// Returns an answer's grid if it has the given size: in strict mode the last grid, in parity mode the grid that
-/// `lenient` reads.
+/// Returns the grid in an answer, or an error unless it has the given size. Strict mode takes the last grid, parity
+/// mode the grid that `lenient` reads.
 pub(crate) fn grid<T: PartialEq>(
     text: &str,
     mode: Mode,
@@ -427,7 +427,7 @@ pub(crate) fn grid<T: PartialEq>(
     }
 }
 
-/// Returns in strict mode the last list of items. The items may be in brackets or follow each other.
+/// Strict mode: returns the last list of items, in brackets or as adjacent items.
 pub(crate) fn only_list<T: PartialEq>(
     text: &str,
     item: impl Fn(&Value) -> Option<T>,
@@ -449,7 +449,7 @@ pub(crate) enum Listed<T> {
     List(Vec<T>),
 }
 
-/// Returns in strict mode the last list, or the last adjacent items.
+/// Strict mode: returns the last list, or the last adjacent items.
 pub(crate) fn listed<T: PartialEq>(text: &str, found: Vec<Candidate<Listed<T>>>) -> Result<Vec<T>, Outcome> {
     let statement = last(text, found)?;
     if statement.values.iter().all(|value| matches!(value, Listed::Item(_))) {

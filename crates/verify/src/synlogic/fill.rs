@@ -12,7 +12,7 @@ use super::{Error, Mode, Rules, correct, json, python, unparsed, wrong};
 use crate::python_text::{decimal, plain_int, regex, strip};
 use crate::verdict::Outcome;
 
-/// The arrows, each with its steps down and right.
+/// The arrows, each with its steps (down, right).
 pub(super) const ARROWS: [(&str, i64, i64); 8] = [
     ("↑", -1, 0),
     ("↓", 1, 0),
@@ -28,8 +28,7 @@ fn is_number(cell: &str) -> bool {
     !cell.is_empty() && cell.chars().all(|c| decimal(c).is_some())
 }
 
-/// Rules for arrow_maze: the arrows form rays that start at the numbers, and each number is the total length of its
-/// rays.
+/// Rules for arrow_maze: rays of arrows start at the numbers, and each number is the total length of its rays.
 /// Quirk: in parity mode an empty cell may be filled with a number, for example "0" without a ray.
 pub(crate) fn arrow_maze(game: &Game) -> Result<Rules, Error> {
     let maze = game.grid("maze", "a grid of text", game::cell)?;

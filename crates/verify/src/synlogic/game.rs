@@ -47,13 +47,13 @@ impl Game {
         self.field(field)?.as_str().map(str::to_owned).ok_or_else(|| self.error(field, "text"))
     }
 
-    /// Returns a size from the metadata, from 0 to 1000.
+    /// Returns a size from 0 to 1000 from the metadata.
     pub(crate) fn size(&self, field: &'static str) -> Result<usize, Error> {
         let n = self.field(field)?.as_i64().and_then(|n| usize::try_from(n).ok()).filter(|n| *n <= 1000);
         n.ok_or_else(|| self.error(field, "a whole number from 0 to 1000"))
     }
 
-    /// Returns a list from the metadata whose values `read` accepts.
+    /// Returns a list from the metadata, with each value converted by `read`. An error names the field and `wanted`.
     pub(crate) fn list<T>(
         &self,
         field: &'static str,
@@ -64,7 +64,7 @@ impl Game {
         items.flatten().ok_or_else(|| self.error(field, wanted))
     }
 
-    /// Returns a list of lists from the metadata whose values `read` accepts.
+    /// Returns a list of lists from the metadata, with each value converted by `read`.
     pub(crate) fn grid<T>(
         &self,
         field: &'static str,
@@ -74,7 +74,7 @@ impl Game {
         self.list(field, wanted, |row| row.as_list()?.iter().map(&read).collect())
     }
 
-    /// Returns a square grid from the metadata, with at most 1000 rows.
+    /// Returns a square grid of at most 1000 rows from the metadata, with each value converted by `read`.
     pub(crate) fn square<T>(
         &self,
         field: &'static str,
@@ -104,7 +104,7 @@ pub(crate) fn cell(v: &Value) -> Option<String> {
     v.as_str().map(str::to_owned)
 }
 
-/// Reads a stored value like Python's `int()`: a number or a string of one, of any size.
+/// Reads a stored value like Python's `int()`: a number or a string with a number, of any size.
 pub(crate) fn int(v: &Value) -> Option<IBig> {
     match v {
         Value::Int(n) => Some(n.clone()),

@@ -41,12 +41,12 @@ use crate::verdict::{Outcome, Verdict};
 pub struct Options {
     /// Whether the verdicts follow the Python reference or the rules of the puzzle.
     pub mode: Mode,
-    /// Whether the response must have the form `<think>...</think>...<answer>...</answer>`. Without the gate, the
-    /// answer is the text between the answer tags.
+    /// Whether the response must have the form `<think>...</think>...<answer>...</answer>`. Without the gate, parity
+    /// mode reads the whole answer, and strict mode the content of answer tags, if any.
     pub format_gate: bool,
 }
 
-/// Why a problem can't be parsed.
+/// Reason why a problem can't be parsed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// The task is unknown.
@@ -62,7 +62,7 @@ pub enum Error {
         task: Task,
         /// Name of the field, in the object or in its metadata.
         field: &'static str,
-        /// The expected content.
+        /// Description of the expected content.
         wanted: &'static str,
     },
 }
@@ -194,8 +194,8 @@ impl Verifier {
         self.task
     }
 
-    /// Checks a response whose thoughts (`<think>...</think>`) have been removed, or are left to the rules of the
-    /// task. To pass the answer separately, use [`Self::check_answer`].
+    /// Checks a response. Without the format gate, its thoughts (`<think>...</think>`) should have been removed. To
+    /// pass the answer separately, use [`Self::check_answer`].
     pub fn check(&self, response: &str, options: &Options) -> Outcome {
         self.check_answer(response, response, options)
     }
@@ -232,7 +232,7 @@ pub fn check(task: &str, game_data_str: &str, response: &str, options: &Options)
 /// The outcome of a check. `Err` is an outcome too: it ends the check early.
 type Checked = Result<Outcome, Outcome>;
 
-/// Returns whether the outcome of the text after the answer tags means that the text states another, wrong answer.
+/// Returns whether the outcome for the text after the answer tags means that this text states another, wrong answer.
 fn is_another(outcome: &Outcome) -> bool {
     outcome.verdict == Verdict::Wrong && *outcome != Reason::Denied.into()
 }

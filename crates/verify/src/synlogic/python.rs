@@ -36,7 +36,7 @@ pub enum EvalError {
     /// Python would raise an exception, for example because of a division by zero, an unknown name, operands of the
     /// wrong type or an overflow.
     Raised,
-    /// The value is too large to compute here.
+    /// The work or a value exceeds the budget.
     Budget,
 }
 
@@ -90,7 +90,7 @@ fn run(source: &str, dialect: Dialect) -> Result<Value> {
     if p.token == Token::End { Ok(value) } else { Err(EvalError::Syntax) }
 }
 
-/// Binding power of a binary operator: higher binds tighter. Comparisons and boolean operators are handled separately.
+/// Returns the precedence of a binary operator. Comparisons and boolean operators are handled separately.
 fn power(op: &str) -> Option<u8> {
     Some(match op {
         "|" => 4,
@@ -175,7 +175,7 @@ impl Parser<'_> {
         Ok(Value::Tuple(items))
     }
 
-    /// Parses an element of a list or tuple, or `*` and a value whose elements are added.
+    /// Parses an element of a list or tuple, or `*value`, whose elements are added, into `items`.
     fn element(&mut self, live: bool, items: &mut Vec<Value>) -> Result<()> {
         if !self.eat("*")? {
             items.push(self.expression(live)?);
@@ -215,7 +215,7 @@ impl Parser<'_> {
         })
     }
 
-    /// Returns an error for an operator if only literals are allowed.
+    /// Returns an error if only literals are allowed, so that an operator isn't.
     fn computed(&self) -> Result<()> {
         if self.literal { Err(EvalError::Syntax) } else { Ok(()) }
     }

@@ -51,7 +51,7 @@ fn lowered((person, thing): (String, String)) -> (String, String) {
     (person.to_lowercase(), thing.to_lowercase())
 }
 
-/// Reads in strict mode pairs of strings in brackets, with or without quotes.
+/// Strict mode: reads pairs of strings in brackets, with or without quotes.
 fn plain_pairs(source: &str) -> Option<Vec<(String, String)>> {
     let pair = regex!(r"^\s*[(\[]([^()\[\],]+),([^()\[\],]+)[)\]]\s*(?:,|$)");
     let bare = |part: &str| strip(strip(part).trim_matches(['\'', '"'])).to_owned();
@@ -165,7 +165,7 @@ fn truths(text: &str) -> Vec<bool> {
     pattern.captures_iter(text).map(|c| c.get(1).is_some()).collect()
 }
 
-/// Reads in strict mode a list that consists only of yes and no.
+/// Strict mode: reads a list that consists only of yes and no.
 fn plain_truths(text: &str) -> Option<Vec<bool>> {
     let lower = undressed(text).to_lowercase();
     let words = lower
@@ -186,7 +186,7 @@ fn plain_truths(text: &str) -> Option<Vec<bool>> {
     words.map(truth).collect::<Option<Vec<_>>>().filter(|truths| !truths.is_empty())
 }
 
-/// Reads in strict mode the last list in bold type or, without bold lists, the last statement.
+/// Strict mode: reads the last list in bold type or, without bold lists, the last statement.
 fn only_truths(text: &str) -> Result<Vec<bool>, Outcome> {
     if let Some(truths) = plain_truths(text) {
         return Ok(truths);

@@ -39,7 +39,7 @@ pub fn processor() -> Option<String> {
     processor_in(&std::fs::read_to_string("/proc/cpuinfo").ok()?)
 }
 
-/// Implements [`processor`] for the contents of `/proc/cpuinfo`.
+/// Finds the processor's name in the contents of `/proc/cpuinfo`, as [`processor`] does.
 fn processor_in(text: &str) -> Option<String> {
     let field = |name: &str| {
         let (_, value) = text.lines().find(|line| line.starts_with(name))?.split_once(':')?;

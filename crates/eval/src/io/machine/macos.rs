@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-/// Number of bytes that this program may still allocate, from the percentage of memory that the kernel calls available.
+/// Returns the number of bytes that this program may still allocate, from the kernel's percentage of available memory.
 pub fn available() -> Option<u64> {
     let percent = number(c"kern.memorystatus_level")?.min(100);
     Some(number(c"hw.memsize")? / 100 * percent)

@@ -156,7 +156,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Returns whether the elements can be paired so that the two of each pair are equal.
+    /// Returns whether the gold's elements can be paired with the answer's so that the elements of each pair are equal.
     pub(super) fn matched(&mut self, gold: &[Expr], answer: &[Expr]) -> Compared {
         if gold.len() != answer.len() {
             return Ok(EXACTLY_DIFFERENT);

@@ -6,15 +6,15 @@ use crate::math::budget::Exhausted;
 use crate::math::expr::{Expr, Fold, Function};
 use crate::math::numeric::{self, Field, Point};
 
-/// The state of a difference.
+/// The result of computing a difference.
 pub(super) enum Difference {
     /// A side is undefined at the point.
     Undefined,
-    /// Below the margin, relative to values of known size.
+    /// The difference is below the margin.
     Zero,
-    /// Certainly not zero: binary logarithms of upper bounds of the difference and of the gold's value.
+    /// The difference isn't zero. Binary logarithms of upper bounds of the difference and of the gold's value.
     Apart { size: f64, scale: f64 },
-    /// A decision would need more digits than are computed.
+    /// Undecided, because a decision needs more digits than are computed.
     Unresolved,
 }
 
@@ -24,7 +24,7 @@ pub(super) struct Place {
     pub(super) seed: u64,
     /// The first level of precision tried, and the last one.
     pub(super) levels: (usize, usize),
-    /// Number of bits that must agree, after the binary point or, if fewer, of the value.
+    /// Number of bits that must agree: bits after the binary point or, if these are fewer, leading bits of the value.
     pub(super) margin: f64,
 }
 

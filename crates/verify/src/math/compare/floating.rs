@@ -4,7 +4,7 @@ use dashu_ratio::RBig;
 
 use crate::math::expr::Expr;
 
-/// Largest exponent of a power of a decimal.
+/// Largest absolute value of an exponent. A larger power isn't computed.
 const LARGEST_EXPONENT: isize = 64;
 
 /// A number as math-verify computes it: exact until an operation involves a decimal.

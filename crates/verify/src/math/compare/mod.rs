@@ -24,11 +24,11 @@ pub(super) use values::without_point;
 /// How a comparison was decided.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Evidence {
-    /// By exact arithmetic or structure.
+    /// By exact arithmetic, or because the expressions have the same structure.
     Exact,
-    /// By ball arithmetic.
+    /// By ball arithmetic, whose error bounds prove the result.
     Certified,
-    /// At random points or to many digits.
+    /// By equal values at random points, or by agreement to many digits. This isn't a proof.
     Probabilistic,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct Subject {
     pub(super) complex: bool,
     /// Whether the answer is marked as rounded, by `\approx`. Only strict mode reads this.
     pub(super) rounded: bool,
-    /// Operations that the parser has carried out.
+    /// Operations that the answer leaves to the reader but the parser carried out.
     pub(super) open: Open,
 }
 
@@ -66,7 +66,7 @@ impl Subject {
 
 pub(super) struct Comparer<'a> {
     options: &'a Options,
-    /// Whether symbols are real on one side and complex on the other, so that symbols are never equal.
+    /// Whether one side has real and the other side complex symbols. Such symbols are never equal.
     estranged: bool,
     complex: bool,
     /// Whether the gold is marked as rounded.
@@ -112,8 +112,8 @@ pub(super) fn compare(gold: &Subject, answer: &Subject, options: &Options) -> Co
     comparer.answers(answer, &gold.expr)
 }
 
-/// Returns the capital letters of a name such as `AB` or `\angle ABC`, which the parser reads as a product. The order of an
-/// angle's sides doesn't count.
+/// Returns the capital letters of a name such as `AB` or `\angle ABC`, which the parser reads as a product. The ends of
+/// an angle are in alphabetical order.
 fn capitals(expr: &Expr) -> Option<Vec<&str>> {
     let Expr::Mul(factors) = expr else { return None };
     let letter = |factor: &'_ Expr| matches!(factor, Expr::Symbol(name) if name.len() == 1 && name.starts_with(|c: char| c.is_ascii_uppercase()));
@@ -129,7 +129,7 @@ fn capitals(expr: &Expr) -> Option<Vec<&str>> {
     Some(names)
 }
 
-/// Returns whether an answer that equals the gold is worked out as far as the gold is.
+/// Returns whether an answer that equals the gold leaves no more operations to the reader than the gold does.
 pub(super) fn is_finished(gold: &Subject, answer: &Subject, options: &Options) -> bool {
     let stated = match statements::value_side(&answer.expr) {
         Some(value) if is_equation(&answer.expr) && !gold.expr.is_relation() => value,

@@ -139,7 +139,7 @@ impl Comparer<'_> {
         Ok(EXACTLY_DIFFERENT)
     }
 
-    /// Returns whether two equations have equal sides, in either order, with the same unknowns.
+    /// Returns whether two equations have the same unknowns and equal sides, which may be exchanged.
     fn same_sides(&mut self, gold: &[Expr; 2], answer: &[Expr; 2]) -> Compared {
         let names = |side: &Expr| side.symbols().into_iter().map(str::to_owned).collect::<BTreeSet<_>>();
         for [first, second] in [[0, 1], [1, 0]] {
@@ -154,7 +154,7 @@ impl Comparer<'_> {
         Ok(EXACTLY_DIFFERENT)
     }
 
-    /// Whether each side of a chain of equations, except the first and last, is a name or equals the first or last side.
+    /// Whether each inner side of a chain of equations is a name, isn't a scalar, or equals the first or last side.
     fn holds_together(&mut self, links: &[Expr]) -> Result<bool, Exhausted> {
         let (Some(Expr::Relation(_, first)), Some(Expr::Relation(_, last))) = (links.first(), links.last())
         else {
@@ -183,7 +183,7 @@ impl Comparer<'_> {
         Ok(self.values(&Expr::integer(0), expr)?.equal)
     }
 
-    /// Whether two differences vanish together, because their ratio is constant or comes from clearing denominators.
+    /// Whether `wanted = 0` and `found = 0` have the same solutions: their ratio is constant or clears a denominator.
     fn proportional(
         &mut self,
         wanted: &Expr,

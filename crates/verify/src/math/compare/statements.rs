@@ -208,7 +208,7 @@ impl Comparer<'_> {
         Ok(None)
     }
 
-    /// Returns whether two functions by cases have each value under the same conditions in one unknown.
+    /// Returns whether two piecewise functions of one unknown have the same values under the same conditions.
     fn same_cases(&mut self, gold: &[Case], answer: &[Case]) -> Result<bool, Exhausted> {
         for (value, _) in gold.iter().chain(answer) {
             let mut joined = [Vec::new(), Vec::new()];
@@ -284,7 +284,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Compares ordered values (tuples, vectors, lists of assignments) position by position, with or without braces.
+    /// Compares ordered values (tuples, vectors, lists of assignments) position by position.
     pub(super) fn in_order(&mut self, gold: &Expr, answer: &Expr) -> Result<Option<Answer>, Exhausted> {
         if let (Expr::Set(values), single) | (single, Expr::Set(values)) = (gold, answer)
             && values.len() > 1
@@ -320,10 +320,10 @@ impl Comparer<'_> {
     }
 }
 
-/// A value of a function and its condition.
+/// A case of a piecewise function: a value and its condition.
 type Case = (Expr, Expr);
 
-/// Returns the cases of a function, with a condition for "otherwise", or `None` for another expression.
+/// Returns the cases of a piecewise function, with a condition for "otherwise". `None` for other expressions.
 fn cases(expr: &Expr) -> Option<Vec<Case>> {
     let Expr::Set(rows) = expr else { return None };
     let case = |row: &Expr| match row {
@@ -340,7 +340,7 @@ fn cases(expr: &Expr) -> Option<Vec<Case>> {
     (!others.is_empty()).then_some(cases)
 }
 
-/// Returns the condition that holds where another one doesn't.
+/// Returns the negation of a condition, or `None` if the condition has other parts than relations.
 fn negation(condition: &Expr) -> Option<Expr> {
     let negated = |parts: &[Expr]| parts.iter().map(negation).collect::<Option<Vec<_>>>();
     Some(match condition {
@@ -355,11 +355,11 @@ fn is_quantity(expr: &Expr) -> bool {
     matches!(expr, Expr::Quantity(..))
 }
 
-/// A name and the numbers that it runs through.
+/// A symbol and the set of numbers that are its values, from a statement such as `k \in \mathbb{Z}`.
 type Domain = (Box<str>, NumberSet);
 
-/// Splits a list into its values and the statements about the domain of a symbol of them. Returns `None` if no symbol has
-/// a domain.
+/// Splits a list into its values and the statements about the domains of their symbols. Returns `None` without such
+/// statements.
 pub(in crate::math) fn without_domains(list: &Expr) -> Option<(Expr, Vec<Domain>)> {
     let Expr::Set(values) = list else { return None };
     let domain_of = |value: &Expr| match value {
@@ -389,7 +389,7 @@ pub(in crate::math) fn is_integral(domain: &Domain) -> bool {
     domain.1 == NumberSet::Integers
 }
 
-/// Renames the symbols of `from` to the symbols of `to` in an expression, unless the new names already occur in it.
+/// Renames the symbols of `from` to those of `to` in `expr`, unless a new name is in `expr` or an old name in `other`.
 fn with_names(expr: &Expr, from: &[Domain], to: &[Domain], other: &Expr) -> Expr {
     let (inside, outside) = (expr.symbols(), other.symbols());
     let clash = from
@@ -408,8 +408,8 @@ fn with_names(expr: &Expr, from: &[Domain], to: &[Domain], other: &Expr) -> Expr
     })
 }
 
-/// Renames the only parameter (k, l, m or n) of an expression that doesn't state a domain to the parameter of
-/// the other side.
+/// Renames the only parameter (k, l, m or n) of `expr` to the symbol in `domains`, which are the other side's. Returns
+/// `expr` unchanged unless each has exactly one.
 fn with_parameter(expr: &Expr, other: &Expr, domains: &[Domain]) -> Expr {
     let symbols = expr.symbols();
     let mut letters = symbols.iter().filter(|name| matches!(**name, "k" | "l" | "m" | "n"));
@@ -449,7 +449,7 @@ fn whole(value: &Expr) -> Option<i64> {
     }
 }
 
-/// Returns the minutes of a time of day. Without a half of the day, it has 24 hours.
+/// Returns the minutes since midnight of a time of day. Without `am` or `pm`, the clock has 24 hours.
 fn minutes(time: &Expr) -> Option<i64> {
     let (value, half) = match time {
         Expr::Quantity(value, unit) => (&**value, Some(unit.half_day()?)),
@@ -466,7 +466,7 @@ fn minutes(time: &Expr) -> Option<i64> {
     Some(60 * half.map_or(hours, |second| hours % 12 + 12 * i64::from(second)) + minutes)
 }
 
-/// Returns the values of a list, either as written or of a list of assignments.
+/// Returns the values of a list, which may be a list of assignments.
 fn listed(expr: &Expr) -> Option<Vec<Expr>> {
     if let Expr::Set(values) = expr { Some(named(expr).unwrap_or_else(|| values.clone())) } else { None }
 }
@@ -490,8 +490,8 @@ pub(in crate::math) fn named(expr: &Expr) -> Option<Vec<Expr>> {
     (pairs.len() > 1).then(|| pairs.into_iter().map(|(_, value)| value).collect())
 }
 
-/// Returns the side of an equation that is its value: a number, or else the last side that is neither a name nor
-/// uncomputed. Next to a derivative or an integral, a formula of names is a value too: `\frac{dy}{dx}=xy`.
+/// Returns the side of an equation that is its value: a number, or else the last side that is neither a name nor a sum,
+/// limit, integral or derivative. Next to such a side, a formula of names is a value too: `\frac{dy}{dx}=xy`.
 pub(super) fn value_side(equation: &Expr) -> Option<&Expr> {
     let sides = sides_of(equation);
     let number = |side: &Expr| match side {
@@ -533,7 +533,7 @@ pub(super) fn values<'e>(answer: &'e Expr, found: &mut Vec<&'e Expr>) -> bool {
     }
 }
 
-/// Whether an expression is the coordinates of a point, as in `(x,y)`.
+/// Whether an expression is the name of a point by coordinates, as in `(x,y)`.
 pub(in crate::math) fn is_point(side: &Expr) -> bool {
     ordered(side).is_some_and(|names| names.iter().all(|name| matches!(name, Expr::Symbol(_))))
 }

@@ -64,7 +64,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Returns whether names are compared without case. In strict mode, this is so only for a word and a product of its
+    /// Returns whether names are compared without case. Strict mode does so only for a word and a product of its
     /// letters: `\text{AB}` and `AB`.
     fn folds_case(&self, first: &Expr, second: &Expr) -> bool {
         self.parity()
@@ -100,8 +100,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Returns whether two rational values agree to the digits of the coarser one. A number that isn't a decimal is exact. A decimal
-    /// equals it if it has `precision` digits and is the exact value, rounded or, if that isn't a finite decimal, cut.
+    /// Returns whether two rational values agree to the digits of the coarser one. A number not written as a decimal is
+    /// exact: a decimal agrees with it if it is the exact value, rounded or, for an endless decimal, cut.
     fn rounds(&self, gold: &Written, first: &RBig, answer: &Written, second: &RBig) -> bool {
         let whole = |written: &Written, value: &RBig| matches!(written, Written::Exact) && value.is_int();
         if whole(gold, first) || whole(answer, second) || first.is_zero() || second.is_zero() {
@@ -125,8 +125,8 @@ impl Comparer<'_> {
                 })
     }
 
-    /// Returns the exponent of the last digit that is compared: the last of the coarser decimal, but at least its third. Written
-    /// zeros are digits. A value without a last digit is compared to at most the digits of a double.
+    /// Returns the power of ten of the last digit that is compared: the last of the coarser decimal, but at least its
+    /// third. Trailing zeros are digits. A value without a last digit is compared to at most 15 digits.
     fn last_place(&self, gold: &Written, answer: &Written, endless: bool) -> Option<i64> {
         const DOUBLE: i64 = 15;
         const CENTS: i64 = -2;
@@ -292,7 +292,7 @@ impl Comparer<'_> {
         }
     }
 
-    /// Returns whether a term, exponent or argument is so small that many digits don't show it, as in `2^{2^{-1000}}`.
+    /// Returns whether a term, exponent or argument is too small to show in the computed digits, as in `2^{2^{-1000}}`.
     fn hides_small(&mut self, expr: &Expr) -> Result<bool, Exhausted> {
         const SMALL: f64 = -100.0;
         let parts = match expr {
@@ -346,7 +346,7 @@ impl Comparer<'_> {
         if canonical::alike(gold, answer) { Ok(EXACTLY_EQUAL) } else { Err(Exhausted) }
     }
 
-    /// Compares expressions without a value by structure.
+    /// Compares expressions whose value can't be computed by their structure.
     fn opaque(&mut self, gold: &Expr, answer: &Expr) -> Compared {
         if self.estranged {
             return Ok(EXACTLY_DIFFERENT);
@@ -371,7 +371,7 @@ impl Comparer<'_> {
         Err(Exhausted)
     }
 
-    /// Replaces unevaluated parts by symbols on both sides. Returns `None` if the answer has such a part that the gold doesn't have.
+    /// Replaces sums, integrals, limits and derivatives by symbols. `None` if the answer has one that the gold lacks.
     pub(super) fn with_open_named(&mut self, gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
         let mut known: Vec<Expr> = Vec::new();
         let unknown = |place: usize| Expr::symbol(&format!("#{place}"));
@@ -402,7 +402,7 @@ impl Comparer<'_> {
         (!strange).then_some((gold, answer))
     }
 
-    /// Returns whether two nodes are identical, except for the form of their bodies.
+    /// Returns whether two sums, integrals, limits or derivatives are identical, except for the form of equal bodies.
     fn same_open(&mut self, first: &Expr, second: &Expr) -> Result<bool, Exhausted> {
         Ok(match (first, second) {
             (Expr::Fold(kind, body, variable, ends), Expr::Fold(other, inner, name, limits)) => {
@@ -454,8 +454,8 @@ impl Comparer<'_> {
         }
     }
 
-    /// Whether two expressions with roundings are equal where all unknowns have the same value, next to the multiples of the
-    /// numbers in them too. `whole` is whether unknowns are whole numbers. Returns `None` if too few
+    /// Whether two expressions with roundings agree if all unknowns have the same value, also at values at which a
+    /// rounding may step ([`steps`]). `whole` is whether unknowns are whole numbers. Returns `None` if too few
     /// values are exact, or only one side's.
     fn at_steps(&mut self, gold: &Expr, answer: &Expr, whole: bool) -> Result<Option<bool>, Exhausted> {
         const LEAST: u32 = 14;
@@ -672,8 +672,8 @@ impl Comparer<'_> {
     }
 }
 
-/// Numbers at which expressions with roundings may step: small ones, and the sums of a multiple of a number that occurs in the
-/// expressions and another one.
+/// Returns numbers at which expressions with roundings may step: small integers, and multiples and products of the
+/// numbers in the expressions, alone or plus or minus another of these numbers.
 fn steps(gold: &Expr, answer: &Expr) -> Vec<RBig> {
     const MOST: usize = 6;
     let one = RBig::ONE;
@@ -709,7 +709,7 @@ fn steps(gold: &Expr, answer: &Expr) -> Vec<RBig> {
     (1..=largest.max(12)).map(RBig::from).chain(points).collect()
 }
 
-/// Form of a value: exact, or a decimal whose `count` significant digits start at `10^first`; zeros follow down to `10^last`.
+/// Form of a value: exact, or a decimal of `count` significant digits from `10^first` on, and zeros down to `10^last`.
 enum Written {
     Exact,
     Digits { first: i64, count: i64, last: i64 },
@@ -809,12 +809,12 @@ fn is_branched(node: &Expr) -> bool {
 const REAL_SEEDS: std::ops::Range<u64> = 16..32;
 /// Number of points at which equal functions must agree.
 const ENOUGH_POINTS: u32 = 4;
-/// Number of further points where functions of natural numbers are often undefined.
+/// Number of further points for functions of natural numbers, which are often undefined.
 const MORE_POINTS: u64 = 24;
 /// Number of points that are enough if no steps are left for more.
 const MANY_POINTS: u32 = 5;
 
-/// Returns whether the value of an expression isn't computed: an infinite sum or product, a limit or a derivative.
+/// Returns whether a node is a sum, product, integral, limit or derivative, whose value may not be computed.
 pub(super) fn is_open(node: &Expr) -> bool {
     matches!(node, Expr::Fold(..) | Expr::Limit(..) | Expr::Derivative(..))
 }
@@ -847,7 +847,7 @@ fn signed_infinity(expr: &Expr) -> Option<bool> {
     }
 }
 
-/// Returns the pair with `x(e)` read as a product, if `x` is a variable on the other side.
+/// Reads `x(e)` on one side as a product if `x` is a variable on the other side.
 fn with_factors(gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
     let applies = |node: &Expr| matches!(node, Expr::Apply(..));
     if gold.any(&applies) == answer.any(&applies) {
@@ -865,7 +865,7 @@ fn with_factors(gold: &Expr, answer: &Expr) -> Option<(Expr, Expr)> {
     Some((product(gold, answer), product(answer, gold)))
 }
 
-/// Returns whether one side is a percentage of a whole number and the other is that number, which also counts as equal.
+/// Returns whether one side is a percentage such as `35\%` and the other the whole number 35, which counts as equal.
 fn percent_rule(gold: &Expr, answer: &Expr) -> bool {
     match (gold, answer) {
         (Expr::Percent(inner), number) | (number, Expr::Percent(inner)) => {
@@ -885,7 +885,7 @@ fn round(value: &RBig, digits: usize) -> dashu_int::IBig {
     if rest > half || (rest == half && odd) { floor + dashu_int::IBig::ONE } else { floor }
 }
 
-/// Returns whether a difference isn't visible in fifteen digits.
+/// Returns whether a difference is below 1e-16, which math-verify treats as 0.
 fn below_chop(difference: &RBig) -> bool {
     difference.to_f64().value().abs() < 1e-16
 }

@@ -20,7 +20,7 @@ impl Parser<'_> {
         Ok(self.divided(numerator, denominator))
     }
 
-    /// Builds a quotient. A quotient of two numbers, one of them a fraction, counts as a product that the parser carried out.
+    /// Builds a quotient. If a number is divided by another and one is a fraction, records the product as carried out.
     pub(super) fn divided(&mut self, numerator: Expr, denominator: Expr) -> Expr {
         if let (Expr::Number(a), Expr::Number(b)) = (&numerator, &denominator)
             && !(a.is_int() && b.is_int() || *b == RBig::ONE)

@@ -10,7 +10,7 @@ use super::statements::{push_values, set_of, ungrouped};
 use super::{Items, Operand, Parsed, Parser, arithmetic};
 
 impl Parser<'_> {
-    /// Parses the values up to the closing bracket. In strict mode, a plus-minus is two values only in a set.
+    /// Parses the values up to the closing bracket. In strict mode, a plus-minus sign gives two values only in a set.
     pub(super) fn items(&mut self, set: bool) -> Parsed<Items> {
         self.enclosed(|parser| {
             let mut items = Items { values: Vec::new(), semicolons: 0 };

@@ -124,30 +124,30 @@ struct Parser<'a> {
     /// Whether to parse as math-verify does.
     parity: bool,
     mode: Mode,
-    /// Whether degrees are an angle: in strict mode, in the argument of a trigonometric function.
+    /// Whether a degree sign means an angle: in strict mode, only in the argument of a trigonometric function.
     angle: bool,
     tokens: Vec<Spanned>,
-    /// For each token, the number of bars from that token on.
+    /// For each token, the number of `|` tokens from that token on.
     bars: Vec<usize>,
     at: usize,
     depth: usize,
     open_bars: usize,
     integrals: usize,
-    /// Number of remainders. Each adds a level to the tree.
+    /// Number of `mod` operators so far. Each adds a level to the tree.
     modulos: usize,
-    /// Number of argument lists tried after names. Each may be parsed twice.
+    /// Number of argument lists tried after names so far. They are limited, because each may be parsed twice.
     lists_tried: usize,
-    /// Whether the last value came from a plus-minus.
+    /// Whether the last value came from a plus-minus sign.
     plus_minus: bool,
-    /// Whether a statement declares something to be an element of a set.
+    /// Whether a statement says that a value is an element of a set.
     membership: bool,
     /// The variable of integration found inside the integrand.
     differential: Option<Box<str>>,
-    /// Operations that are carried out while parsing.
+    /// Operations that the answer leaves to the reader but the parser carries out.
     done: Open,
 }
 
-/// A value, and whether it is a single brace group, which by itself means a set.
+/// A value, and whether it is a single group in braces, which is a set if nothing else follows.
 struct Operand {
     expr: Expr,
     braced: bool,
@@ -200,7 +200,7 @@ impl Parser<'_> {
         result
     }
 
-    /// Calls `inside` one level deeper. There, bars that were opened outside don't count as open.
+    /// Calls `inside` one level deeper, where an absolute value that was opened outside doesn't count as open.
     fn enclosed<T>(&mut self, inside: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
         let bars = std::mem::take(&mut self.open_bars);
         let result = self.nested(inside);
@@ -394,8 +394,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns whether a bar in operand position opens an absolute value. Inside an absolute value, it does only if enough
-    /// bars are left to close all of them and the next token can be inside.
+    /// Returns whether a bar in place of an operand opens an absolute value. Inside an absolute value, it does only if
+    /// enough bars follow to close all of them and the next token can begin a value.
     fn bar_opens(&self) -> bool {
         if self.open_bars == 0 {
             return true;
@@ -637,8 +637,8 @@ impl Parser<'_> {
         }
     }
 
-    /// Parses an argument of a command: a group or, in strict mode, also one digit, name or command. If `whole` is true, it
-    /// may be all digits of a number.
+    /// Parses an argument of a command: a group or, in strict mode, also one digit, name or command. If `whole` is
+    /// true, all digits of a number are the argument.
     fn bare(&mut self, whole: bool) -> Parsed<Expr> {
         if self.parity || self.peek() == Some(&Token::OpenBrace) {
             return self.group();
@@ -831,7 +831,7 @@ impl Parser<'_> {
     }
 }
 
-/// Builds a sum or product. The unit after its last part becomes the unit of the whole.
+/// Joins parts to a sum, product or ratio. The unit after the last part becomes the unit of the whole.
 fn with_unit(mut parts: Vec<Expr>, joined: impl Fn(Vec<Expr>) -> Expr) -> Expr {
     match parts.pop() {
         Some(Expr::Quantity(value, unit)) => {
@@ -863,7 +863,7 @@ fn arithmetical(expr: &Expr) -> bool {
     !expr.is_set() && !expr.is_relation() && !matches!(expr, Expr::Tuple(_) | Expr::Ratio(_))
 }
 
-/// Adds a natural number and the natural numbers or the fraction after it, unless the last one is zero.
+/// Reads factors as a mixed number: integers, then an integer or fraction that isn't zero. None is negative.
 fn mixed_number(factors: &[Expr]) -> Option<Expr> {
     let mut total = RBig::ZERO;
     for (place, factor) in factors.iter().enumerate() {

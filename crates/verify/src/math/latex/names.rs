@@ -13,7 +13,7 @@ use super::{Operand, Parsed, Parser};
 const MAX_LISTS_TRIED: usize = 4;
 
 impl Parser<'_> {
-    /// Skips the base of a number that is written in another base.
+    /// Skips the base after a number, as in `101_2`.
     pub(super) fn skip_base(&mut self) -> Parsed<()> {
         if self.accept(&Token::Underscore) {
             match self.peek() {
@@ -27,8 +27,8 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// Parses digits in another base for strict mode. They are a separate value: neither the decimal number with these
-    /// digits nor the number that they denote, because the conversion may be the problem.
+    /// Parses digits in another base for strict mode. The result equals neither the decimal number with these digits
+    /// nor the number that they denote, because the conversion may be the problem.
     pub(super) fn based(&mut self, digits: Expr) -> Parsed<Expr> {
         self.expect(&Token::Underscore)?;
         let base = match self.peek() {
@@ -101,7 +101,7 @@ impl Parser<'_> {
         matches!(self.tokens[self.at - 1].token, Token::Integer(_))
     }
 
-    /// Returns whether two numerals are next to each other, which by itself doesn't have a meaning.
+    /// Returns whether a number directly follows another number.
     pub(super) fn number_follows_number(&self) -> bool {
         let number = |token: Option<&Token>| matches!(token, Some(Token::Integer(_) | Token::Decimal(..)));
         number(self.peek()) && number(Some(&self.tokens[self.at - 1].token))

@@ -130,7 +130,7 @@ impl Parser<'_> {
         Ok(set_of(rows.into_iter().flatten().collect()))
     }
 
-    /// Skips connectives in strict mode. Returns the number of `and` and the number of `or`.
+    /// Skips connectives in strict mode. Returns the number of words `and` and of words `or`.
     pub(super) fn connectives(&mut self) -> [usize; 2] {
         let mut found = [0; 2];
         while !self.parity
@@ -240,9 +240,9 @@ impl Parser<'_> {
         }
     }
 
-    /// Returns the sides of a relation, in which braces around one value are a group.
+    /// Returns the sides of a relation. Braces around a single value only group it.
     ///
-    /// In math-verify, they are a set on the right of a name if this is the whole answer. Sets equal only such names.
+    /// In math-verify, they are a set if the whole answer is `x = {..}`. Only names can be equal to a set.
     fn settled(&self, sides: Vec<Expr>, kinds: &[Relation], first: bool, alone: bool) -> Parsed<Vec<Expr>> {
         let (last, left) = sides.split_last().ok_or(ParseError::Syntax)?;
         let names = kinds.iter().all(|kind| *kind == Relation::Equal) && left.iter().all(is_atom);
@@ -258,8 +258,8 @@ impl Parser<'_> {
         Ok(sides)
     }
 
-    /// Parses one side of a relation, with approximations and plus-minus resolved. A name is replaced by its approximation,
-    /// unless `keeps_name` is true.
+    /// Parses one side of a relation. Resolves plus-minus, and drops approximations after `\approx`. A name is replaced
+    /// by its approximation, unless `keeps_name` is true.
     pub(super) fn side(&mut self, keeps_name: bool) -> Parsed<Expr> {
         let rounded = !self.parity && self.accept(&Token::Approximately);
         let mut value = self.plus_minus()?;
@@ -343,7 +343,7 @@ impl Parser<'_> {
     }
 }
 
-/// Returns whether a value is an inequality or a chain of inequalities.
+/// Returns whether a value is a relation other than an equation, or a chain that contains one.
 fn is_condition(value: &Expr) -> bool {
     match value {
         Expr::Relation(kind, _) => *kind != Relation::Equal,
@@ -352,8 +352,8 @@ fn is_condition(value: &Expr) -> bool {
     }
 }
 
-/// Returns the inequality of a name that is an element of an interval, or `None` if an end has unknowns or both are
-/// infinite.
+/// Converts `name \in interval` to an inequality. Returns `None` if `name` isn't a symbol, an end has unknowns, or both
+/// ends are infinite.
 fn between(name: &Expr, ends: &[Expr; 2], low_open: bool, high_open: bool) -> Option<Expr> {
     let infinite =
         |end: &Expr| matches!(end, Expr::Constant(Constant::Infinity | Constant::NegativeInfinity));
@@ -371,7 +371,7 @@ fn between(name: &Expr, ends: &[Expr; 2], low_open: bool, high_open: bool) -> Op
     }
 }
 
-/// Returns whether a value is a name for an unknown. Words aren't names, but values.
+/// Returns whether a value is a name for an unknown. A word such as `yes` is a value.
 fn names_unknown(value: &Expr) -> bool {
     match value {
         Expr::Symbol(name) => name.chars().count() == 1 || name.contains('_') || name.contains('{'),
@@ -379,7 +379,7 @@ fn names_unknown(value: &Expr) -> bool {
     }
 }
 
-/// Returns whether a value rounds to the number written after it.
+/// Returns whether a value differs from the number after it by less than a unit of the number's last digit, or by 1 %.
 fn approximates(value: &Expr, rounded: &Expr) -> bool {
     let (Some(exact), Some(rough)) = (numeric::approximate(value), numeric::approximate(rounded)) else {
         return value == rounded;
@@ -395,7 +395,7 @@ fn approximates(value: &Expr, rounded: &Expr) -> bool {
     (exact - rough).abs() < unit || exact == rough
 }
 
-/// The set of numbers that a letter names.
+/// Returns the set of numbers that a capital letter names.
 fn number_set(name: &str) -> Option<NumberSet> {
     Some(match name {
         "N" => NumberSet::Naturals,
@@ -426,7 +426,7 @@ fn names_list(left: &Expr) -> bool {
     }
 }
 
-/// Returns whether math-verify reads an expression as a name: a letter with its exponent, or several in parentheses.
+/// Returns whether math-verify reads an expression as a name: a letter, a power of one, or several in parentheses.
 fn is_atom(left: &Expr) -> bool {
     match left {
         Expr::Symbol(_) => true,
@@ -458,7 +458,7 @@ fn collapse(mut row: Vec<Expr>) -> Expr {
     if row.len() == 1 { row.swap_remove(0) } else { set_of(row) }
 }
 
-/// Appends a value to a list. If `both` is true, both values of a plus-minus become elements of the list.
+/// Appends a value to a list. If `both` is true and the value is a set, as from a plus-minus, appends its elements.
 pub(super) fn push_values(row: &mut Vec<Expr>, value: Expr, both: bool) {
     match value {
         Expr::Set(values) if both => row.extend(values),

@@ -39,7 +39,7 @@ pub(crate) fn cryptarithm(difficulty: usize, source: &mut Source<'_>) -> Option<
     })
 }
 
-/// Counts the assignments of digits to letters, given the `clues`, for which `a + b = c` holds. Stops at 2.
+/// Counts the assignments of digits to letters that agree with the `clues` and satisfy `a + b = c`. Stops at 2.
 fn count_sums(words: &[String; 3], clues: &[(char, u8)]) -> usize {
     struct Letter {
         /// Factor of this letter's digit in `a + b - c`.
@@ -205,7 +205,7 @@ impl Form {
 struct Operator {
     symbol: &'static str,
     form: Form,
-    /// Another form if the condition holds.
+    /// A condition in words and as code, and the form that applies if the condition holds.
     special: Option<(&'static str, Condition, Form)>,
 }
 

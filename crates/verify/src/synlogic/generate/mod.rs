@@ -49,7 +49,7 @@ pub enum GenerateError {
 pub struct Generated {
     /// The task.
     pub task: Task,
-    /// From 1 to 10.
+    /// Difficulty, from 1 to 10.
     pub difficulty: u32,
     /// The question, with the form of the answer.
     pub question: String,
@@ -57,7 +57,7 @@ pub struct Generated {
     pub answer: Value,
     /// The data for the verifier.
     pub metadata: Value,
-    /// A correct response.
+    /// A correct response, which the verifier accepts in both modes.
     pub solution: String,
 }
 
@@ -115,7 +115,7 @@ pub fn generate(
     Err(GenerateError::GaveUp { task, difficulty })
 }
 
-/// The result of a generator.
+/// The result of a generator: a problem without its question's text.
 pub(super) struct Draft {
     /// Values of the placeholders in the task's question.
     values: Values,
@@ -125,18 +125,18 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// Makes a problem whose answer is the response.
+    /// Makes a draft whose correct response is the bare answer.
     fn plain(answer: &str, values: Values, metadata: Value) -> Self {
         Self { answer: json!(answer), solution: answer.to_owned(), values, metadata }
     }
 
-    /// Makes a problem whose answer is boxed in the response.
+    /// Makes a draft whose correct response is the answer in a box.
     fn boxed(answer: impl ToString, values: Values, metadata: Value) -> Self {
         let answer = answer.to_string();
         Self { solution: format!("\\boxed{{{answer}}}"), answer: json!(answer), values, metadata }
     }
 
-    /// Makes a problem that is judged by its metadata alone.
+    /// Makes a draft without a stored answer: responses are judged by the metadata. `solution` is a correct response.
     fn solved(solution: String, values: Values, metadata: Value) -> Self {
         Self { answer: json!(""), solution, values, metadata }
     }
@@ -144,7 +144,7 @@ impl Draft {
 
 type Values = Vec<(&'static str, String)>;
 
-/// Builds [`Values`] from variables, each under its name. `name = value` gives another value.
+/// Builds [`Values`]. `name` takes the variable of this name, `name = value` the given value.
 macro_rules! values {
     ($($name:ident $(= $value:expr)?),*) => {
         vec![$((stringify!($name), values!(@ $name $($value)?).to_string())),*]
@@ -183,7 +183,7 @@ pub fn has_generator(task: Task) -> bool {
     task.maker().is_some()
 }
 
-/// Random choices from a stream of uniform 64-bit numbers.
+/// Makes random choices with a stream of uniform 64-bit numbers.
 pub(super) struct Source<'a> {
     random: &'a mut dyn FnMut() -> u64,
 }

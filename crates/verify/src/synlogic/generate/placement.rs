@@ -125,7 +125,7 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Returns the numbers around a cell. Each comes with the counts of mines and of undecided cells around the number.
+    /// Returns each number around a cell, with the counts of mines and of undecided cells around the number.
     fn numbers(&self, (r, c): (usize, usize)) -> impl Iterator<Item = (usize, usize, usize)> {
         let n = self.shown.len();
         neighbours8(r, c, n, n).filter_map(move |(r, c)| {
@@ -137,13 +137,13 @@ impl Field<'_> {
         })
     }
 
-    /// Decides a cell. Returns `false` if a number can no longer be satisfied.
+    /// Sets whether a cell has a mine. Returns `false` if a number around the cell can no longer be satisfied.
     fn set(&mut self, (r, c): (usize, usize), mine: bool) -> bool {
         self.state[r][c] = Some(mine);
         self.numbers((r, c)).all(|(number, mines, open)| (mines..=mines + open).contains(&number))
     }
 
-    /// Returns whether the undecided cells of the frontier can be decided, or `None` if the steps run out.
+    /// Returns whether the undecided cells can get mines that satisfy every number, or `None` if the steps run out.
     fn complete(&mut self, frontier: &[(usize, usize)], steps: &mut usize) -> Option<bool> {
         *steps = steps.checked_sub(1)?;
         // Continue with the cell beside the number that has the fewest undecided cells around it.

@@ -9,8 +9,8 @@ use super::{Draft, Source, python_block, table, values};
 /// Divides the grid into connected regions, one for each group of marked cells, and returns the name of each cell's region.
 /// Blocked cells don't belong to a region.
 ///
-/// Every marked cell grows a territory, and the territories of a group are joined. Groups of two are first mixed by swaps that
-/// keep each group connected.
+/// A territory grows around every marked cell, and the territories of a group are joined. Before that, groups of two
+/// swap cells, such that each group stays connected.
 fn cut(
     n: usize,
     groups: &[Vec<(usize, usize)>],
@@ -144,7 +144,7 @@ pub(crate) fn star_placement_puzzle(difficulty: usize, source: &mut Source<'_>) 
     ))
 }
 
-/// Stars row by row, `k` in each row and column, none touching; `None` if the steps run out.
+/// Places stars row by row, `k` in each row and column, none touching. `None` if that fails.
 fn place_stars(
     n: usize,
     k: usize,
@@ -175,7 +175,7 @@ fn place_stars(
     None
 }
 
-/// Returns the pairs of stars, near ones first, as a start whose territories may touch.
+/// Pairs each star, in random order, with the nearest remaining star, because near territories are likely to touch.
 fn pair_up(n: usize, stars: &[(usize, usize)], source: &mut Source<'_>) -> Vec<Vec<(usize, usize)>> {
     let mut left = stars.to_vec();
     source.shuffle(&mut left);

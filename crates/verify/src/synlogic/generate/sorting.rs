@@ -29,8 +29,8 @@ pub(crate) fn word_sorting(difficulty: usize, source: &mut Source<'_>) -> Option
     ))
 }
 
-/// Returns the thoughts of somebody who puts each word into a list, after comparing it with the list's words from the
-/// left. One thought may be wrong: a comparison, a place, or a word lost on the way.
+/// Writes an insertion sort as thoughts: each word is compared with the list's words from the left and then inserted.
+/// If `wrong` is an index, that thought has a wrong comparison, a wrong position, or loses a word.
 fn insertion_sort(words: &[&str], wrong: Option<usize>, source: &mut Source<'_>) -> Vec<String> {
     let mut list: Vec<&str> = Vec::new();
     let mut thoughts: Vec<String> = Vec::new();

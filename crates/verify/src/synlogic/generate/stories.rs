@@ -6,13 +6,13 @@ use serde_json::json;
 
 use super::{Draft, Source, python_block, section, values, words};
 
-/// Statements, each with whether it is true.
+/// Statements about the world, each with whether it is true.
 static FACTS: LazyLock<Vec<(&str, bool)>> = LazyLock::new(|| {
     let facts = section("facts").lines().filter_map(|line| line.rsplit_once(": "));
     facts.map(|(text, value)| (text, value == "true")).collect()
 });
 
-/// Makes an expression of at most this depth. If `whole`, it isn't a single statement.
+/// Makes a boolean expression of at most this depth, and its value. If `whole`, it isn't a single statement.
 fn boolean(depth: usize, whole: bool, source: &mut Source<'_>) -> (String, bool) {
     if depth == 0 || (!whole && source.chance(1, 6)) {
         return match source.below(3) {
@@ -285,7 +285,7 @@ pub(crate) fn object_properties(difficulty: usize, source: &mut Source<'_>) -> O
     ))
 }
 
-/// Number of questions of each problem. With six, each list of answers is right for one problem in 64.
+/// Number of yes-or-no questions per problem. With six, a guess is right once in 64 problems.
 const ASKED: usize = 6;
 
 /// Content of a person's statement.

@@ -29,7 +29,7 @@ pub(super) struct Lexer<'a> {
     pub(super) text: &'a str,
     pub(super) at: usize,
     pub(super) brackets: usize,
-    /// Whether numbers must be written plainly.
+    /// Whether numbers must be written plainly, as in [`super::plain`].
     pub(super) plain: bool,
 }
 

@@ -171,7 +171,7 @@ impl<'a, X: Executor> Pass<'a, X> {
         Pass { parameters, lists, rows, predicting, picks: chunk.picks.len(), keep }
     }
 
-    /// Returns the rows of a decoding step, each of which predicts.
+    /// Returns the pass of a decoding step, all of whose rows predict.
     pub(crate) fn of_step(parameters: Parameters<'a, X>, decoding: &'a X::Decoding) -> Pass<'a, X> {
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
         Pass { parameters, lists, rows, predicting: rows, picks: 0, keep: Keep::Nothing }
@@ -185,7 +185,7 @@ impl<'a, X: Executor> Pass<'a, X> {
         RowSet { which: Subset::Predicting, count: self.predicting }
     }
 
-    /// Returns the operations outside of the layers, for layer checks.
+    /// Returns the part of the pass outside of the layers, which layer checks report in errors.
     fn place(&self, phase: Phase) -> Place {
         Place { phase, layer: None, rows: self.rows, needed: self.predicting }
     }
@@ -199,7 +199,7 @@ pub(crate) struct PickScores {
 }
 
 impl PickScores {
-    /// Replaces the values by zeros for `picks` picks.
+    /// Sets all values to 0, for `picks` requested log-probabilities.
     pub(crate) fn reset(&mut self, picks: usize) {
         for list in [&mut self.logp, &mut self.entropy] {
             list.clear();

@@ -307,7 +307,7 @@ impl<X: Executor> StepRunner<'_, X> {
         Ok(hidden)
     }
 
-    /// Waits for the oldest tokens that haven't been read, from a step or from the draws for first tokens, and appends them to `drawn`.
+    /// Waits for the oldest unread tokens, of a step or of first tokens, and replaces the contents of `drawn` by them.
     fn wait_for_tokens(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         self.executor.wait_for_tokens(self.decoding, drawn)
     }

@@ -46,7 +46,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Returns the name of the instructions, `None` for loops in Rust.
+    /// Returns the name of the instruction set, or `None` for portable Rust loops.
     fn name(self) -> Option<&'static str> {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -60,7 +60,7 @@ impl Unit {
     }
 }
 
-/// Returns the best unit that processor and SIMD level support. AMX requires permission from the system, which this function requests.
+/// Returns the best unit that the processor and the SIMD level support. Asks the system for permission to use AMX.
 pub(crate) fn unit() -> Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
     *UNIT.get_or_init(|| {

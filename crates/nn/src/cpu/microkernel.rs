@@ -50,12 +50,12 @@ impl Operand {
         Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
     }
 
-    /// Returns the operand's lines as rows. Each line must be contiguous: its stride `term` must be 1.
+    /// Returns the operand with one row per line. Each row must be contiguous: its stride `term` must be 1.
     pub(crate) fn lines(self) -> RowMajor {
         RowMajor { first: self.first, stride: self.line }
     }
 
-    /// Returns the operand as rows of contiguous terms; `line` must be 1.
+    /// Returns the operand with one row per term. Each row must be contiguous: its stride `line` must be 1.
     pub(crate) fn terms(self) -> RowMajor {
         RowMajor { first: self.first, stride: self.term }
     }

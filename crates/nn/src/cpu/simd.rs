@@ -441,7 +441,7 @@ vectorised! {
         [fold(sums, |a, b| a + b), fold(weighted, |a, b| a + b)]
     }
 
-    /// Replaces logits by their derivatives, without the term of the picked token: `-p (a + b (log p + entropy)) * factor`.
+    /// Replaces logits by their derivatives, without the target's term: `-p (a + b (log p + entropy)) * factor`.
     fn logit_backward(logits: &mut [f32], factor: f32, lse: f32, entropy: f32, a: f32, b: f32) {
         for logit in logits {
             let logp = fma::<FMA>(*logit, factor, -lse);

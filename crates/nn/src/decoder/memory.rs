@@ -11,7 +11,7 @@ pub(crate) struct PassMemory<'a> {
     decoder: &'a Decoder,
     counter: Counter,
     work: Workspace<Counter>,
-    /// Bytes of the executor's own buffers with a size per row.
+    /// Bytes of the executor's internal buffers whose size depends on the number of rows.
     scratch: u64,
 }
 
@@ -22,7 +22,7 @@ impl<'a> PassMemory<'a> {
         PassMemory { decoder, counter, work: Workspace::<Counter>::default(), scratch: 0 }
     }
 
-    /// Adds a pass over `rows` rows, of which `predicting` predict. A backward pass follows unless nothing is kept.
+    /// Adds a forward pass over `rows` rows, of which `predicting` predict, and a backward pass if anything is kept.
     pub(crate) fn pass(&mut self, rows: usize, predicting: usize, keep: Keep) {
         let PassMemory { decoder, counter, work, .. } = self;
         let parameters = decoder.parameters(&(), None);

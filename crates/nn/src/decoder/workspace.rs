@@ -207,7 +207,7 @@ pub(crate) type Workspace<X> = Buffers<<X as Memory>::Buffer>;
 pub(crate) struct Buffers<B: Default> {
     /// Input of each layer, and of the final norm.
     pub(super) inputs: Vec<SavedRows<B>>,
-    /// Activations by layer. Unless all are kept, layers of a kind share the entry of the first.
+    /// Saved activations of each layer. Unless all are kept, layers of a kind share the first one's entry.
     pub(super) saved: Vec<Saved<B>>,
     /// Per-layer inputs of all layers, in models that have them. A row has the inputs of one layer after another.
     pub(super) layer_inputs: SavedRows<B>,

@@ -260,7 +260,7 @@ impl BatchPass<'_> {
         Ok(scores)
     }
 
-    /// Removes the trees whose derivatives are all zero from the chunk, the saved activations and the derivatives. Returns whether a tree is left.
+    /// Removes the trees whose derivatives are all zero from chunk, activations and derivatives. Returns if any remain.
     fn drop_idle<X: Executor>(
         &self,
         executor: &mut Checked<'_, X>,

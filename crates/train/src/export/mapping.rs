@@ -157,9 +157,9 @@ impl Mapping {
         self.set(key, (lora.alpha * scale).round() as i64, "lora.alpha");
     }
 
-    /// Returns the mapping, if no setting is refused.
+    /// Returns the mapping.
     ///
-    /// Fails with every refused setting, and for allowed keys that no difference needs.
+    /// Fails if settings are refused, listing all of them, or if an allowed key doesn't differ.
     pub(super) fn finished(self) -> anyhow::Result<Self> {
         let differs = |key: &String| self.differences.iter().any(|(other, _)| other == key);
         let idle: Vec<&str> =

@@ -78,7 +78,7 @@ impl Step {
         }
     }
 
-    /// Cuts the rows' paths into blocks of `len` tokens, counted from the start of the path. A block is (rows that share it,
+    /// Cuts the rows' paths into blocks of `len` tokens, from the start of the path. A block is (rows that share it,
     /// its cache slots). The blocks of a row are in the order of its path; the last may be shorter.
     pub(crate) fn blocks(&self, len: usize) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
         let mut blocks = Vec::new();

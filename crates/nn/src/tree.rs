@@ -253,7 +253,7 @@ impl Tree {
         self.nodes[node].run.push()
     }
 
-    /// Adds to `changes` a node and its content in the cache.
+    /// Appends to `changes` the creation of a node with its pages, so that executors learn about it.
     pub(crate) fn begin(&self, node: usize, changes: &mut Vec<NodeChange>) {
         let Node { parent, ref run, .. } = self.nodes[node];
         changes.push(NodeChange::Begin { node, parent, stored: run.len });

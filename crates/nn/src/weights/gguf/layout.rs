@@ -74,7 +74,7 @@ enum Order {
     Same,
     /// The two halves of each head are interleaved.
     Interleaved { head: usize },
-    /// From index `first` on, heads of `size` rows: first value head of each of the `groups` key heads, then second heads.
+    /// From index `first` on, heads of `size` rows: the first value head of all `groups` key heads, then the second.
     /// (A checkpoint has all `ratio` value heads of the first key head, then those of the second.)
     Tiled { first: usize, size: usize, groups: usize, ratio: usize },
 }

@@ -114,7 +114,7 @@ fn model(server: &Server, id: &str) -> Result<ModelEntry, Refusal> {
     server.ledger.with(|registry| registry.model(id).cloned())
 }
 
-/// Lists training runs, those with the latest request first.
+/// Lists training runs. The run with the latest request comes first.
 async fn training_runs(State(server): State<Shared>, uri: Uri) -> Response {
     let models = server.ledger.with(|registry| registry.catalogue.models.clone());
     let mut models: Vec<_> = models.iter().collect();

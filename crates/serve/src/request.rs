@@ -26,7 +26,7 @@ const LISTED: usize = 1 << 24;
 pub(crate) struct Incoming {
     pub(crate) endpoint: &'static str,
     pub(crate) body: Vec<u8>,
-    /// SHA-256 of the endpoint and the body, without what a client changes when it repeats a request.
+    /// SHA-256 of the endpoint and the body, without the fields that a client changes when it repeats a request.
     pub(crate) digest: Vec<u8>,
     pub(crate) content: Result<Content, Refusal>,
     /// Whether weights are saved under the path that the request names, if it names one.

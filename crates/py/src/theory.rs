@@ -25,7 +25,7 @@ pub(crate) fn tail_miss<'py>(
     Ok(values.map_err(bad)?.into_pyarray(py))
 }
 
-/// Probability that a group of `n` is active, for each element of `mu` and `n`, both `(B,)`.
+/// Probability that a group of `n` has both correct and wrong completions, for each element of `mu` and `n`: `(B,)`.
 #[pyfunction]
 pub(crate) fn active<'py>(
     py: Python<'py>,

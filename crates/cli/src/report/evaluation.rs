@@ -23,7 +23,7 @@ struct Set<'a> {
     problems: usize,
     samples: usize,
     plots: Vec<Plot>,
-    /// Tables of problems gained and lost by training or by another setting.
+    /// Tables of the problems that training, or another setting, gained and lost.
     moves: Vec<Moves<'a>>,
 }
 

@@ -124,8 +124,8 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// Restricts the targets to those that a model has. Missing targets are an error, unless all matrices of recurrent mixers or all of MLPs are
-    /// listed, which means "every such matrix of any model".
+    /// Restricts the targets to those that a model has. Returns an error if the model has none. A missing target is an
+    /// error too, unless the targets include all matrices of mixers, or all that follow [`LoraConfig::MIXER`].
     pub(crate) fn of_model(&self, layout: &Layout) -> Result<LoraConfig, Error> {
         let has = |target: &String| {
             let single = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };

@@ -395,7 +395,7 @@ mod tests {
             assert_eq!(owned.len(), all, "a page of two nodes");
         }
 
-        /// [`Tree::best_child`], computed by a search of all nodes.
+        /// Returns the result of [`Tree::best_child`], computed by a search of all nodes.
         fn best_of_all(&self, parent: Option<usize>, rest: &[u32]) -> Option<(usize, usize)> {
             let stored = |node: &Node| {
                 let shared = common(&node.tokens[..node.run.len], rest);

@@ -199,8 +199,8 @@ impl DividedProduct<'_> {
     }
 }
 
-/// Divides a result of `rows` by `columns` tiles among at most `size` threads, as (parts of the rows, parts of the columns). The largest part is
-/// as small as possible. If tied, there are few parts of rows, because each part packs its own columns.
+/// Divides a result of `rows` by `columns` tiles among at most `size` threads. Returns the numbers of parts of rows and
+/// columns. The largest part is as small as possible. Of these, rows have the fewest parts, because each packs columns.
 fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
     (1..=size.min(rows))
         .map(|tall| (tall, (size / tall).min(columns)))

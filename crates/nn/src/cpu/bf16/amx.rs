@@ -31,7 +31,7 @@ fn system_permits() -> bool {
     }
 }
 
-/// AMX isn't supported on other systems.
+/// Returns false, because only Linux is supported.
 #[cfg(not(target_os = "linux"))]
 fn system_permits() -> bool {
     false

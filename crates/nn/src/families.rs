@@ -85,7 +85,7 @@ pub(crate) struct GgufForm {
     pub(crate) settings: &'static [(&'static str, &'static str, Option<f64>)],
     /// Keys of which only one value is supported, with this value.
     pub(crate) only: &'static [(&'static str, &'static str)],
-    /// Modules and tensors whose names differ from Llama's: the name in a checkpoint's layer, and in a GGUF file.
+    /// Modules and tensors whose names differ from Llama's: name in a checkpoint (without the layer), name in GGUF.
     pub(crate) names: &'static [(&'static str, &'static str)],
     /// Converts fields of a GGUF file to fields of `config.json`. The closure returns whether the file has a tensor.
     pub(crate) read: fn(&mut Map<String, Value>, &dyn Fn(&str) -> bool),

@@ -124,8 +124,8 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// Restricts the targets to those that a model has. Returns an error if the model has none. A missing target is an
-    /// error too, unless the targets include all matrices of mixers, or all that follow [`LoraConfig::MIXER`].
+    /// Restricts the targets to those that a model has. Returns an error if the model lacks all of them, or lacks one
+    /// although the targets don't list all matrices of mixers, or all matrices that follow [`LoraConfig::MIXER`].
     pub(crate) fn of_model(&self, layout: &Layout) -> Result<LoraConfig, Error> {
         let has = |target: &String| {
             let single = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };

@@ -181,7 +181,7 @@ impl CpuBackend {
     }
 }
 
-/// Calls `body(range, outputs)` for each [`BLOCK`] of `0..len` on a team, and returns the results in order.
+/// Divides `0..len` into blocks, and calls `body(block, outputs)` on a team, with the block of each output.
 fn blocks<T: Send, const N: usize>(
     team: &Team,
     len: usize,

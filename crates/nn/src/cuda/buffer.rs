@@ -129,7 +129,7 @@ impl Buffer {
 const SEARCH_BLOCKS: usize = 1024;
 
 impl Buffer {
-    /// Waits for the device. Returns the first non-finite of `len` values and its index; `None` after a failure.
+    /// Waits, and returns the index and value of the first non-finite of `len` values. After a failure, returns `None`.
     pub(super) fn first_non_finite(&self, stream: &Stream, len: usize) -> Option<(usize, f32)> {
         let blocks = len.div_ceil(THREADS as usize).min(SEARCH_BLOCKS);
         self.memory.as_ref()?;

@@ -93,7 +93,7 @@ pub(crate) fn rope_tables(config: &Config) -> [bool; 3] {
     ROPES.map(|rope| (0..config.num_hidden_layers).any(|layer| config.layer(layer).rope == rope))
 }
 
-/// Returns the number of partial attention results of a pass over `rows` rows. 0 unless the pass is `exact`.
+/// Returns the number of attention parts of a pass over `rows` rows at positions below `longest`. 0 unless `exact`.
 pub(crate) fn exact_parts(exact: bool, rows: usize, longest: usize) -> usize {
     if exact { rows * longest.div_ceil(ITEM_KEYS) } else { 0 }
 }

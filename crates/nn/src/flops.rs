@@ -107,7 +107,7 @@ pub fn measure_flops(threads: usize, products: ProductFormat) -> f64 {
     })
 }
 
-/// Returns the number of `threads` threads that can run at the same time: at most one per core.
+/// Returns how many of `threads` threads can run at the same time: at most one per core.
 fn running(threads: usize) -> usize {
     std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()))
 }

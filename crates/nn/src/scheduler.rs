@@ -618,7 +618,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.plan_rows(0)
     }
 
-    /// Plans the step after the running one. `step` and the result are each row's first draw in these two steps.
+    /// Plans the step after the running one. `step` has each row's first draw in the running step; returns the next.
     fn plan_ahead(&mut self, step: &[usize]) -> Vec<usize> {
         self.changes.tokens = StepTokens::Sampled(step.iter().map(|&draw| draw as u32).collect());
         self.plan_rows(1)

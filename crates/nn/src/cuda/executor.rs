@@ -52,7 +52,7 @@ pub(crate) struct CudaExecutor {
     shares: Buffer,
     /// Intermediate result between LoRA's factors: `[rows, rank]`.
     low_rank: Buffer,
-    /// A dequantized matrix.
+    /// Scratch memory for one dequantized matrix.
     values: Buffer,
     /// Buffer for compacting rows of activations.
     moved: Buffer,

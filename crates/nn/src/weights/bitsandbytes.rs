@@ -127,7 +127,7 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
     Ok((codes, scales))
 }
 
-/// A tensor of the model to be written.
+/// A tensor of the model that is being written.
 pub(crate) enum Tensor<'a> {
     Numbers(Cow<'a, [f32]>),
     /// A matrix of a layer, in NF4.

@@ -31,7 +31,7 @@ REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
 
 
 def rows(folder: str | os.PathLike[str], runtime: str = "docker") -> list[dict[str, Any]]:
-    """Returns one row per task under ``folder``: the instruction as the prompt, the path, and the image, which is built.
+    """Returns one row per task under ``folder``: its instruction as the prompt, its path, and its image (built).
 
     runtime: the command, ``docker`` or ``podman``.
     Raises ``ValueError`` for a task with steps, several containers, a separate verifier or another setting that isn't supported,

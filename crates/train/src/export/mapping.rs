@@ -19,14 +19,14 @@ pub(super) struct Setting {
     pub(super) origin: String,
 }
 
-/// Equivalents of the configuration's keys in one trainer; `verl/keys.toml` explains the fields.
+/// One trainer's equivalents of the keys of our configuration. `verl/keys.toml` explains the fields.
 #[derive(Debug, Deserialize)]
 struct Table {
     prefixes: BTreeMap<String, String>,
     keys: BTreeMap<String, Row>,
 }
 
-/// Equivalent of one key.
+/// The trainer's equivalent of one key of our configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Row {

@@ -241,7 +241,7 @@ impl Decoder {
         Head { weight: self.layout.head, vocabulary, width, softcap }
     }
 
-    /// Runs the forward pass, from the tokens to `work.hidden`: the final norm of the predicting rows, times the factor of the logits.
+    /// Runs the forward pass up to `work.hidden`: the final norm's output for predicting rows, times `logits_scale`.
     pub(crate) fn forward<X: Executor>(
         &self,
         ops: &mut X,

@@ -297,8 +297,8 @@ impl Tree {
         usable(index).then_some((shared, index))
     }
 
-    /// Finds the longest prefix of `prompt` in the cache, as (node, length). It excludes the last token, which has to be computed to predict. A prefix that
-    /// ends inside a node splits the node, except with recurrent layers, where a node only has its last state.
+    /// Finds the longest cached prefix of `prompt` without its last token, as (node, length). If the prefix ends inside
+    /// a node, splits the node at a whole page; with recurrent layers, the prefix ends before the node instead.
     pub(crate) fn find_prefix(
         &mut self,
         prompt: &[u32],

@@ -103,7 +103,7 @@ enum Hand {
 /// Panels of values as `PARTS` bfloat16 values each: 1 rounds a value, 2 also stores the rounding error.
 pub(crate) struct Bf16<const PARTS: usize>;
 
-/// Returns the pairs of parts (of the left and the right value) that are multiplied, small products first.
+/// Returns the pairs of parts (of the left and the right value) that are multiplied, in the order of summation.
 const fn part_products(parts: usize) -> &'static [(usize, usize)] {
     if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
 }

@@ -37,12 +37,12 @@ impl View {
         View { row: self.column, column: self.row, ..self }
     }
 
-    /// Returns the operand that consists of the elements of `numbers` with this position and these strides.
+    /// Returns the matrix that this view describes in `numbers`.
     pub(crate) fn of(self, numbers: &[f32]) -> Matrix<'_> {
         Matrix { numbers, view: self }
     }
 
-    /// Returns the destination that consists of the elements of `numbers` with this position and these strides.
+    /// Returns the destination that this view describes in `numbers`, which `write` replaces or adds to.
     pub(crate) fn to(self, write: Write, numbers: &mut [f32]) -> Target<'_> {
         Target { numbers, view: self, write }
     }

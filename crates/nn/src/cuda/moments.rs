@@ -16,8 +16,8 @@ const UPDATED: [usize; 2] = [2, 3];
 /// For each slot, index of the event after the download.
 const DOWNLOADED: [usize; 2] = [4, 5];
 
-/// Returns the number of values of a moment in a device buffer if the moments of `trained` parameters are in host memory: a sixteenth of
-/// `trained`, at most 2^24.
+/// Returns the number of values in each device buffer if the moments of `trained` parameters are in host memory: a
+/// sixteenth of `trained`, at most 2^24.
 pub(crate) fn part_len(trained: usize) -> usize {
     trained.div_ceil(16).min(1 << 24)
 }

@@ -185,8 +185,8 @@ pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize
     4 * (full + shares + partials) as u64 + 2 * half as u64
 }
 
-/// Returns the bytes that only a GPU needs for decoding: attention parts, which share memory with the `exact_parts` of passes, and the lists of a
-/// step and its draws.
+/// Returns the bytes that only a GPU needs for decoding: partial attention results, in the memory that passes use for
+/// their `exact_parts`, and the lists of a step and its draws.
 pub(crate) fn decoding(config: &Config, rollout: &Rollout, exact_parts: usize) -> u64 {
     let Rollout { prompts, prompt_tokens, samples, new_tokens, cached_tokens, .. } = *rollout;
     // One more part per sample, because the first tokens of a completion are often shared. The number of cached tokens bounds the other parts.

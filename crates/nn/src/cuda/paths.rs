@@ -32,7 +32,7 @@ pub(super) struct Paths {
     pub(super) groups: List,
     /// Ranges of runs, in order. The runs of a range can be computed concurrently, after the earlier ranges.
     pub(super) waves: Vec<Range<usize>>,
-    /// Number of slots for each of the two lists of runs.
+    /// Number of slots for recurrent states, for each of the two lists of runs.
     pub(super) slots: [usize; 2],
 }
 

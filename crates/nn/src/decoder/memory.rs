@@ -6,7 +6,7 @@ use crate::families::Recurrence;
 use crate::numbers::Precision;
 use crate::sampling::Rollout;
 
-/// Memory of one executor's buffers, which grow to the largest pass.
+/// Computes the memory of one executor's buffers, which grow to the largest of the added passes.
 pub(crate) struct PassMemory<'a> {
     decoder: &'a Decoder,
     counter: Counter,

@@ -169,7 +169,7 @@ pub(super) struct Saved<B: Default> {
 pub(super) struct SavedInput<B: Default> {
     /// Residual stream after the MLP.
     pub(super) sum: SavedRows<B>,
-    /// Gate, then the layer's input.
+    /// Each row's gate, then the layer's per-layer input.
     pub(super) gate_up: SavedRows<B>,
     pub(super) norm: Normed<B>,
 }

@@ -205,12 +205,12 @@ operations! {
         fn gate_backward(self, kind: Gate, len: usize, gate: &mut Self::Buffer, x: &Self::Buffer, dy: &mut Self::Buffer, y: &mut Self::Buffer)
             => dy: self.named(self.place.needed, &[(gate_name(kind), len / self.place.needed.max(1))]);
 
-        /// Computes a causal convolution of the first columns of `x` along the paths of the forest, then SiLU. Stores the latest inputs of each tree
-        /// in the cache, if given, at the nodes in the lists.
+        /// Computes `y = silu(conv(x))`: `x` are its first columns, and `conv` is causal along the paths of the
+        /// forest. Stores the latest inputs of each tree in the cache, if given, at the nodes in the lists.
         fn convolve(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]);
 
-        /// Replaces the first columns of `dx` by their derivative. Overwrites `dy`.
+        /// Replaces the first columns of `dx` by the derivative of those of `x`. Overwrites `dy`.
         fn convolve_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dy: &mut Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.input_width())]);
 

@@ -205,7 +205,7 @@ operations! {
         fn gate_backward(self, kind: Gate, len: usize, gate: &mut Self::Buffer, x: &Self::Buffer, dy: &mut Self::Buffer, y: &mut Self::Buffer)
             => dy: self.named(self.place.needed, &[(gate_name(kind), len / self.place.needed.max(1))]);
 
-        /// Computes `y = silu(conv(x))`: `x` are its first columns, and `conv` is causal along the paths of the
+        /// Computes `y = silu(conv(x))` for the first columns of `x`, where `conv` is causal along the paths of the
         /// forest. Stores the latest inputs of each tree in the cache, if given, at the nodes in the lists.
         fn convolve(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]);

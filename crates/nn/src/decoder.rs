@@ -191,7 +191,7 @@ impl<'a, X: Executor> Pass<'a, X> {
     }
 }
 
-/// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss with respect to them.
+/// Log-probability and entropy of each [`Pick`](crate::segments::Pick) of a pass, or a loss's derivatives.
 #[derive(Default)]
 pub(crate) struct PickScores {
     pub(crate) logp: Vec<f32>,
@@ -418,7 +418,7 @@ impl Decoder {
         HeadPass { weights, head, temperature, rows, lists, keeps_logits }
     }
 
-    /// Reads log-probabilities and entropies of the pass's picks into `to`, after [`Decoder::forward`].
+    /// Reads the log-probabilities and entropies that the pass requests into `to`, after [`Decoder::forward`].
     pub(crate) fn score<X: Executor>(
         &self,
         ops: &mut X,
@@ -439,8 +439,8 @@ impl Decoder {
         ops.scores(pass.lists, &work.scores, &mut to.logp, &mut to.entropy)
     }
 
-    /// Adds the gradient to `gradients`, given the derivatives of the loss with respect to the picks' scores. Requires the activations of the forward pass,
-    /// and [`Decoder::score`].
+    /// Adds the gradient to `gradients`, given the derivatives of the loss with respect to the scores. Requires the
+    /// activations of the forward pass, and [`Decoder::score`].
     pub(crate) fn backward<X: Executor>(
         &self,
         ops: &mut X,

@@ -223,7 +223,7 @@ const ANY: u8 = 2;
 /// The kernels for the registers of the module `r`.
 macro_rules! kernels {
     (#[$features:meta]) => {
-        /// Columns of a tile of [`dot`].
+        /// Number of columns in a tile of [`dot`].
         const DOT_WIDE: usize = 4;
         /// Rows of `x` that are multiplied by all of `w` at once, few enough to stay in the second-level cache.
         const BAND: usize = 96;
@@ -429,7 +429,7 @@ mod avx512 {
         pub(super) const LANES: usize = 16;
         /// Registers per row of a tile of [`super::tiles`]: 24 sums with [`super::TALL`] rows.
         pub(super) const WIDE: usize = 4;
-        /// Rows of a tile of [`super::dot`]: 24 sums.
+        /// Number of rows in a tile of [`super::dot`], which has 24 sums.
         pub(super) const DOT_TALL: usize = 6;
 
         registers! { #[target_feature(enable = "avx512f")]
@@ -477,7 +477,7 @@ mod avx2 {
         pub(super) const LANES: usize = 8;
         /// Registers per row of a tile of [`super::tiles`]: 12 sums with [`super::TALL`] rows, out of 16 registers.
         pub(super) const WIDE: usize = 2;
-        /// Rows of a tile of [`super::dot`]: 8 sums.
+        /// Number of rows in a tile of [`super::dot`], which has 8 sums.
         pub(super) const DOT_TALL: usize = 2;
 
         registers! { #[target_feature(enable = "avx2,fma")]
@@ -518,7 +518,7 @@ mod neon {
         pub(super) const LANES: usize = 4;
         /// Registers per row of a tile of [`super::tiles`]: 24 sums with [`super::TALL`] rows, out of 32 registers.
         pub(super) const WIDE: usize = 4;
-        /// Rows of a tile of [`super::dot`]: 24 sums.
+        /// Number of rows in a tile of [`super::dot`], which has 24 sums.
         pub(super) const DOT_TALL: usize = 6;
 
         registers! { #[target_feature(enable = "neon")]

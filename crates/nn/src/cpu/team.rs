@@ -14,7 +14,7 @@ use rayon::ThreadPool;
 
 use crate::error::Error;
 
-/// Minimum amount of work, in values, for which a second thread pays off.
+/// Minimum number of accessed values for which a second thread pays off.
 const WORTHWHILE: usize = 1 << 15;
 
 /// A team: the threads of one or two thread pools.

@@ -54,9 +54,9 @@ pub(crate) struct CudaExecutor {
     low_rank: Buffer,
     /// Scratch memory for one dequantized matrix.
     values: Buffer,
-    /// Buffer for compacting rows of activations.
+    /// Scratch memory to move rows of activations.
     moved: Buffer,
-    /// Buffer for compacting rows of statistics.
+    /// Scratch memory to move rows of `f32` values.
     moved_full: Buffer,
     /// Kernel size of the recurrent mixers' convolution, if there are any.
     taps: Option<usize>,

@@ -233,7 +233,7 @@ pub(crate) struct Buffers<B: Default> {
     /// Logits of the last pass if they are stored; otherwise scratch memory on a GPU.
     pub(super) logits: SavedRows<B>,
     pub(super) keeps_logits: bool,
-    /// Log-probabilities and entropies of the picks, then the derivatives with respect to them.
+    /// Log-probability and entropy of each [`Pick`](crate::segments::Pick), or the derivatives with respect to them.
     pub(super) scores: B,
     pub(super) dx: B,
     pub(super) dx_rows: B,

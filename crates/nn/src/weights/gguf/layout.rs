@@ -108,7 +108,7 @@ enum Values {
     NegativeExp,
 }
 
-/// Order and values in which a GGUF file stores a tensor.
+/// How a GGUF file stores a tensor: in which order, and with which change of its values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     rows: Order,

@@ -16,9 +16,9 @@ pub struct Flops {
     pub forward_token: f64,
     /// Backward pass of one row, without the work that only predicting rows need.
     pub backward_token: f64,
-    /// Attention of one query to one visible key, summed over all layers.
+    /// Forward pass of attention of one query to one visible key, summed over all layers.
     pub forward_pair: f64,
-    /// Backward pass of the same attention.
+    /// Backward pass of attention of one query to one visible key, summed over all layers.
     pub backward_pair: f64,
     /// Additional forward work of a predicting row: the part of the last layer after keys and values, and the vocabulary head.
     pub forward_prediction: f64,

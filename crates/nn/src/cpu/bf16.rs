@@ -108,7 +108,7 @@ const fn part_products(parts: usize) -> &'static [(usize, usize)] {
     if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
 }
 
-/// Returns the length of a line of `k` terms in memory, in f32 values.
+/// Returns the packed size of a row (or column) of `k` terms, as a number of f32 values.
 fn depth<const PARTS: usize>(k: usize) -> usize {
     k.next_multiple_of(BLOCK) / 2 * PARTS
 }

@@ -225,7 +225,7 @@ macro_rules! kernels {
     (#[$features:meta]) => {
         /// Number of columns in a tile of [`dot`].
         const DOT_WIDE: usize = 4;
-        /// Rows of `x` that are multiplied by all of `w` at once, few enough to stay in the second-level cache.
+        /// Number of rows of `x` that are multiplied by all of `w` at once; they fit into the second-level cache.
         const BAND: usize = 96;
 
         #[$features]

@@ -643,7 +643,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         std::mem::swap(&mut work.dq, gate);
     }
 
-    /// Computes the derivatives of attention's projections, in `work.dq` and `work.dkv`.
+    /// Computes the derivatives with respect to projected queries (`work.dq`), and keys and values (`work.dkv`).
     fn attend_backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,

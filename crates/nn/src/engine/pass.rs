@@ -46,7 +46,7 @@ impl<X: Executor> Default for ExecutorBuffers<X> {
 pub(super) struct BatchPass<'a> {
     decoder: &'a Decoder,
     adapters: Option<&'a AdapterLayout>,
-    /// Layout of the factors that are applied separately from the weights.
+    /// Layout of the adapters, if the pass applies them separately from the weights.
     unmerged: Option<&'a AdapterLayout>,
     batch: &'a Batch,
     chunk_tokens: usize,

@@ -52,8 +52,8 @@ def environment(runtime: str = "docker", timeout: float = 60.0, longest: int = 1
     The reward of an episode is the number that the tests write to ``reward.txt``, or ``reward`` (or the only value) of their
     ``reward.json``. The episode is unscorable if they write none or run longer than the task allows.
 
-    runtime: the command, ``docker`` or ``podman``.
-    timeout: seconds until a command of the policy is killed. longest: characters of an output; the middle of a longer one is left out.
+    runtime: the command, ``docker`` or ``podman``. timeout: seconds until a command of the policy is killed.
+    longest: maximum number of characters of an output; a longer one loses its middle.
     """
     return type("Harbor", (_Container,), {"_runtime": runtime, "_timeout": timeout, "_longest": longest})
 

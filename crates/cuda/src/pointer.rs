@@ -76,7 +76,7 @@ impl Values {
         matches!(self, Values::F32(_)) || self.address() == Address(0)
     }
 
-    /// Whether a kernel that takes bfloat16 values can take the address, because it has bfloat16 values or is null.
+    /// Returns whether a kernel that takes bfloat16 values can take the address, because its values are or it is null.
     pub fn is_bf16(self) -> bool {
         matches!(self, Values::Bf16(_)) || self.address() == Address(0)
     }

@@ -60,10 +60,10 @@ pub struct GraphCounts {
     pub nodes: usize,
 }
 
-/// Writes the values of a tensor into the slice.
+/// Function that writes the values of a tensor into the slice.
 pub(crate) type FillFn<'a> = dyn FnMut(&mut [f32]) -> Result<(), Error> + 'a;
 
-/// Distributes work over executors with relative `speeds`: the most expensive part first, each to the executor that would finish it first.
+/// Distributes `work` over executors with relative `speeds`: expensive items first, each to the first to finish it.
 pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u64) -> Vec<Vec<T>> {
     work.sort_by_key(|part| std::cmp::Reverse(cost(part)));
     let mut shares: Vec<Vec<T>> = speeds.iter().map(|_| Vec::new()).collect();
@@ -79,7 +79,7 @@ pub(crate) fn deal<T>(mut work: Vec<T>, speeds: &[usize], cost: impl Fn(&T) -> u
 
 /// Interface of a device that doesn't depend on the type of its executors.
 pub(crate) trait Backend: Send + Sync {
-    /// Returns the relative speed of each executor.
+    /// Returns the relative speed of each executor, and so also their number.
     fn executors(&self) -> Vec<usize>;
 
     /// Returns the number of executors for a generation whose prompts come from a queue. Prompts that arrive while it runs share prefixes only
@@ -157,7 +157,7 @@ pub(crate) trait Backend: Send + Sync {
     /// Removes LoRA's factors, the stored base weights, the gradient and the moments. The weights that passes use don't change.
     fn remove_adapters(&mut self);
 
-    /// Computes the adapted matrices from the base, plus the update if `applied`.
+    /// Sets the adapted matrices to their base weights, plus the LoRA update if `applied`.
     fn merge(&mut self, layout: &AdapterLayout, applied: bool);
 
     fn gradient_norm(&self) -> f64;

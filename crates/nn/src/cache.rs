@@ -8,10 +8,10 @@ use crate::families::Layer;
 use crate::numbers::Precision;
 
 pub(crate) const PAGE: usize = 16;
-/// Cache memory that an executor retains between requests. On the CPU this avoids page faults; on a GPU it keeps addresses, so that graphs stay valid.
+/// Maximum bytes of a cache that an executor retains between requests, to avoid page faults and keep CUDA graphs valid.
 pub(crate) const KEPT_BYTES: usize = 64 << 20;
 
-/// Returns the number of values in one token's keys and values over all layers; at least 1.
+/// Returns the number of values in one token's keys and values, over all layers that compute them; at least 1.
 pub fn numbers_per_token(config: &Config) -> usize {
     let layers = (0..config.num_hidden_layers).map(|layer| config.layer(layer));
     let numbers = layers.filter(Layer::computes_keys).map(|layer| 2 * layer.key_heads * layer.head_dim);
@@ -27,8 +27,8 @@ pub(crate) fn state_pages(config: &Config, precision: Precision) -> usize {
     bytes.div_ceil(PAGE * numbers_per_token(config) * precision.bytes())
 }
 
-/// Returns the number of the cache's `pages` that are left for keys and values, if each sequence of up to `longest` tokens also
-/// needs `state` pages for its state.
+/// Returns how many of the cache's `pages` are available for keys and values, if each sequence of up to `longest`
+/// tokens also needs `state` pages for its recurrent state.
 pub(crate) fn pages_of_keys(pages: usize, state: usize, longest: usize) -> usize {
     // A sequence's last page may be partly filled.
     let per_sequence = longest.div_ceil(PAGE) + 1;

@@ -171,7 +171,7 @@ impl<'a, X: Executor> Pass<'a, X> {
         Pass { parameters, lists, rows, predicting, picks: chunk.picks.len(), keep }
     }
 
-    /// Returns the rows of a decoding step, each of which predicts.
+    /// Returns the pass of a decoding step, all of whose rows predict.
     pub(crate) fn of_step(parameters: Parameters<'a, X>, decoding: &'a X::Decoding) -> Pass<'a, X> {
         let (lists, rows) = (X::step_lists(decoding), X::step_rows(decoding));
         Pass { parameters, lists, rows, predicting: rows, picks: 0, keep: Keep::Nothing }
@@ -185,13 +185,13 @@ impl<'a, X: Executor> Pass<'a, X> {
         RowSet { which: Subset::Predicting, count: self.predicting }
     }
 
-    /// Returns the operations outside of the layers, for layer checks.
+    /// Returns the part of the pass outside of the layers, which layer checks report in errors.
     fn place(&self, phase: Phase) -> Place {
         Place { phase, layer: None, rows: self.rows, needed: self.predicting }
     }
 }
 
-/// Log-probabilities and entropies of a pass's picks, or the derivatives of a loss with respect to them.
+/// Log-probability and entropy of each [`Pick`](crate::segments::Pick) of a pass, or a loss's derivatives.
 #[derive(Default)]
 pub(crate) struct PickScores {
     pub(crate) logp: Vec<f32>,
@@ -199,7 +199,7 @@ pub(crate) struct PickScores {
 }
 
 impl PickScores {
-    /// Replaces the values by zeros for `picks` picks.
+    /// Sets all values to 0, for `picks` requested log-probabilities.
     pub(crate) fn reset(&mut self, picks: usize) {
         for list in [&mut self.logp, &mut self.entropy] {
             list.clear();
@@ -241,7 +241,7 @@ impl Decoder {
         Head { weight: self.layout.head, vocabulary, width, softcap }
     }
 
-    /// Runs the forward pass, from the tokens to `work.hidden`: the final norm of the predicting rows, times the factor of the logits.
+    /// Runs the forward pass up to `work.hidden`: the final norm's output for predicting rows, times `logits_scale`.
     pub(crate) fn forward<X: Executor>(
         &self,
         ops: &mut X,
@@ -418,7 +418,7 @@ impl Decoder {
         HeadPass { weights, head, temperature, rows, lists, keeps_logits }
     }
 
-    /// Reads log-probabilities and entropies of the pass's picks into `to`, after [`Decoder::forward`].
+    /// Reads the log-probabilities and entropies that the pass requests into `to`, after [`Decoder::forward`].
     pub(crate) fn score<X: Executor>(
         &self,
         ops: &mut X,
@@ -439,8 +439,8 @@ impl Decoder {
         ops.scores(pass.lists, &work.scores, &mut to.logp, &mut to.entropy)
     }
 
-    /// Adds the gradient to `gradients`, given the derivatives of the loss with respect to the picks' scores. Requires the activations of the forward pass,
-    /// and [`Decoder::score`].
+    /// Adds the gradient to `gradients`, given the derivatives of the loss with respect to the scores. Requires the
+    /// activations of the forward pass, and [`Decoder::score`].
     pub(crate) fn backward<X: Executor>(
         &self,
         ops: &mut X,

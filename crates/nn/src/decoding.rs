@@ -18,7 +18,7 @@ struct Node {
 #[derive(Default)]
 pub(crate) struct Step {
     nodes: Vec<Node>,
-    /// Ranges of rows whose paths contain a node: (node, rows).
+    /// For each node on a row's path, the range of the rows whose paths contain the node: (node, rows).
     spans: Vec<(usize, Range<usize>)>,
     /// For each row, the node that its token continues.
     owners: Vec<usize>,
@@ -78,8 +78,8 @@ impl Step {
         }
     }
 
-    /// Cuts the rows' paths into blocks of `len` tokens, at multiples of `len` from the start of a path regardless of its division into sequences.
-    /// Each block comes with the rows that share it, and with its slots. The blocks of a row are in the order of its path; the last may be shorter.
+    /// Cuts the rows' paths into blocks of `len` tokens, from the start of the path. A block is (rows that share it,
+    /// its cache slots). The blocks of a row are in the order of its path; the last may be shorter.
     pub(crate) fn blocks(&self, len: usize) -> Vec<(Range<usize>, Vec<Range<usize>>)> {
         let mut blocks = Vec::new();
         for (node, rows) in &self.spans {
@@ -119,7 +119,7 @@ impl Step {
         blocks
     }
 
-    /// Returns whether a row of the step attends to the new key of another row.
+    /// Returns whether a row of the step attends to a key that another row of the same step adds.
     pub(crate) fn reads_its_own(&self) -> bool {
         let first = |&node: &usize| self.nodes[node].run.pages[0];
         self.owners.windows(2).any(|pair| first(&pair[0]) == first(&pair[1]))
@@ -148,7 +148,7 @@ mod tests {
     use crate::cache::PAGE;
     use crate::executor::StepTokens;
 
-    /// Builds a step. Sequences are given as (parent, length), and each row continues the last sequence of its path.
+    /// Builds a step. Sequences are (parent, length). `rows` are the sequences that the rows continue.
     fn step(sequences: &[(Option<usize>, usize)], rows: &[usize]) -> Step {
         let mut changes =
             DecodeChanges { tokens: StepTokens::Known(vec![0; rows.len()]), ..DecodeChanges::default() };

@@ -321,7 +321,7 @@ impl Engine {
         })
     }
 
-    /// If layer checks are enabled, adds to an error about a value that is not finite whether a weight is the cause.
+    /// Adds to an error about a non-finite value whether a weight is the cause, if layer checks are enabled.
     fn diagnose(&self, error: Error) -> Error {
         match error {
             Error::NonFinite { what, found, .. } if self.decoder.check_layers => {

@@ -184,7 +184,7 @@ pub(crate) enum Holds {
 pub(crate) enum Subset {
     #[default]
     All,
-    /// The rows that predict; the last layer computes only these.
+    /// The rows that predict. For other rows, the last layer computes only keys and values.
     Predicting,
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Family {
     pub(crate) read: fn(&Fields<'_>, &mut Config) -> Result<(), Error>,
     /// Returns the fields to write for the settings that only some families have.
     pub(crate) write: fn(&Config) -> Value,
-    /// The first setting that this family rejects, as (field, value, expected value).
+    /// Returns the first setting that this family rejects, as (field, value, expected value).
     pub(crate) refused: fn(&Config) -> Option<(&'static str, String, String)>,
     /// `model_type` of the multimodal model whose text part this family is, if there is one. The `text_config` of that model holds the text part's
     /// settings, and its tensors have `language_model.` before or after `model.` in their names.
@@ -80,21 +80,21 @@ pub(crate) struct GgufForm {
     /// Value of `general.architecture`. If families share it, a file belongs to the first of them that knows all of its keys.
     pub(crate) architecture: &'static str,
     pub(crate) rows: GgufRows,
-    /// Numbers in addition to those of every family: key without the architecture's name, field of `config.json`, and llama.cpp's value for files without the
-    /// key, or `None` if the key is required.
+    /// The family's additional numeric keys: key without the architecture prefix, field of `config.json`, and
+    /// llama.cpp's default, or `None` if the key is required.
     pub(crate) settings: &'static [(&'static str, &'static str, Option<f64>)],
     /// Keys of which only one value is supported, with this value.
     pub(crate) only: &'static [(&'static str, &'static str)],
-    /// Modules and tensors with other names than Llama's: the name in a checkpoint, within its layer if it has one, and the name in a file.
+    /// Modules and tensors whose names differ from Llama's: name in a checkpoint (without the layer), name in GGUF.
     pub(crate) names: &'static [(&'static str, &'static str)],
-    /// Turns the fields that are read from a file into those of `config.json`, if they differ. The function tells whether the file has a tensor.
+    /// Converts fields of a GGUF file to fields of `config.json`. The closure returns whether the file has a tensor.
     pub(crate) read: fn(&mut Map<String, Value>, &dyn Fn(&str) -> bool),
-    /// Turns the fields of `config.json` into those that are written. Returns the first field that llama.cpp can't represent, with its value and the expected
-    /// value.
+    /// Converts the fields of `config.json` to the fields of a GGUF file. Fails with the first field that llama.cpp
+    /// can't represent.
     pub(crate) write: fn(&Config, &mut Map<String, Value>) -> Result<(), Unrepresentable>,
 }
 
-/// Field with the number of layers that predict further tokens, which follow the model's last layer.
+/// Field with the number of multi-token prediction layers, which follow the model's last layer.
 pub(crate) const FURTHER_LAYERS: &str = "mtp_num_hidden_layers";
 
 /// A field that a GGUF file can't represent: name, value and expected value.
@@ -115,8 +115,8 @@ fn read_gguf_windows(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Writes the period `n` of the layers with full attention to a field. Returns an error unless exactly the last of each `n` layers has full
-/// attention.
+/// Sets `field` to the period `n` of the layers with full attention. Returns an error unless exactly the last of each
+/// `n` layers has full attention.
 fn write_gguf_period(
     config: &Config,
     fields: &mut Map<String, Value>,

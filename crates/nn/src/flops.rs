@@ -16,9 +16,9 @@ pub struct Flops {
     pub forward_token: f64,
     /// Backward pass of one row, without the work that only predicting rows need.
     pub backward_token: f64,
-    /// Attention of one query to one visible key, summed over all layers.
+    /// Forward pass of attention of one query to one visible key, summed over all layers.
     pub forward_pair: f64,
-    /// Backward pass of the same attention.
+    /// Backward pass of attention of one query to one visible key, summed over all layers.
     pub backward_pair: f64,
     /// Additional forward work of a predicting row: the part of the last layer after keys and values, and the vocabulary head.
     pub forward_prediction: f64,
@@ -107,7 +107,7 @@ pub fn measure_flops(threads: usize, products: ProductFormat) -> f64 {
     })
 }
 
-/// Returns the number of `threads` threads that can run at the same time: at most one per core.
+/// Returns how many of `threads` threads can run at the same time: at most one per core.
 fn running(threads: usize) -> usize {
     std::thread::available_parallelism().map_or(threads, |cores| threads.min(cores.get()))
 }

@@ -51,7 +51,7 @@ pub fn panels(products: ProductFormat, n: usize, k: usize, w: &[f32]) -> Vec<f32
     packed
 }
 
-/// Computes `y = x wᵀ` with the [`panels()`] of `w`.
+/// Computes `y = x wᵀ`, `y`: `[m, n]`, `x`: `[m, k]`, from the [`panels()`] of `w`: `[n, k]`.
 ///
 /// # Panics
 /// If a slice is too short.

@@ -84,8 +84,8 @@ impl Linear {
 #[derive(Debug, Clone)]
 pub(crate) struct LayerLayout {
     pub(crate) spec: Layer,
-    /// Index among the layers of the same kind: attention layers with keys and values, or recurrent layers. A layer that borrows keys and values has the index
-    /// of the layer that computes them.
+    /// Index among the layers of the same kind: attention layers that compute keys and values, or recurrent layers. A
+    /// layer that borrows keys and values has the index of the layer that computes them.
     pub(crate) index_of_kind: usize,
     pub(crate) mixing: Mixing,
     /// Norms before and after attention, or before and after the mixer that replaces it.
@@ -93,7 +93,7 @@ pub(crate) struct LayerLayout {
     /// Output projection of attention, or of the mixer.
     pub(crate) output: Linear,
     pub(crate) mlp: Norms<Span>,
-    /// Outputs: gate, then up.
+    /// The MLP's gate and up projections as one map. Outputs: all of gate, then all of up.
     pub(crate) gate_up: Linear,
     pub(crate) down: Linear,
     pub(crate) per_layer_input: Option<PerLayerInput>,
@@ -217,9 +217,9 @@ pub(crate) struct Layout {
     /// Vocabulary head, `[V, D]`. The span of the embedding if they are tied.
     pub(crate) head: Span,
     pub(crate) tensors: Vec<TensorLayout>,
-    /// Length of the store, including padding that aligns blocks to cache lines.
+    /// Number of values in the parameter store, including padding that aligns blocks to cache lines.
     pub(crate) len: usize,
-    /// Format of the layers' matrices if they aren't in the store.
+    /// Format of the layers' matrices if they are quantized, and therefore not in the store.
     pub(crate) base: Option<BaseFormat>,
 }
 

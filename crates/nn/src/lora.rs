@@ -50,7 +50,7 @@ pub(crate) fn open_weights(dir: &Path) -> Result<TensorFile, Error> {
 pub struct LoraConfig {
     /// Number of rows of `A` and of columns of `B` (PEFT's `r`); at least 1.
     pub rank: usize,
-    /// PEFT's `lora_alpha`. The update is scaled by `alpha / rank`.
+    /// PEFT's `lora_alpha`. The update is multiplied by `alpha / rank`, or with `use_rslora` by `alpha / √rank`.
     pub alpha: f64,
     /// Adapted matrices, by the last part of their names: a subset of [`LoraConfig::TARGETS`] (PEFT's `target_modules`).
     pub targets: Vec<String>,
@@ -124,8 +124,8 @@ impl LoraConfig {
         Ok(())
     }
 
-    /// Restricts the targets to those that a model has. Missing targets are an error, unless all matrices of recurrent mixers or all of MLPs are
-    /// listed, which means "every such matrix of any model".
+    /// Restricts the targets to those that a model has. Returns an error if the model lacks all of them, or lacks one
+    /// although the targets don't list all matrices of mixers, or all matrices that follow [`LoraConfig::MIXER`].
     pub(crate) fn of_model(&self, layout: &Layout) -> Result<LoraConfig, Error> {
         let has = |target: &String| {
             let single = LoraConfig { targets: vec![target.clone()], ..LoraConfig::default() };
@@ -200,7 +200,7 @@ impl LoraConfig {
     }
 }
 
-/// Settings of an adapter folder, including what can't be trained further.
+/// Settings of an adapter folder, including the parts that this engine can't train further.
 #[derive(Debug)]
 pub(crate) struct Adapter {
     /// Settings of the factors. The targets are those in the layers, and may be empty.
@@ -216,7 +216,7 @@ pub(crate) struct Adapter {
 /// A tensor outside of the layers' matrices that an adapter trains.
 pub(crate) struct Trained {
     pub(crate) values: Vec<f32>,
-    /// Returns the update to add to the values, or `None` if the adapter doesn't have factors of this tensor.
+    /// Update to add to the values, or `None` if the adapter doesn't have factors of this tensor.
     pub(crate) update: Option<Update>,
 }
 
@@ -337,7 +337,7 @@ impl Adapter {
     }
 }
 
-/// Returns the head's module for the embedding's, and the embedding's for the head's.
+/// Returns the head's module name, given the embedding's, and vice versa. `None` for other modules.
 fn tied_module(module: &str) -> Option<&'static str> {
     match module {
         EMBEDDING => Some(HEAD),
@@ -513,7 +513,7 @@ impl Adapted {
 /// Layout of a model's adapters in a separate store.
 #[derive(Debug, Clone)]
 pub(crate) struct AdapterLayout {
-    /// In the order of the weight store. A matrix whose outputs belong to two linear maps has an entry for each.
+    /// Adapted matrices in the weight store's order, with two entries if a matrix's outputs belong to two linear maps.
     pub(crate) adapted: Vec<Adapted>,
     /// The factors under PEFT's names, `A` before `B`.
     pub(crate) tensors: Vec<TensorLayout>,

@@ -20,7 +20,7 @@ pub(crate) fn frequencies(config: &Config) -> Vec<f32> {
     frequencies_of(size, config.rope_theta, &config.rope_scaling)
 }
 
-/// Returns the number of rotated values in each table of angles.
+/// Returns the number of values per position that each table's angles rotate.
 pub(crate) fn rotated(config: &Config) -> impl Iterator<Item = usize> {
     let global = 2 * frequencies(config).len();
     std::iter::once(global).chain(config.rope_local_base_freq.map(|_| config.rotary_dim()))

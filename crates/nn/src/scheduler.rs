@@ -141,7 +141,7 @@ fn future_pages(state: usize, samples: usize, tokens: usize) -> usize {
     samples * tokens.div_ceil(PAGE) + 2 * (samples - 1) * (1 + state)
 }
 
-/// Maximum number of prompts of a queue that wait for an executor, so that other executors get some too.
+/// Maximum number of queued prompts that one executor takes in advance, so that other executors get some too.
 const AHEAD: usize = 8;
 /// Maximum number of prompt tokens per decoding step if a prompt continues a cached prefix. Each of these tokens is a row of the step.
 const READ: usize = 256;
@@ -155,7 +155,7 @@ struct Leaf {
     samples: Vec<usize>,
     /// Sampled tokens. The keys of the last one are not stored yet.
     tokens: Vec<u32>,
-    /// Number in the order of admission; later rows have greater numbers.
+    /// Index in the order in which rows were started. Later rows have greater indices.
     admitted: usize,
 }
 
@@ -185,18 +185,18 @@ struct Scheduler<'a, 'r, X: Executor> {
     jobs: Vec<Job<'a>>,
     /// For each job, the number of its prompt's tokens that were already in the cache.
     cached: Vec<usize>,
-    /// Maximum number of slots that the jobs can need.
+    /// Maximum number of cache slots (one per token) that the jobs can need.
     most_slots: usize,
     settings: &'a GenerationSettings<'r>,
     emit: &'a mut DoneFn<'a>,
     tree: Tree,
     limit: usize,
     leaves: Vec<Leaf>,
-    /// Samples that aren't running: the index of their job, and their indices.
+    /// Samples that aren't running: the index of the job, and the indices of the job's samples.
     waiting: VecDeque<(usize, Range<usize>)>,
     open: Option<Open<X>>,
     admissions: usize,
-    /// Number of finished completions, and of their tokens.
+    /// Number of finished completions, and total number of their tokens.
     finished: (usize, usize),
     /// Whether memory has run out. If so, no sample is admitted until a completion ends.
     full: bool,
@@ -207,8 +207,8 @@ struct Scheduler<'a, 'r, X: Executor> {
     changes: DecodeChanges,
 }
 
-/// Runs `jobs`, and the jobs from the queue, to the end or until `emit` breaks. At most `limit` pages are in use, and each sequence must fit into `limit`
-/// pages. The jobs must need at most `most_slots` slots.
+/// Runs `jobs`, and the jobs from the queue, to the end or until `emit` breaks. At most `limit` cache pages are in use.
+/// Each sequence must fit into `limit` pages, and all jobs into `most_slots` cache slots.
 pub(crate) fn run<X: Executor>(
     runner: &mut StepRunner<'_, X>,
     jobs: &[Job<'_>],
@@ -277,7 +277,7 @@ impl<X: Executor> StepRunner<'_, X> {
         self.cache.grow(&mut *self.executor, layout, [tree.slots(), limit], tree.nodes.len());
     }
 
-    /// Computes the final norms of a step's rows.
+    /// Runs the forward pass of a step, up to the output of the final norm for each row.
     fn forward_step(&mut self, changes: &DecodeChanges) {
         let StepRunner { decoder, executor, parameters, workspace, cache, decoding, .. } = self;
         executor.begin_step(changes, decoding);
@@ -294,7 +294,7 @@ impl<X: Executor> StepRunner<'_, X> {
         executor.end_step(decoding);
     }
 
-    /// Computes the tokens of a planned step without draws, and returns the final norm of its last row.
+    /// Computes a planned step without sampling, and returns the output of the final norm for the last row.
     fn read(&mut self, changes: &DecodeChanges) -> Result<X::Buffer, Error> {
         self.forward_step(changes);
         let d = self.decoder.config.hidden_size;
@@ -307,7 +307,7 @@ impl<X: Executor> StepRunner<'_, X> {
         Ok(hidden)
     }
 
-    /// Waits for the oldest tokens that haven't been read, from a step or from the draws for first tokens, and appends them to `drawn`.
+    /// Waits for the oldest unread tokens (of a step, or first tokens of completions), and replaces `drawn` by them.
     fn wait_for_tokens(&mut self, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         self.executor.wait_for_tokens(self.decoding, drawn)
     }
@@ -421,13 +421,13 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.full &= !self.leaves.is_empty();
     }
 
-    /// Returns the expected number of pages of a sample that starts. `n` times this value is at least `future_pages(n, expected) + 1` plus
-    /// the pages of a state, with equality for one sample without states.
+    /// Returns the expected number of pages of a sample that starts. For `n` samples, `n` times this value is at least
+    /// `future_pages(n, expected) + 1` plus the pages of a state, with equality for one sample without states.
     fn pages_each(&self, job: usize) -> usize {
         self.expected(job, 0).div_ceil(PAGE) + 2 * (1 + self.tree.state_pages)
     }
 
-    /// Returns the number of pages of a job's prompt, including those that count for its state.
+    /// Returns the number of pages of a job's prompt, including the pages that its recurrent state counts as.
     fn prompt_pages(&self, job: usize) -> usize {
         self.jobs[job].tokens.len().div_ceil(PAGE) + self.tree.state_pages
     }
@@ -548,8 +548,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         }
     }
 
-    /// Returns the node that a job's prompt continues and the number of the prompt's tokens in the cache. Returns `None` if so many tokens remain that a pass
-    /// over the whole prompt is faster than their rows in a decoding step.
+    /// Returns the node that a job's prompt continues, and the number of the prompt's cached tokens. Returns `None`
+    /// if a pass over the whole prompt is faster than decoding its other tokens, or if its pages don't fit.
     fn find_prefix(&mut self, job: usize) -> Option<(usize, usize)> {
         let tokens = &self.jobs[job].tokens;
         let (node, cached) = self.tree.find_prefix(tokens, &mut self.changes.nodes)?;
@@ -560,7 +560,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         (4 * cached >= tokens - cached && pages <= self.room()).then_some((node, cached))
     }
 
-    /// Computes the next prompt if it continues a sequence in the cache, so that its samples can start. Returns whether it does.
+    /// Computes the next prompt if it continues a cached sequence. Returns whether it did, so that samples can start.
     fn continue_prompt(&mut self, runner: &mut StepRunner<'_, X>) -> Result<bool, Error> {
         let Some((job, samples)) = self.waiting.front().cloned() else { return Ok(false) };
         let Some((parent, cached)) = self.find_prefix(job) else { return Ok(false) };
@@ -618,7 +618,7 @@ impl<X: Executor> Scheduler<'_, '_, X> {
         self.plan_rows(0)
     }
 
-    /// Plans the step after the running one, in which `step` has the index of each row's first draw. Returns the same for the planned step.
+    /// Plans the step after the running one. `step` has each row's first draw in the running step; returns the next.
     fn plan_ahead(&mut self, step: &[usize]) -> Vec<usize> {
         self.changes.tokens = StepTokens::Sampled(step.iter().map(|&draw| draw as u32).collect());
         self.plan_rows(1)
@@ -669,8 +669,8 @@ impl<X: Executor> Scheduler<'_, '_, X> {
             && !(self.tree.keep && self.tree.state_pages > 0)
     }
 
-    /// Continues the samples of all rows with the results of a step. `step` has the index of each row's first draw. Returns for each new row the index of the
-    /// row that it continues.
+    /// Continues the samples of all rows with the tokens drawn in a step. `step` has each row's first draw. Returns,
+    /// for each new row, the index of the old row that it continues.
     fn branch_all(&mut self, step: &[usize], drawn: &[Drawn]) -> Vec<usize> {
         let mut rows_before = Vec::with_capacity(step.len());
         for (row, leaf) in std::mem::take(&mut self.leaves).into_iter().enumerate() {

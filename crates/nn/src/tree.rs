@@ -253,7 +253,7 @@ impl Tree {
         self.nodes[node].run.push()
     }
 
-    /// Adds to `changes` a node and its content in the cache.
+    /// Appends to `changes` the creation of a node with its pages, so that executors learn about it.
     pub(crate) fn begin(&self, node: usize, changes: &mut Vec<NodeChange>) {
         let Node { parent, ref run, .. } = self.nodes[node];
         changes.push(NodeChange::Begin { node, parent, stored: run.len });
@@ -297,8 +297,8 @@ impl Tree {
         usable(index).then_some((shared, index))
     }
 
-    /// Finds the longest prefix of `prompt` in the cache, as (node, length). It excludes the last token, which has to be computed to predict. A prefix that
-    /// ends inside a node splits the node, except with recurrent layers, where a node only has its last state.
+    /// Finds the longest cached prefix of `prompt` without its last token, as (node, length). If the prefix ends inside
+    /// a node, splits the node at a whole page; with recurrent layers, the prefix ends before the node instead.
     pub(crate) fn find_prefix(
         &mut self,
         prompt: &[u32],
@@ -395,7 +395,7 @@ mod tests {
             assert_eq!(owned.len(), all, "a page of two nodes");
         }
 
-        /// [`Tree::best_child`], computed by a search of all nodes.
+        /// Returns the result of [`Tree::best_child`], computed by a search of all nodes.
         fn best_of_all(&self, parent: Option<usize>, rest: &[u32]) -> Option<(usize, usize)> {
             let stored = |node: &Node| {
                 let shared = common(&node.tokens[..node.run.len], rest);

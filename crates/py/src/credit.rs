@@ -245,7 +245,7 @@ pub(crate) fn lowest_correct(threshold: f64) -> f64 {
     fgrpo_core::group::lowest_correct(threshold)
 }
 
-/// Focal weight `(1 - success_rate)^gamma` of each element. NaN stays NaN.
+/// Computes the focal weight `(1 - success_rate)^gamma` of each element. NaN stays NaN.
 #[pyfunction]
 pub(crate) fn focal_weight<'py>(
     py: Python<'py>,

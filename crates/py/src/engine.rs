@@ -36,7 +36,7 @@ type Floats<'py> = PyReadonlyArray1<'py, f32>;
 type Ints<'py> = PyReadonlyArray1<'py, i64>;
 type F32<'py> = Bound<'py, PyArray1<f32>>;
 type I64<'py> = Bound<'py, PyArray1<i64>>;
-/// Tokens, log-probabilities and entropies of all samples, their lengths, texts and ends, and the cached tokens of their prompts.
+/// Concatenated tokens, log-probabilities and entropies; each sample's length, text, whether it stopped, cached tokens.
 type Sampled<'py> = (I64<'py>, F32<'py>, F32<'py>, Vec<usize>, Vec<String>, Vec<bool>, Vec<usize>);
 /// Loss; number of tokens; mean ratio, mean KL divergence from the sampler, and fractions of tokens clipped below and
 /// above; largest ratio and largest log-probability difference.

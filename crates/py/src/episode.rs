@@ -16,7 +16,7 @@ pub(crate) struct Episode {
     thinking: Option<bool>,
     positions: usize,
     game: Game,
-    /// The calls that are being answered.
+    /// Tool calls of the last turn, which the environment is answering.
     calls: Option<Vec<Call>>,
 }
 

@@ -62,7 +62,7 @@ fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Objective> {
     Ok(objective)
 }
 
-/// `logp`, `old_logp`, `mask`: `(B, T)`; `advantages`: `(B,)`. Returns the loss and its derivative with respect to `logp`, `(B, T)`.
+/// Returns the loss, and its derivative with respect to `logp`. Shapes: `(B, T)`, but `advantages` is `(B,)`.
 #[pyfunction]
 #[expect(clippy::too_many_arguments, reason = "the Python half names them")]
 pub(crate) fn policy_loss<'py>(

@@ -11,7 +11,7 @@ fn group_size(n: i64) -> u64 {
     u64::try_from(n).unwrap_or(0)
 }
 
-/// [`theory::tail_miss_probability`] of each element of `mu`, `tau` and `n`, all of shape `(B,)`.
+/// Computes [`theory::tail_miss_probability`] for each element of `mu`, `tau` and `n`, all of shape `(B,)`.
 #[pyfunction]
 pub(crate) fn tail_miss<'py>(
     py: Python<'py>,
@@ -25,7 +25,7 @@ pub(crate) fn tail_miss<'py>(
     Ok(values.map_err(bad)?.into_pyarray(py))
 }
 
-/// Probability that a group of `n` is active, for each element of `mu` and `n`, both `(B,)`.
+/// Computes the probability that a group of `n` has both correct and wrong completions. `mu`, `n`: `(B,)`.
 #[pyfunction]
 pub(crate) fn active<'py>(
     py: Python<'py>,

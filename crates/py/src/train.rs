@@ -93,7 +93,7 @@ pub(crate) fn read_run(py: Python<'_>, folder: PathBuf) -> PyResult<String> {
     without_gil(py, read)?.map_err(|error| raised(&error))
 }
 
-/// Asks a run in this process to save and stop.
+/// Requests that the run in this process saves its state and stops.
 #[pyfunction]
 pub(crate) fn stop_training() {
     interrupt::request(true);

@@ -378,7 +378,7 @@ impl MathExtraction {
         Ok(Self(targets.into_iter().map(target).collect::<PyResult<_>>()?))
     }
 
-    /// Returns the value or None, the text of the first candidate or None, and whether a candidate exceeded the limits.
+    /// Returns the value (or None), the first candidate's text (or None), and whether a candidate exceeded the limits.
     fn parse<'py>(
         &self,
         py: Python<'py>,
@@ -409,7 +409,7 @@ impl MathValue {
         value.ok_or_else(|| bad(format!("Value: invalid pickle: {notation:?} and {parts:?}")))
     }
 
-    /// Whether this gold equals an answer, or None if the comparison is too expensive.
+    /// Returns whether this gold equals `answer`, or None if the comparison is too expensive.
     fn equals(
         &self,
         py: Python<'_>,

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 /// LoRA's `alpha`, which the API doesn't set. The update is scaled by 32 / rank.
 const ALPHA: f64 = 32.0;
 
-/// Id of a model, which consists of the session's id and an index in the session.
+/// Id of a model: `SESSION:train:INDEX`, with the session's id and the model's index in the session.
 pub(crate) type ModelId = String;
 
 /// The served models, their names and limits.
@@ -75,7 +75,7 @@ impl ModelEntry {
     }
 }
 
-/// A sampling session.
+/// A client's sampling session, which always samples from the same weights.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Sampler {
     pub(crate) id: String,
@@ -157,7 +157,7 @@ pub(crate) fn sampler_id(session: &str, number: u64) -> String {
     format!("{session}:sample:{number}")
 }
 
-/// Returns the session's id in a model's id.
+/// Returns the session id that a model id begins with.
 pub(crate) fn session_of(model: &str) -> &str {
     model.split(":train:").next().unwrap_or_default()
 }
@@ -189,7 +189,7 @@ impl Served {
 }
 
 impl Registry<'_> {
-    /// Returns the model to sample from, by name.
+    /// Returns the weights to sample from, given the name of the base model or of the second model.
     pub(crate) fn source(&self, name: &str) -> Result<Source, Refusal> {
         match &self.served.teacher {
             Some((teacher, _)) if name == teacher => Ok(Source::Teacher),
@@ -197,7 +197,7 @@ impl Registry<'_> {
         }
     }
 
-    /// Returns the number in a session's id, which counts from 1.
+    /// Returns the number of the session with this id, from 1.
     pub(crate) fn session(&self, id: &str) -> Result<u64, Refusal> {
         let number = id.strip_prefix("session-").and_then(|number| number.parse().ok());
         let count = self.catalogue.sessions.len() as u64;
@@ -216,7 +216,7 @@ impl Registry<'_> {
         )?)
     }
 
-    /// Returns a model that a client has created.
+    /// Returns the model with this id.
     pub(crate) fn model(&self, id: &str) -> Result<&ModelEntry, Refusal> {
         let model = self.catalogue.models.get(id);
         model.ok_or_else(|| Refusal::unknown("model_id", id, "a model of this server"))

@@ -42,7 +42,7 @@ pub(crate) enum Entry {
     Refused(Refused),
 }
 
-/// A rejected request for a model, whose `seq_id` its client may not use again.
+/// A rejected request for a model. Its `seq_id` may be used again until a later request is accepted.
 #[derive(Clone, PartialEq, prost::Message)]
 pub(crate) struct Refused {
     #[prost(string, tag = "1")]

@@ -109,12 +109,12 @@ fn run(served: &Served, id: &str, model: &ModelEntry) -> Value {
     })
 }
 
-/// Returns a model that a client has created. Read files only after this call, when the ledger's lock is released.
+/// Copies a model's entry, so that callers can read files without the ledger's lock. Rejects an unknown id.
 fn model(server: &Server, id: &str) -> Result<ModelEntry, Refusal> {
     server.ledger.with(|registry| registry.model(id).cloned())
 }
 
-/// Lists training runs, those with the latest request first.
+/// Lists training runs. The run with the latest request comes first.
 async fn training_runs(State(server): State<Shared>, uri: Uri) -> Response {
     let models = server.ledger.with(|registry| registry.catalogue.models.clone());
     let mut models: Vec<_> = models.iter().collect();

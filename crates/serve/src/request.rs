@@ -26,7 +26,7 @@ const LISTED: usize = 1 << 24;
 pub(crate) struct Incoming {
     pub(crate) endpoint: &'static str,
     pub(crate) body: Vec<u8>,
-    /// SHA-256 of the endpoint and the body, without what a client changes when it repeats a request.
+    /// SHA-256 of the endpoint and the body, without the fields that a client changes when it repeats a request.
     pub(crate) digest: Vec<u8>,
     pub(crate) content: Result<Content, Refusal>,
     /// Whether weights are saved under the path that the request names, if it names one.
@@ -108,12 +108,12 @@ pub(crate) struct Sample {
     pub(crate) sampler: Source,
     pub(crate) prompt: Vec<u32>,
     pub(crate) samples: usize,
-    /// Maximum length in tokens. If `None`, only the model's positions limit it.
+    /// Maximum number of tokens of each sample. If `None`, only the model's positions limit it.
     pub(crate) max_tokens: Option<usize>,
     /// Seed. If `None`, it is derived from the server's seed and `place`.
     pub(crate) seed: Option<u64>,
-    /// Numbers that distinguish requests without a seed: those of the sampling session and the request's `seq_id`. `None`
-    /// outside a sampling session.
+    /// Numbers that distinguish requests without a seed: the numbers in the sampling session's id, then the request's
+    /// `seq_id`. `None` outside a sampling session.
     pub(crate) place: Option<Vec<u64>>,
     pub(crate) stop: Stop,
     pub(crate) temperature: f32,
@@ -129,14 +129,14 @@ pub(crate) struct Sample {
 }
 
 impl Sample {
-    /// Returns the maximum length of the samples, within the model's positions.
+    /// Returns the maximum number of tokens of each sample, so that prompt and sample fit into the model's positions.
     pub(crate) fn longest(&self, bounds: Bounds) -> usize {
         let room = bounds.positions - self.prompt.len();
         self.max_tokens.map_or(room, |limit| limit.min(room))
     }
 }
 
-/// Condition that ends a sample besides its length.
+/// Stop conditions of a sample, besides its maximum length.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Stop {
     /// Tokens that end a sample and are part of it. If `None`, these are the model's end tokens.

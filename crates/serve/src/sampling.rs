@@ -94,11 +94,11 @@ pub(crate) struct Queue<'a> {
     jobs: &'a Mutex<Receiver<Job>>,
     metrics: &'a Metrics,
     state: Mutex<State>,
-    /// Streams of the samples that are being drawn, by index of the prompt.
+    /// For each prompt index, the sender to its sample's stream, or `None` if the sample isn't streamed.
     pieces: RwLock<Vec<Option<Pieces>>>,
 }
 
-/// Stream of a growing sample: its length and its last token.
+/// Sender to the stream of one sample. For each sampled token, it sends the sample's length so far and the token.
 type Pieces = tokio::sync::mpsc::UnboundedSender<(usize, u32)>;
 
 struct State {

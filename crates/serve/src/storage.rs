@@ -24,12 +24,12 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 const STATE: &str = "state.json";
 const ABOUT: &str = "about.json";
 const SCHEME: &str = "tinker://";
-/// Number of stored versions of a model, which can be sampled from.
+/// Maximum number of stored versions of a model, from which clients can sample.
 const VERSIONS: usize = 16;
-/// Number of stored states of a model.
+/// Maximum number of stored states of a model.
 const STATES: usize = 2;
 
-/// Progress of the model whose weights are in a folder, and the request that wrote them.
+/// Contents of `state.json` in a weights folder: the model's progress, and the request that wrote the folder.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct State {
     /// `seq_id` of the model's next operation.

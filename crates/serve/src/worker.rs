@@ -73,7 +73,7 @@ struct Model {
     accumulated: bool,
     /// Requests since the last written state, which a restart repeats.
     recent: BTreeSet<u64>,
-    /// Processing time of these requests.
+    /// Processing time of the requests in `recent`.
     busy: Duration,
 }
 
@@ -170,7 +170,7 @@ impl Worker {
         models.iter().try_for_each(|model| self.save_state(model))
     }
 
-    /// Puts a request into the queues.
+    /// Adds a request to the queue of its model, or to the waiting sampling requests.
     fn take(&mut self, job: Job) -> anyhow::Result<()> {
         let Job { number, work, finished, reply } = job;
         match work {

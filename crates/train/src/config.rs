@@ -189,8 +189,8 @@ impl ComputeConfig {
         self.checkpoint_activations.unwrap_or(false)
     }
 
-    /// Name of the number format to which results are rounded, or `None` for f32. The same seed draws different
-    /// samples in different formats. `exact` isn't a format: like another device, it only changes the order of sums.
+    /// Returns the name of the number format to which results are rounded, or `None` for f32. The same seed draws other
+    /// samples in another format. `exact` isn't a format: like another device, it only changes the order of sums.
     pub fn rounding(&self) -> Option<String> {
         match (self.products, self.precision) {
             (ProductFormat::F32 | ProductFormat::Blas, Precision::F32) => None,

@@ -47,7 +47,7 @@ impl Trainer {
         }
     }
 
-    /// Returns the equivalents of the configuration's keys, as TOML.
+    /// Returns the trainer's `keys.toml`, which maps each key of our configuration to the trainer's key.
     fn table(self) -> &'static str {
         match self {
             Self::Verl => include_str!("export/verl/keys.toml"),

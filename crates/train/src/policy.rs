@@ -128,8 +128,8 @@ impl Policy {
         Self::new(engine, Arc::new(Language::mazes()))
     }
 
-    /// Sets the maximum number of tokens in a tree of sequences with a common beginning, which is computed at once. A
-    /// smaller number needs less memory, and changes a gradient only by rounding.
+    /// Sets the maximum number of tokens per forward pass over sequences that share a prefix, which is computed once. A
+    /// smaller maximum needs less memory and changes gradients only by rounding.
     pub fn set_pass_tokens(&mut self, tokens: usize) {
         self.pass_tokens = tokens;
     }

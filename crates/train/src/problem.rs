@@ -35,7 +35,7 @@ pub struct Prompt {
     pub number: u64,
     /// Index of the problem's source.
     part: usize,
-    /// The problem.
+    /// Messages of the prompt, and the data that grades completions.
     pub problem: Problem,
     /// Token ids of the prompt.
     pub tokens: Vec<u32>,

@@ -229,8 +229,8 @@ impl Trainer<'_> {
         Ok(true)
     }
 
-    /// Returns whether an evaluation or checkpoint with the interval `every` is due now. It is due after the last step,
-    /// unless the interval is 0.
+    /// Returns whether an evaluation or checkpoint with the interval `every` is due after this step. Unless the
+    /// interval is 0, one is always due after the last step.
     fn due(&self, every: Every) -> bool {
         self.due_at(self.state.step, every)
     }

@@ -6,7 +6,7 @@ use fgrpo_train::config::{Override, TaskConfig};
 use serde::Serialize;
 use toml::Value;
 
-/// Returns the override of `key` by a flag, or `None` if the flag isn't given.
+/// Returns the override that sets `key` to a flag's value, or `None` if the flag isn't given.
 pub(crate) fn given<T: Serialize>(flag: &str, key: &str, value: &Option<T>) -> Option<Override> {
     value.as_ref().map(|value| {
         let value = Value::try_from(value).expect("TOML can represent every flag's value");

@@ -41,7 +41,7 @@ pub(crate) enum Kind {
     Show(show::Show),
 }
 
-/// `fgrpo data synlogic`
+/// Arguments of `fgrpo data synlogic`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo data synlogic --task sudoku --n 1000 --difficulty 3 --seed 1 --out sudoku.jsonl\n  \

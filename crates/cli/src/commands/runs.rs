@@ -21,7 +21,7 @@ pub(crate) struct Jobs {
     jobs: u16,
 }
 
-/// Returns the error of a command that was stopped and can be continued.
+/// Returns the error that a stopped command reports, which says that the command can be continued.
 pub(crate) fn stopped() -> anyhow::Error {
     Stopped("stopped on request. The same command continues from the saved state".to_owned()).into()
 }

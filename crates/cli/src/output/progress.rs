@@ -33,7 +33,7 @@ pub struct Console {
 struct Stage {
     bar: ProgressBar,
     name: &'static str,
-    /// Time and position of the last printed line.
+    /// Time at which the last line was printed, and the position that it reported.
     printed: Instant,
     printed_at: u64,
     started: Instant,

@@ -17,7 +17,7 @@ pub(super) struct Difference {
     /// Number of problems, and number of problems that are left out because they lack scored samples.
     problems: usize,
     left_out: usize,
-    /// Whether the difference is beyond chance: no problem is left out, and there are enough problems.
+    /// Whether no problem is left out, the interval excludes 0, and the p-value is below [`LEVEL`].
     pub(super) significant: bool,
 }
 

@@ -23,7 +23,7 @@ struct Set<'a> {
     problems: usize,
     samples: usize,
     plots: Vec<Plot>,
-    /// Tables of problems gained and lost by training or by another setting.
+    /// Tables of the problems that training, or another setting, gained and lost.
     moves: Vec<Moves<'a>>,
 }
 
@@ -41,9 +41,9 @@ struct Moves<'a> {
 struct Moved {
     /// Number of problems with a correct sample, before and after.
     solved: (usize, usize),
-    /// Indices of problems, each with its number of correct samples after.
+    /// Problems solved only after: the index and the number of correct samples in the later evaluation.
     gained: Vec<(usize, usize)>,
-    /// Indices of problems, each with its number of correct samples before.
+    /// Problems solved only before: the index and the number of correct samples in the earlier evaluation.
     lost: Vec<(usize, usize)>,
 }
 

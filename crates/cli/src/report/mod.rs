@@ -118,7 +118,7 @@ fn run_folders(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(folders)
 }
 
-/// Renders the page.
+/// Renders all sections, and the page that contains them.
 fn html(runs: &Runs, refresh: Option<u64>) -> anyhow::Result<String> {
     let templates = Templates::new()?;
     let mut sections = Vec::new();

@@ -230,7 +230,7 @@ fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
     run.settings.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
-/// Numbers the inputs of each run besides its configuration: runs with the same number can be compared.
+/// Returns a number for the inputs of each run besides its configuration. Runs with equal numbers can be compared.
 fn inputs(runs: &[Run]) -> Vec<usize> {
     let (mut alike, mut numbers): (Vec<Vec<&Run>>, Vec<usize>) = (Vec::new(), Vec::new());
     for run in runs {

@@ -135,7 +135,7 @@ fn seconds(m: &Metrics, phase: Phase) -> f64 {
     phase(&m.seconds).unwrap_or(0.0)
 }
 
-/// Returns the total time of a step's phases.
+/// Returns the sum of the known times of a step's phases.
 fn known(m: &Metrics) -> f64 {
     PHASES.iter().map(|p| seconds(m, p.2)).sum()
 }

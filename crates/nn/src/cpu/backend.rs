@@ -40,7 +40,7 @@ pub(crate) fn executors(threads: usize) -> usize {
 
 /// Base weights of an adapted matrix.
 enum Base {
-    /// Upper halves of the values, whose lower halves are all zero.
+    /// Upper 16 bits of each f32 value. The lower 16 bits are all zero.
     Half(Vec<u16>),
     Full(Vec<f32>),
 }
@@ -181,7 +181,7 @@ impl CpuBackend {
     }
 }
 
-/// Calls `body(block, outputs)` for blocks of `len` values on all threads of a team, with the block of each output. Returns the results in order.
+/// Divides `0..len` into blocks, and calls `body(block, outputs)` on a team, with the block of each output.
 fn blocks<T: Send, const N: usize>(
     team: &Team,
     len: usize,

@@ -46,7 +46,7 @@ pub(crate) enum Unit {
 }
 
 impl Unit {
-    /// Returns the name of the instructions, `None` for loops in Rust.
+    /// Returns the name of the instruction set, or `None` for portable Rust loops.
     fn name(self) -> Option<&'static str> {
         match self {
             #[cfg(target_arch = "x86_64")]
@@ -60,7 +60,7 @@ impl Unit {
     }
 }
 
-/// Returns the best unit that processor and SIMD level support. AMX requires permission from the system, which this function requests.
+/// Returns the best unit that the processor and the SIMD level support. Asks the system for permission to use AMX.
 pub(crate) fn unit() -> Unit {
     static UNIT: OnceLock<Unit> = OnceLock::new();
     *UNIT.get_or_init(|| {
@@ -103,12 +103,12 @@ enum Hand {
 /// Panels of values as `PARTS` bfloat16 values each: 1 rounds a value, 2 also stores the rounding error.
 pub(crate) struct Bf16<const PARTS: usize>;
 
-/// Returns the pairs of parts (of the left and the right value) that are multiplied, small products first.
+/// Returns the pairs of parts (of the left and the right value) that are multiplied, in the order of summation.
 const fn part_products(parts: usize) -> &'static [(usize, usize)] {
     if parts == 1 { &[(0, 0)] } else { &[(1, 0), (0, 0), (0, 1)] }
 }
 
-/// Returns the length of a line of `k` terms in memory, in f32 values.
+/// Returns the packed size of a row (or column) of `k` terms, as a number of f32 values.
 fn depth<const PARTS: usize>(k: usize) -> usize {
     k.next_multiple_of(BLOCK) / 2 * PARTS
 }

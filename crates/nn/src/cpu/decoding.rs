@@ -7,7 +7,7 @@ use crate::executor::{DecodeChanges, StepTokens};
 use crate::sampling::{Draw, Drawn};
 use crate::segments::Piece;
 
-/// The current step with its lists, attention pieces and draws.
+/// The current decoding step: its index lists, attention plan, random numbers and sampled tokens.
 #[derive(Default)]
 pub(crate) struct Decoding {
     pub(super) step: Step,

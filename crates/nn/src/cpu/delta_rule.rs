@@ -174,8 +174,8 @@ impl DeltaRule {
         Self::add_outer(&self.k, &self.scaled, self.sizes, state);
     }
 
-    /// Computes the derivatives. The rows must have been loaded with `E` in place of values. `state` is the state before the rows, and `dout` the derivative
-    /// of their results. `dstate` is the derivative of the state after the rows, and is replaced by the derivative of `state`.
+    /// Computes the derivatives from rows loaded with `E` as values, the `state` before the rows, and `dout`, the
+    /// derivative of their results. Replaces `dstate`, the derivative of the state after the rows, by `state`'s.
     pub(crate) fn backward(&mut self, state: &[f32], dout: &[f32], dstate: &mut [f32]) {
         let (n, [keys, values]) = (self.write.len(), self.sizes);
         let (key, value, pair) = (View::rows(0, keys), View::rows(0, values), View::rows(0, n));

@@ -90,7 +90,7 @@ impl CpuExecutor {
         }
     }
 
-    /// Calls `body(rows, outputs)` for ranges of `rows` rows, with these rows of each output. A row's work is about `width` values.
+    /// Like [`Team::split_rows`], but `body` gets no part index, and a row accesses about `width` values.
     fn rows<const N: usize>(
         &self,
         rows: usize,
@@ -101,7 +101,7 @@ impl CpuExecutor {
         self.team.split_rows(rows, rows * width, outputs, |_, range, outputs| body(range, outputs));
     }
 
-    /// Calls `body(columns, output)` for ranges of `width` columns of `rows` rows, in whole cache lines, with these columns of the output.
+    /// Like [`Team::split_columns`], for one output of `rows` rows and `width` columns, split at cache lines.
     fn columns(
         &self,
         rows: usize,

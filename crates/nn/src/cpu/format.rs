@@ -22,7 +22,7 @@ pub(crate) trait Format {
     /// Returns the number of values in the panels of a right operand with `n` columns of `k` terms.
     fn len(n: usize, k: usize) -> usize;
 
-    /// Returns the offset of the panel with column `column` of `total`, from term `term` of `k` on, and its stride.
+    /// Returns the offset and stride of the panel at column `column` of `total`, from term `term` of `k` on.
     fn panel(total: usize, k: usize, column: usize, term: usize) -> (usize, usize);
 
     /// Packs a right operand with `n` columns of `k` terms.

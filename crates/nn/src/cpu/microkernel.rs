@@ -50,12 +50,12 @@ impl Operand {
         Operand { first: self.first.wrapping_add(line * self.line + term * self.term), ..self }
     }
 
-    /// Returns the operand's lines as rows. Each line must be contiguous: its stride `term` must be 1.
+    /// Returns the operand with one row per line. Each row must be contiguous: its stride `term` must be 1.
     pub(crate) fn lines(self) -> RowMajor {
         RowMajor { first: self.first, stride: self.line }
     }
 
-    /// Returns the operand as rows of contiguous terms; `line` must be 1.
+    /// Returns the operand with one row per term. Each row must be contiguous: its stride `line` must be 1.
     pub(crate) fn terms(self) -> RowMajor {
         RowMajor { first: self.first, stride: self.term }
     }
@@ -223,9 +223,9 @@ const ANY: u8 = 2;
 /// The kernels for the registers of the module `r`.
 macro_rules! kernels {
     (#[$features:meta]) => {
-        /// Columns of a tile of [`dot`].
+        /// Number of columns in a tile of [`dot`].
         const DOT_WIDE: usize = 4;
-        /// Rows of `x` that are multiplied by all of `w` at once, few enough to stay in the second-level cache.
+        /// Number of rows of `x` that are multiplied by all of `w` at once; they fit into the second-level cache.
         const BAND: usize = 96;
 
         #[$features]
@@ -429,7 +429,7 @@ mod avx512 {
         pub(super) const LANES: usize = 16;
         /// Registers per row of a tile of [`super::tiles`]: 24 sums with [`super::TALL`] rows.
         pub(super) const WIDE: usize = 4;
-        /// Rows of a tile of [`super::dot`]: 24 sums.
+        /// Number of rows in a tile of [`super::dot`], which has 24 sums.
         pub(super) const DOT_TALL: usize = 6;
 
         registers! { #[target_feature(enable = "avx512f")]
@@ -477,7 +477,7 @@ mod avx2 {
         pub(super) const LANES: usize = 8;
         /// Registers per row of a tile of [`super::tiles`]: 12 sums with [`super::TALL`] rows, out of 16 registers.
         pub(super) const WIDE: usize = 2;
-        /// Rows of a tile of [`super::dot`]: 8 sums.
+        /// Number of rows in a tile of [`super::dot`], which has 8 sums.
         pub(super) const DOT_TALL: usize = 2;
 
         registers! { #[target_feature(enable = "avx2,fma")]
@@ -518,7 +518,7 @@ mod neon {
         pub(super) const LANES: usize = 4;
         /// Registers per row of a tile of [`super::tiles`]: 24 sums with [`super::TALL`] rows, out of 32 registers.
         pub(super) const WIDE: usize = 4;
-        /// Rows of a tile of [`super::dot`]: 24 sums.
+        /// Number of rows in a tile of [`super::dot`], which has 24 sums.
         pub(super) const DOT_TALL: usize = 6;
 
         registers! { #[target_feature(enable = "neon")]

@@ -37,12 +37,12 @@ impl View {
         View { row: self.column, column: self.row, ..self }
     }
 
-    /// Returns the operand that consists of the elements of `numbers` with this position and these strides.
+    /// Returns the matrix that this view describes in `numbers`.
     pub(crate) fn of(self, numbers: &[f32]) -> Matrix<'_> {
         Matrix { numbers, view: self }
     }
 
-    /// Returns the destination that consists of the elements of `numbers` with this position and these strides.
+    /// Returns the destination that this view describes in `numbers`, which `write` replaces or adds to.
     pub(crate) fn to(self, write: Write, numbers: &mut [f32]) -> Target<'_> {
         Target { numbers, view: self, write }
     }
@@ -70,7 +70,7 @@ pub(crate) struct Target<'a> {
     write: Write,
 }
 
-/// Maximum number of rows of the left operand for which packing the right operand doesn't pay off.
+/// Maximum number of rows of the left operand for which the right operand isn't packed, because it wouldn't pay off.
 const FEW_ROWS: usize = 64;
 /// Maximum number of rows for which a row-major right operand is read in place.
 const FEW_READS: usize = 24;
@@ -199,8 +199,8 @@ impl DividedProduct<'_> {
     }
 }
 
-/// Divides a result of `rows` by `columns` tiles among at most `size` threads, as (parts of the rows, parts of the columns). The largest part is
-/// as small as possible. If tied, there are few parts of rows, because each part packs its own columns.
+/// Divides a result of `rows` by `columns` tiles among at most `size` threads. Returns the numbers of parts of rows and
+/// columns. The largest part is as small as possible. Of these, rows have the fewest parts, because each packs columns.
 fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
     (1..=size.min(rows))
         .map(|tall| (tall, (size / tall).min(columns)))
@@ -208,7 +208,7 @@ fn grid(size: usize, rows: usize, columns: usize) -> (usize, usize) {
         .expect("at least one division")
 }
 
-/// Team that multiplies, or `None` to use only this thread, and number format of the product.
+/// The team that computes a product, or `None` for this thread alone; and the product's number format.
 pub(crate) type Workers<'a> = (Option<&'a Team>, ProductFormat);
 
 /// Computes `c = a b` or `c += a b` in f32 on this thread. `a` is `[m, k]` and `b` is `[k, n]`.
@@ -276,7 +276,7 @@ pub(crate) fn packing_product(
     checked_product(Method::Packing, workers, sizes, a, b, to);
 }
 
-/// Computes `y = x wᵀ` or `y += x wᵀ` with `w`'s panels, which take the place of the right operand. Rows of `x` have `k` values.
+/// Computes `y = x wᵀ` or `y += x wᵀ` from the panels of `w`. `sizes` are `[m, n, k]`, and `x` is `[m, k]`.
 ///
 /// # Panics
 /// If a slice is too short.

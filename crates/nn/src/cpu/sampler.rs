@@ -81,7 +81,7 @@ fn last_possible(probabilities: &[f32]) -> usize {
     probabilities.iter().rposition(|&p| p > 0.0).expect("the most likely token has value 1")
 }
 
-/// Sets the probabilities of tokens that top-k, top-p and min-p drop (in this order) to 0. Among equal tokens, lower ids come first.
+/// Applies top-k, then top-p, then min-p: sets the probabilities of dropped tokens to 0. Lower ids win ties.
 fn truncate(probabilities: &mut [f32], sampling: &Sampling, order: &mut Vec<u32>) {
     let n = probabilities.len();
     let more_likely = |p: &[f32], a: u32, b: u32| p[b as usize].total_cmp(&p[a as usize]).then(a.cmp(&b));

@@ -137,7 +137,7 @@ vectorised! {
         lanes!(n, |i| x[i] * y[i])
     }
 
-    /// `sums[i][j] += Σ a[i][p] · b[p][j]`, where each element of `a` and `b` holds a pair of bfloat16 values, multiplied pairwise. All are `[16, 16]`.
+    /// Computes `sums += a b`: `[16, 16]` each. Elements of `a` and `b` are bfloat16 pairs, multiplied pairwise.
     fn bf16_tile(a: &[f32], b: &[f32], sums: &mut [f32]) {
         let both = |pair: f32| {
             let bits = pair.to_bits();
@@ -392,7 +392,7 @@ vectorised! {
         fold(sums, |a, b| a + b)
     }
 
-    /// Attention's backward pass for a row: replaces the scores `s` by the probabilities, and `dp` by the derivatives of the scores.
+    /// Replaces a row's attention scores `s` by probabilities, and their derivatives `dp` by those of the scores.
     fn score_backward(s: &mut [f32], dp: &mut [f32], factor: f32, lse: f32, delta: f32) {
         let dp = &mut dp[..s.len()];
         let (mut s, mut dp) = (s.chunks_exact_mut(16), dp.chunks_exact_mut(16));
@@ -441,7 +441,7 @@ vectorised! {
         [fold(sums, |a, b| a + b), fold(weighted, |a, b| a + b)]
     }
 
-    /// Replaces logits by their derivatives, without the term of the picked token: `-p (a + b (log p + entropy)) * factor`.
+    /// Replaces logits by their derivatives, without the target's term: `-p (a + b (log p + entropy)) * factor`.
     fn logit_backward(logits: &mut [f32], factor: f32, lse: f32, entropy: f32, a: f32, b: f32) {
         for logit in logits {
             let logp = fma::<FMA>(*logit, factor, -lse);

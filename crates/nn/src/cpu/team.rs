@@ -14,10 +14,10 @@ use rayon::ThreadPool;
 
 use crate::error::Error;
 
-/// Minimum amount of work, in values, for which a second thread pays off.
+/// Minimum number of accessed values for which a second thread pays off.
 const WORTHWHILE: usize = 1 << 15;
 
-/// Threads in one or two pools.
+/// A team: the threads of one or two thread pools.
 #[derive(Clone)]
 pub(crate) struct Team {
     pools: Vec<Arc<ThreadPool>>,
@@ -48,13 +48,13 @@ impl Team {
         self.size
     }
 
-    /// Returns the pool of the team's first threads, including the main one.
+    /// Returns the first thread pool of the team.
     pub(crate) fn leader(&self) -> &ThreadPool {
         &self.pools[0]
     }
 
-    /// Calls `body(part)` for each part below `parts`, which is at most the team's size, each on a different thread, and waits. The same part always
-    /// runs on the same thread.
+    /// Calls `body(part)` for each part in `0..parts`, each on a different thread, and waits. A part always runs on the
+    /// same thread. `parts` must be at most the team's size.
     pub(crate) fn run(&self, parts: usize, body: &(dyn Fn(usize) + Sync)) {
         assert!(parts <= self.size, "{parts} parts for {} threads", self.size);
         if parts <= 1 {
@@ -76,8 +76,8 @@ impl Team {
         }
     }
 
-    /// Divides `0..count` into one range per thread, at multiples of `grain`. `work` is the approximate number of values that are accessed; little
-    /// work stays on one thread.
+    /// Divides `0..count` into at most one range per thread, at multiples of `grain`. `work` is the approximate number
+    /// of values that are accessed; little work stays on one thread.
     fn ranges(&self, count: usize, grain: usize, work: usize) -> Vec<Range<usize>> {
         let grains = count.div_ceil(grain);
         let parts = self.size.min(grains).min(work.div_ceil(WORTHWHILE)).max(1);
@@ -85,8 +85,8 @@ impl Team {
         (0..parts).map(|part| at(part)..at(part + 1)).collect()
     }
 
-    /// Calls `body(part, range)` for ranges of `0..count`, each on a different thread. Ranges begin at multiples of `grain`; `work` is the approximate
-    /// number of values that are accessed.
+    /// Divides `0..count` into ranges and calls `body(part, range)` for each on a different thread. `part` is the index
+    /// of the range. Ranges begin at multiples of `grain`; `work` is the approximate number of accessed values.
     pub(crate) fn split(
         &self,
         count: usize,
@@ -98,8 +98,8 @@ impl Team {
         self.run(ranges.len(), &|part| body(part, ranges[part].clone()));
     }
 
-    /// Calls `body(part, rows, outputs)` for ranges of `rows` rows, each on a different thread, with these rows of each output. An output is a slice
-    /// and its row width; its last row may be shorter.
+    /// Like [`Team::split`] over `0..rows`, but calls `body(part, range, outputs)` with the range's rows of each
+    /// output. The last row of an output may be shorter.
     pub(crate) fn split_rows<const N: usize>(
         &self,
         rows: usize,
@@ -135,8 +135,8 @@ impl Team {
         });
     }
 
-    /// Calls `body(part, columns, outputs)` for ranges of columns, each on a different thread, with these columns of each output. An output is a
-    /// slice and its row width.
+    /// Like [`Team::split`] over `0..columns`, but calls `body(part, range, outputs)` with the range's columns of each
+    /// output.
     ///
     /// # Panics
     /// If the rows of an output are shorter than `columns`.
@@ -158,7 +158,7 @@ impl Team {
     }
 }
 
-/// Values and the row width.
+/// Values of a matrix, and the number of values per row.
 pub(crate) type RowsMut<'a> = (&'a mut [f32], usize);
 
 /// A range of columns of a matrix, which only one thread accesses.

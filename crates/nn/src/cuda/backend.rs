@@ -75,7 +75,7 @@ fn angles(config: &Config, positions: usize) -> [Vec<f32>; 3] {
 }
 
 impl CudaBackend {
-    /// A GPU backend with weights of 0. `moments` is the number type of AdamW's moments, and `exact` is whether decoding and passes compute the same bits.
+    /// Creates a backend with weights of 0, and moments of type `moments`. `exact`: decoding equals passes bit for bit.
     /// Returns an error if the model doesn't fit in memory.
     pub(crate) fn new(
         decoder: &Decoder,

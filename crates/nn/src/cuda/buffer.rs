@@ -111,7 +111,7 @@ impl Buffer {
         }
     }
 
-    /// Reads values, waiting for the device. Without memory `to` is unchanged; if something has failed, it is unspecified.
+    /// Reads values, waiting for the device. Leaves `to` unchanged without memory, and unspecified after a failure.
     pub(super) fn read(&self, stream: &Stream, first: usize, to: &mut [f32]) {
         let Some(memory) = &self.memory else { return };
         match self.precision {
@@ -129,7 +129,7 @@ impl Buffer {
 const SEARCH_BLOCKS: usize = 1024;
 
 impl Buffer {
-    /// Waits for the device. Returns index and value of the first of `len` values that is not finite, or `None` if all are finite or it failed.
+    /// Waits, and returns the index and value of the first non-finite of `len` values. After a failure, returns `None`.
     pub(super) fn first_non_finite(&self, stream: &Stream, len: usize) -> Option<(usize, f32)> {
         let blocks = len.div_ceil(THREADS as usize).min(SEARCH_BLOCKS);
         self.memory.as_ref()?;

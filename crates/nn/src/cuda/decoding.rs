@@ -82,7 +82,7 @@ impl Decoding {
         self.draws.begin(stream, lists, &changes.draws, self.bucket.draws);
     }
 
-    /// Transfers the draws for the first tokens of completions, which aren't part of a decoding step.
+    /// Uploads the draws for the first tokens of completions, which aren't part of a decoding step.
     pub(super) fn begin_draws(&mut self, stream: &Stream, rows: usize, draws: &[Draw]) {
         self.results.pending.clear();
         let lists = self.lists.upload_draws(stream, rows, draws);
@@ -96,7 +96,7 @@ impl Decoding {
         self.results.pending.push_back(Pending { message, rows: rows.clone(), room: *room });
     }
 
-    /// Waits for the oldest pending results, and reads them.
+    /// Waits for the oldest pending results, and replaces the contents of `drawn` by them.
     /// Returns an error if the device has failed, or a row's logits are not finite.
     pub(super) fn read_results(&mut self, stream: &Stream, drawn: &mut Vec<Drawn>) -> Result<(), Error> {
         let Results { messages, pending } = &mut self.results;

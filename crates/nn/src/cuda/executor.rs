@@ -52,11 +52,11 @@ pub(crate) struct CudaExecutor {
     shares: Buffer,
     /// Intermediate result between LoRA's factors: `[rows, rank]`.
     low_rank: Buffer,
-    /// A dequantized matrix.
+    /// Scratch memory for one dequantized matrix.
     values: Buffer,
-    /// Buffer for compacting rows of activations.
+    /// Scratch memory to move rows of activations.
     moved: Buffer,
-    /// Buffer for compacting rows of statistics.
+    /// Scratch memory to move rows of `f32` values.
     moved_full: Buffer,
     /// Kernel size of the recurrent mixers' convolution, if there are any.
     taps: Option<usize>,

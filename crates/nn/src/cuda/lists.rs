@@ -16,14 +16,14 @@ pub(super) const TILE: usize = 64;
 const CAUSAL: u32 = 1 << 31;
 /// Slot of a padding row, whose keys are not stored.
 const NO_ROW: u32 = u32::MAX;
-/// Maximum number of tokens in an item of decoding attention.
+/// Maximum number of keys of a work item ([`Items`]) of decoding attention.
 pub(crate) const ITEM_KEYS: usize = 256;
-/// Number of attention parts of a pass that are in memory at the same time.
+/// Maximum number of partial attention results of a pass in memory at the same time.
 pub(crate) const PASS_PARTS: usize = 4096;
-/// Maximum number of rows in an item of a pass.
+/// Maximum number of rows of a work item ([`PassItems`]) of a pass.
 const PASS_ROWS: usize = 16;
 
-/// Pieces of the attention plan by tile: the index of each tile's first piece, and the pieces, with four words each.
+/// Pieces of the attention plan, grouped by tile: index of each tile's first piece; and the pieces, four words each.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Tiles {
     pub(super) first: List,
@@ -38,11 +38,11 @@ pub(super) struct Plan {
     pub(super) by_key: Tiles,
     /// Positions of the queries.
     pub(super) positions: List,
-    /// Items for attention whose results equal those of decoding bit for bit, processed one after another.
+    /// Work for attention that equals decoding bit for bit, processed one after another. Otherwise empty.
     pub(super) exact: Vec<PassItems>,
 }
 
-/// Lists of a pass. A decoding step uses only tokens, positions and slots.
+/// Lists of a pass. A decoding step uses only `tokens`, `sampled`, `positions`, `slots` and `paths`.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     pub(super) words: Words,
@@ -54,10 +54,10 @@ pub(crate) struct Lists {
     predicting: Plan,
     pub(super) pick_rows: List,
     pub(super) pick_tokens: List,
-    /// Index of the first pick of each predicting row, and the number of picks.
+    /// For each predicting row, the index of its first requested log-probability; then the number of requests.
     pub(super) pick_first: List,
     pub(super) slots: List,
-    /// Distinct tokens, the start of each one's rows in `order`, and the rows sorted by token.
+    /// Distinct tokens. The rows of token `i` are `order[starts[i]..starts[i + 1]]`.
     pub(super) distinct: List,
     pub(super) starts: List,
     pub(super) order: List,
@@ -70,8 +70,8 @@ impl Lists {
         if rows == Subset::All { &self.all } else { &self.predicting }
     }
 
-    /// Builds and transfers the lists of a pass over a chunk. `exact` adds items for attention whose results equal those of decoding, and `taps`, the
-    /// kernel size of the mixers' convolution, adds paths.
+    /// Builds and uploads the lists of a pass over a chunk. `exact` adds the work for attention that equals decoding
+    /// bit for bit. `taps`, the kernel size of the mixers' convolution, adds paths.
     pub(super) fn upload(
         &mut self,
         stream: &Stream,
@@ -121,17 +121,17 @@ fn plan(words: &mut Words, plan: &AttentionPlan, positions: &[u32], keys: usize,
     }
 }
 
-/// A range of a pass's rows whose attention is computed by the kernels for decoding. All attention parts of the range are in memory at the same time.
+/// A range of a pass's rows, with the work items with which the decoding kernels compute their attention together.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct PassItems {
     pub(super) first: usize,
     pub(super) rows: usize,
     pub(super) parts: usize,
-    /// Items of attention. Their rows are relative to `first`, and their slots are rows of the keys.
+    /// Work items, with row indices relative to `first`. Their slots are rows of the key buffer.
     pub(super) items: Items,
 }
 
-/// Items while they are collected.
+/// Builder of [`Items`].
 #[derive(Default)]
 struct Collected {
     first: usize,
@@ -144,7 +144,7 @@ struct Collected {
 }
 
 impl Collected {
-    /// Adds the attention of rows of a path, whose positions are given. Each row sees the path's tokens up to the row's own token.
+    /// Adds attention for rows at these positions of a path. Each row sees the path's tokens up to its own.
     fn add(&mut self, path: &[Range<usize>], positions: &[u32]) {
         let (first_row, last) = (self.parts_of_row.len(), positions[positions.len() - 1] as usize);
         self.parts_of_row.resize_with(first_row + positions.len(), Vec::new);
@@ -175,7 +175,7 @@ impl Collected {
         }
     }
 
-    /// Appends the collected items to `words`, as lists padded to the given numbers of items, rows and parts.
+    /// Appends the collected items to `words`, as lists padded to `items` items, `rows` rows and `parts` parts.
     fn put(self, words: &mut Words, items: usize, rows: usize, parts: usize) -> Items {
         let first = self.parts_of_row.iter().scan(0, |sum, parts| {
             *sum += parts.len() as u32;
@@ -187,7 +187,7 @@ impl Collected {
             starts: words.put_padded(self.starts, items, 0),
             row_first: words.put_padded(std::iter::once(0).chain(first), rows + 1, self.parts as u32),
             row_parts: words.put_padded(self.parts_of_row.iter().flatten().copied(), parts, 0),
-            // `ranges` is the last list, so that its length doesn't move another list.
+            // `ranges` is the last list here, so that its length moves only `sampled`, which graphs don't read.
             ranges: words.put(self.ranges.into_iter().flatten()),
         }
     }
@@ -199,7 +199,7 @@ impl Collected {
     }
 }
 
-/// Returns the items of a pass's rows. Each item has few rows of a segment, so that there are many blocks.
+/// Returns the work items of a pass's rows. Each item has few rows of a segment, so that a kernel has many blocks.
 fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec<PassItems> {
     let (mut built, mut collected) = (Vec::new(), Collected::default());
     // Pieces of the ancestors.
@@ -231,14 +231,14 @@ fn pass_items(words: &mut Words, plan: &AttentionPlan, positions: &[u32]) -> Vec
     built
 }
 
-/// Encodes a piece for the kernels.
+/// Encodes a piece for the kernels: first and end key, first and end query, the last with the causal flag.
 fn piece(piece: &Piece) -> [u32; 4] {
     let causal = if piece.causal { CAUSAL } else { 0 };
     let [first, last] = [piece.keys.start, piece.keys.end].map(|key| key as u32);
     [first, last, piece.queries.start as u32, piece.queries.end as u32 | causal]
 }
 
-/// Sorts the pieces by tile of `count` queries or keys, preserving their order. `range` returns the queries or keys of a piece.
+/// Lists the pieces that overlap each tile, in order. `range` returns a piece's queries (or keys), out of `count`.
 fn tiles(
     words: &mut Words,
     pieces: &[[u32; 4]],
@@ -267,20 +267,20 @@ fn tiles(
     Tiles { first: words.put(first), pieces: words.put(list.into_iter().flatten()) }
 }
 
-/// Lengths to which the lists of a decoding step are padded. Launches and the positions of all lists depend only on these, so most steps submit the same
-/// work as the step before. Padding doesn't change results: padding rows don't store keys, don't have attention parts and aren't sampled from, and padding
-/// items don't have rows.
+/// Lengths to which the lists of a decoding step are padded. The step's launches, and the positions of the lists that
+/// they read, depend only on these, so most steps submit the same work as the step before. Padding doesn't change
+/// results: padding rows don't store keys or have parts and aren't sampled from; padding items don't have rows.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct Bucket {
     pub(super) rows: usize,
     items: usize,
-    /// Number of parts, one for each row of an item.
+    /// Number of partial attention results: one for each row of each item.
     pub(super) parts: usize,
     pub(super) draws: usize,
 }
 
-/// Returns the length of the bucket for `len`. Up to 64 it is a power of two, because products read the same weights and compute the same tile for
-/// any number of rows up to 64. Beyond, it is the next eighth between two powers of two, so at most an eighth is added.
+/// Rounds `len` up to a bucket length: up to 64 to a power of two, because products with up to 64 rows read the same
+/// weights and compute the same tile; from a power of two P to 2P, to a multiple of P / 8.
 pub(crate) fn bucket(len: usize) -> usize {
     if len <= 64 {
         len.next_power_of_two()
@@ -289,11 +289,11 @@ pub(crate) fn bucket(len: usize) -> usize {
     }
 }
 
-/// Work of a decoding step's attention: items of at most [`ITEM_KEYS`] tokens of a path with the rows that see them. The result of an item for a row
-/// is a part; the parts of each row are listed in order.
+/// Work items of decoding attention: at most [`ITEM_KEYS`] tokens of a path, and the rows that attend to them. An item
+/// yields a partial result, or part, for each of its rows. The parts of each row are listed in order.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Items {
-    /// Four words per item: first and end range, first and end row.
+    /// Four words per item: first and end index into `ranges`, first and end row.
     pub(super) items: List,
     /// Index of the first part of each item. An item has one part for each of its rows.
     pub(super) first_part: List,
@@ -301,11 +301,11 @@ pub(super) struct Items {
     pub(super) starts: List,
     pub(super) row_first: List,
     pub(super) row_parts: List,
-    /// Slots of the items' tokens: two words per range, first and end slot.
+    /// Ranges of cache slots of the items' tokens: two words per range, first and end slot.
     pub(super) ranges: List,
 }
 
-/// Draws: the two words of each uniform number, and the index of each row's first draw followed by the number of draws.
+/// Draws of tokens: the uniform random number of each draw as two words; and each row's first draw, then the total.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct DrawLists {
     pub(super) uniforms: List,

@@ -13,7 +13,7 @@ pub(super) struct Messages {
 }
 
 impl Messages {
-    /// Returns the buffer for the next message of `len` words and its index, without a buffer if the device has failed.
+    /// Returns the index and buffer of the next message, of `len` words. After a failure the buffer is `None`.
     fn take(&mut self, stream: &Stream, len: usize) -> (usize, Option<&mut Message<u32>>) {
         let index = self.next;
         self.next = 1 - index;

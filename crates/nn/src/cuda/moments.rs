@@ -1,5 +1,5 @@
-//! AdamW's two moments, in f32 or bf16, on the device or in page-locked host memory. From host memory, a step streams them in parts through two
-//! device buffers: while one part is updated, the next one is uploaded and the previous one downloaded.
+//! AdamW's two moments, in f32 or bf16, on the device or in page-locked host memory. In host memory, an update streams
+//! them in parts through two slots of device buffers: while one part is updated, its neighbours are transferred.
 
 use std::ops::Range;
 
@@ -9,15 +9,15 @@ use super::buffer::{Buffer, decode, encode};
 use super::stream::{Purpose, Stream};
 use crate::numbers::Precision;
 
-/// For each device buffer, the event that its part has been uploaded.
+/// For each slot of device buffers, index of the event after the upload.
 const UPLOADED: [usize; 2] = [0, 1];
-/// For each device buffer, the event that its part has been updated.
+/// For each slot, index of the event after the update.
 const UPDATED: [usize; 2] = [2, 3];
-/// For each device buffer, the event that its part has been downloaded.
+/// For each slot, index of the event after the download.
 const DOWNLOADED: [usize; 2] = [4, 5];
 
-/// Returns the number of values of a moment in a device buffer if the moments of `trained` parameters are in host memory: a sixteenth of
-/// `trained`, at most 2^24.
+/// Returns the number of values in each device buffer if the moments of `trained` parameters are in host memory: a
+/// sixteenth of `trained`, at most 2^24.
 pub(crate) fn part_len(trained: usize) -> usize {
     trained.div_ceil(16).min(1 << 24)
 }
@@ -80,7 +80,7 @@ pub(super) struct Moments {
     offload: bool,
     device: [Buffer; 2],
     host: [Option<Host>; 2],
-    /// Device buffers for offloaded moments; each slot holds a part of both.
+    /// Device buffers for offloaded moments: two slots, each with a buffer per moment.
     staged: [[Buffer; 2]; 2],
 }
 
@@ -154,7 +154,7 @@ impl Moments {
         values
     }
 
-    /// Calls `update` for all values, part by part, with the device address of the part in each moment.
+    /// Calls `update(range, moments)` for each part of the parameters, with the part of both moments on the device.
     pub(super) fn step(
         &mut self,
         stream: &Stream,

@@ -11,14 +11,14 @@ use crate::quantized::{BaseFormat, NF4, dynamic_map};
 use crate::sampling::Rollout;
 use crate::segments::STRETCH;
 
-/// Number of rows that a block sums in a column.
+/// Number of rows that one thread block sums, in kernels that sum columns.
 pub(super) const SUMMED_ROWS: usize = 256;
 /// Maximum number of logits that are sampled from at a time: 512 MiB.
 pub(super) const LOGITS: usize = 1 << 27;
 /// Maximum number of values that are moved at a time when rows are removed from a buffer.
 pub(super) const MOVED: usize = 1 << 24;
 
-/// Returns the bytes of `numbers` activations, keys or values.
+/// Returns the bytes of `numbers` values of this number type.
 pub(crate) fn bytes_of(precision: Precision, numbers: usize) -> u64 {
     (precision.bytes() * numbers) as u64
 }
@@ -39,10 +39,10 @@ pub(crate) fn pass_logits(memory: Option<u64>) -> usize {
     LOGITS.max((memory.unwrap_or(0) / 64) as usize)
 }
 
-/// Maximum number of f32 values of states that a mixer's pass stores at the same time: 256 MiB. If the states of all heads exceed it, heads take turns.
+/// Maximum number of f32 state values that a mixer's pass stores at a time: 256 MiB. Beyond it, heads take turns.
 const MIXER_NUMBERS: usize = 1 << 26;
 
-/// Returns the number of `heads` heads that are computed at the same time if each takes `per_head` values.
+/// Returns how many of `heads` heads are computed at the same time if each needs `per_head` values of memory.
 pub(crate) fn mixer_heads(heads: usize, per_head: usize) -> usize {
     (MIXER_NUMBERS / per_head.max(1)).clamp(1, heads)
 }
@@ -63,7 +63,7 @@ pub(crate) fn mixer_numbers(config: &Config, rows: usize, trains: bool) -> usize
     mixer_heads(heads, per_head) * per_head + rows * (if trains { 6 } else { 2 } * values + 2 * keys)
 }
 
-/// Returns the maximum memory, in pages of keys and values, that a cache with `pages` pages takes including its recurrent states. Both parts are
+/// Returns the maximum memory of a cache with `pages` pages and its recurrent states, in pages. Both parts are
 /// allocated for their maximum.
 pub(crate) fn pages_with_states(
     config: &Config,
@@ -93,7 +93,7 @@ pub(crate) fn rope_tables(config: &Config) -> [bool; 3] {
     ROPES.map(|rope| (0..config.num_hidden_layers).any(|layer| config.layer(layer).rope == rope))
 }
 
-/// Returns the number of attention parts in a pass over `rows` rows of paths of up to `longest` tokens. 0 unless the pass is `exact`.
+/// Returns the number of attention parts of a pass over `rows` rows at positions below `longest`. 0 unless `exact`.
 pub(crate) fn exact_parts(exact: bool, rows: usize, longest: usize) -> usize {
     if exact { rows * longest.div_ceil(ITEM_KEYS) } else { 0 }
 }
@@ -185,8 +185,8 @@ pub(crate) fn backward(config: &Config, precision: Precision, n: usize, m: usize
     4 * (full + shares + partials) as u64 + 2 * half as u64
 }
 
-/// Returns the bytes that only a GPU needs for decoding: attention parts, which share memory with the `exact_parts` of passes, and the lists of a
-/// step and its draws.
+/// Returns the bytes that only a GPU needs for decoding: partial attention results, in the memory that passes use for
+/// their `exact_parts`, and the lists of a step and its draws.
 pub(crate) fn decoding(config: &Config, rollout: &Rollout, exact_parts: usize) -> u64 {
     let Rollout { prompts, prompt_tokens, samples, new_tokens, cached_tokens, .. } = *rollout;
     // One more part per sample, because the first tokens of a completion are often shared. The number of cached tokens bounds the other parts.

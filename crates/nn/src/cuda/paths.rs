@@ -20,9 +20,9 @@ pub(super) struct Paths {
     pub(super) predicting: List,
     /// For each row, the index of its first entry in `later`.
     pub(super) later_first: List,
-    /// Later rows whose convolution sees each row, as row times [`TAPS`] plus distance.
+    /// For each row, the later rows whose convolution reads it, each as `row * TAPS + distance`.
     pub(super) later: List,
-    /// Last row and cache node of each tree whose state is cached.
+    /// For each tree whose state is cached, the last row and the cache node.
     pub(super) ends: List,
     /// Two versions of the list of runs. In the first, only states that other runs continue have slots. In the second, every stretch has one.
     pub(super) runs: [List; 2],
@@ -30,9 +30,9 @@ pub(super) struct Paths {
     pub(super) children: List,
     /// In a decoding step, the start of each group of runs that write the same node's state.
     pub(super) groups: List,
-    /// Ranges of runs that can be computed concurrently.
+    /// Ranges of runs, in order. The runs of a range can be computed concurrently, after the earlier ranges.
     pub(super) waves: Vec<Range<usize>>,
-    /// Number of slots for each of the two lists of runs.
+    /// Number of slots for recurrent states, for each of the two lists of runs.
     pub(super) slots: [usize; 2],
 }
 

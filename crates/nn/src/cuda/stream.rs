@@ -230,7 +230,7 @@ pub(super) struct Sequence {
     commands: Vec<Command>,
     /// Number of commands recorded since [`Sequence::begin`].
     recorded: usize,
-    /// Whether the commands differ from the earlier step's.
+    /// Whether a recorded command differs from the earlier step's command at the same index.
     changed: bool,
     /// Graph of exactly these commands, if one was captured.
     pub(super) graph: Option<Graph>,

@@ -23,7 +23,7 @@ pub(crate) enum KeySource<'a, X: Executor> {
     Step { decoding: &'a X::Decoding, cache: &'a mut Cache<X::Buffer> },
 }
 
-/// Returns the column ranges: whole rows of `width` values, and the first and the second half of rows of twice as many.
+/// Returns three column ranges of `width` values: whole rows of that width, and both halves of rows of twice the width.
 fn strips(width: usize) -> [Strip; 3] {
     [(1, 0), (2, 0), (2, width)].map(|(times, first)| Strip { stride: times * width, first })
 }
@@ -622,7 +622,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         }
     }
 
-    /// Computes the derivatives of a mixer's projections, in `work.dkv` and `work.dq`, from the derivative of its result in `work.dout` and of its gate in `saved`.
+    /// Computes the derivatives of a mixer's projections, in `work.dkv` and `work.dq`, given `work.dout` and `saved`.
     fn mix_backward(
         &mut self,
         layout: MixerLayout,
@@ -643,7 +643,7 @@ impl<'a, X: Executor> LayerPass<'a, X> {
         std::mem::swap(&mut work.dq, gate);
     }
 
-    /// Computes the derivatives of attention's projections, in `work.dq` and `work.dkv`.
+    /// Computes the derivatives with respect to projected queries (`work.dq`), and keys and values (`work.dkv`).
     fn attend_backward(
         &mut self,
         gradients: &mut Gradients<'_, X>,

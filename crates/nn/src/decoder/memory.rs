@@ -6,12 +6,12 @@ use crate::families::Recurrence;
 use crate::numbers::Precision;
 use crate::sampling::Rollout;
 
-/// Memory of one executor's buffers, which grow to the largest pass.
+/// Computes the memory of one executor's buffers, which grow to the largest of the added passes.
 pub(crate) struct PassMemory<'a> {
     decoder: &'a Decoder,
     counter: Counter,
     work: Workspace<Counter>,
-    /// Bytes of the executor's own buffers with a size per row.
+    /// Bytes of the executor's internal buffers whose size depends on the number of rows.
     scratch: u64,
 }
 
@@ -22,7 +22,7 @@ impl<'a> PassMemory<'a> {
         PassMemory { decoder, counter, work: Workspace::<Counter>::default(), scratch: 0 }
     }
 
-    /// Adds a pass over `rows` rows, of which `predicting` predict. A backward pass follows unless nothing is kept.
+    /// Adds a forward pass over `rows` rows, of which `predicting` predict, and a backward pass if anything is kept.
     pub(crate) fn pass(&mut self, rows: usize, predicting: usize, keep: Keep) {
         let PassMemory { decoder, counter, work, .. } = self;
         let parameters = decoder.parameters(&(), None);

@@ -169,7 +169,7 @@ pub(super) struct Saved<B: Default> {
 pub(super) struct SavedInput<B: Default> {
     /// Residual stream after the MLP.
     pub(super) sum: SavedRows<B>,
-    /// Gate, then the layer's input.
+    /// Each row's gate, then the layer's per-layer input.
     pub(super) gate_up: SavedRows<B>,
     pub(super) norm: Normed<B>,
 }
@@ -207,7 +207,7 @@ pub(crate) type Workspace<X> = Buffers<<X as Memory>::Buffer>;
 pub(crate) struct Buffers<B: Default> {
     /// Input of each layer, and of the final norm.
     pub(super) inputs: Vec<SavedRows<B>>,
-    /// Activations by layer. Unless all are kept, layers of a kind share the entry of the first.
+    /// Saved activations of each layer. Unless all are kept, layers of a kind share the first one's entry.
     pub(super) saved: Vec<Saved<B>>,
     /// Per-layer inputs of all layers, in models that have them. A row has the inputs of one layer after another.
     pub(super) layer_inputs: SavedRows<B>,
@@ -233,7 +233,7 @@ pub(crate) struct Buffers<B: Default> {
     /// Logits of the last pass if they are stored; otherwise scratch memory on a GPU.
     pub(super) logits: SavedRows<B>,
     pub(super) keeps_logits: bool,
-    /// Log-probabilities and entropies of the picks, then the derivatives with respect to them.
+    /// Log-probability and entropy of each [`Pick`](crate::segments::Pick), or the derivatives with respect to them.
     pub(super) scores: B,
     pub(super) dx: B,
     pub(super) dx_rows: B,

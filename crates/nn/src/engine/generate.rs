@@ -119,12 +119,12 @@ pub(super) struct Generation<'a> {
     pub(super) settings: &'a GenerationSettings<'a>,
     /// Number of tokens of the longest prompt. With a queue it includes the completion.
     pub(super) longest: usize,
-    /// Number of tokens of the longest sequence.
+    /// Maximum number of tokens of a prompt and its completion.
     pub(super) reach: usize,
     pub(super) rollout: Rollout,
 }
 
-/// Sizes of a rollout that is at least as large as every share.
+/// Returns the sizes of a rollout that is at least as large as every executor's share.
 fn largest_share(shares: &[Vec<Job<'_>>], new_tokens: usize, chunk_tokens: usize) -> Rollout {
     let maximum =
         |size: &dyn Fn(&[Job<'_>]) -> usize| shares.iter().map(|jobs| size(jobs)).max().unwrap_or(0);

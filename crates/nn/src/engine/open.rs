@@ -96,9 +96,9 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Like [`Engine::open_with_base`], with an adapter in PEFT's layout. Tensors that it trains outside of the layers' matrices (whole modules, factors of
-    /// embedding, head and per-layer projection) become part of the model's weights; a head that is tied to the embedding becomes separate if the adapter makes them differ.
-    /// Also returns an error if the folder is not an adapter of this model or uses an unsupported setting, which is named.
+    /// Like [`Engine::open_with_base`], with an adapter in PEFT's layout. Tensors that it trains outside of the
+    /// layers' matrices become part of the model's weights; a tied head becomes separate if it differs. Also returns an
+    /// error if the folder is not an adapter of this model or uses an unsupported setting, which is named.
     ///
     /// # Panics
     /// See [`Engine::open`].

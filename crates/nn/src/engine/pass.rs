@@ -46,7 +46,7 @@ impl<X: Executor> Default for ExecutorBuffers<X> {
 pub(super) struct BatchPass<'a> {
     decoder: &'a Decoder,
     adapters: Option<&'a AdapterLayout>,
-    /// Layout of the factors that are applied separately from the weights.
+    /// Layout of the adapters, if the pass applies them separately from the weights.
     unmerged: Option<&'a AdapterLayout>,
     batch: &'a Batch,
     chunk_tokens: usize,
@@ -260,7 +260,7 @@ impl BatchPass<'_> {
         Ok(scores)
     }
 
-    /// Removes the trees whose derivatives are all zero from the chunk, the saved activations and the derivatives. Returns whether a tree is left.
+    /// Removes the trees whose derivatives are all zero from chunk, activations and derivatives. Returns if any remain.
     fn drop_idle<X: Executor>(
         &self,
         executor: &mut Checked<'_, X>,

@@ -99,7 +99,7 @@ impl Engine {
         }
     }
 
-    /// Adds up the executors' parts of the gradient. Later sums then don't depend on whether the gradient was copied in between.
+    /// Replaces the executors' gradients by their sum, as saving and restoring does, so neither changes later sums.
     pub fn gather_gradient(&mut self) {
         if self.runtime.backend().executors().len() == 1 || !self.runtime.backend().has_gradient() {
             return;

@@ -23,7 +23,7 @@ pub(crate) struct Checked<'a, X> {
     failure: Option<Error>,
 }
 
-/// A result to check: its number of rows, and the name and width of each operation whose output is part of a row.
+/// A result to check: its number of rows, and the (name, width) of each operation whose outputs make up a row.
 pub(super) struct CheckedResult {
     rows: usize,
     names: Vec<(String, usize)>,

@@ -79,7 +79,7 @@ operations! {
         /// Computes `y[..len] += x`.
         fn add(self, len: usize, x: &Self::Buffer, y: &mut Self::Buffer);
 
-        /// Moves the rows in `ranges`, which are ascending, to the front of `x`.
+        /// Moves the rows in `ranges` to the front of `x`, in order. The ranges are ascending.
         fn keep_rows(self, width: usize, ranges: &[Range<usize>], x: &mut Self::Buffer);
 
         /// Computes `x[t] = table[tokens[t]]`.
@@ -117,7 +117,7 @@ operations! {
 operations! {
     /// RMSNorm of rows and of heads.
     trait NormOps {
-        /// Computes `y = x / rms(x) * weight`. Saves `1 / rms` of each row in `scale`.
+        /// Computes `y = x / rms(x) * (weight + offset)`. Saves `1 / rms` of each row in `scale`.
         fn rms_norm(self, norm: Norm<'_, Self::Weights>, x: &Self::Buffer, y: &mut Self::Buffer, scale: &mut Self::Buffer)
             => y: self.tensors([norm.weight], norm.rows, "");
 
@@ -169,7 +169,7 @@ operations! {
 operations! {
     /// Attention in a pass, and the cache of keys and values.
     trait AttentionOps {
-        /// Computes the attention of each query to its pieces of the rows of `kv`. Saves log-sum-exps, `[queries, H]`, in `lse`.
+        /// Computes each query's attention to its pieces' keys in `kv`. Saves log-sum-exps, `[queries, H]`, in `lse`.
         fn attention(self, attention: Attention<'_, Self::Lists>, q: &Self::Buffer, kv: &Self::Buffer, out: &mut Self::Buffer, lse: &mut Self::Buffer)
             => out: self.named(self.rows_of(attention.rows), &[("self_attn (attention)", attention.heads.query_width())]);
 
@@ -205,12 +205,12 @@ operations! {
         fn gate_backward(self, kind: Gate, len: usize, gate: &mut Self::Buffer, x: &Self::Buffer, dy: &mut Self::Buffer, y: &mut Self::Buffer)
             => dy: self.named(self.place.needed, &[(gate_name(kind), len / self.place.needed.max(1))]);
 
-        /// Computes a causal convolution of the first columns of `x` along the paths of the forest, then SiLU. Stores the latest inputs of each tree
-        /// in the cache, if given, at the nodes in the lists.
+        /// Computes `y = silu(conv(x))` for the first columns of `x`, where `conv` is causal along the paths of the
+        /// forest. Stores the latest inputs of each tree in the cache, if given, at the nodes in the lists.
         fn convolve(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, cache: Option<&mut Cache<Self::Buffer>>, x: &Self::Buffer, y: &mut Self::Buffer)
             => y: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.channels())]);
 
-        /// Replaces the first columns of `dx` by their derivative. Overwrites `dy`.
+        /// Replaces the first columns of `dx` by the derivative of those of `x`. Overwrites `dy`.
         fn convolve_backward(self, mixer: Mixer<'_, Self::Weights, Self::Lists>, gradient: Option<&mut Self::Gradient>, x: &Self::Buffer, dy: &mut Self::Buffer, dx: &mut Self::Buffer)
             => dx: self.named(self.place.rows, &[("linear_attn.conv1d", mixer.layout.sizes.input_width())]);
 
@@ -325,7 +325,7 @@ operations! {
 
         fn step_lists(decoding: &Self::Decoding) -> &Self::Lists;
 
-        /// Waits for the sampled tokens and reads them. Call it once for each [`DecodeOps::end_step`], in the same order.
+        /// Waits for sampled tokens and replaces `drawn` by them. Call once per [`DecodeOps::end_step`], in order.
         /// Returns an error if a row's logits are not finite.
         fn wait_for_tokens(&mut self, decoding: &mut Self::Decoding, drawn: &mut Vec<Drawn>) -> Result<(), Error>;
     }

@@ -155,7 +155,7 @@ pub(super) fn windows(config: &Config) -> Value {
     })
 }
 
-/// Llama's layer, with the window and the rotary frequencies of its layer type.
+/// Returns Llama's layer, with the window and the rotary frequencies of its layer type.
 pub(super) fn windowed(config: &Config, layer: usize) -> Layer {
     let slides = config.layer_types.get(layer) != Some(&LayerType::FullAttention);
     // Layers with the same frequencies share a table.

@@ -234,7 +234,7 @@ const GGUF: GgufForm = GgufForm {
     ..llama::GGUF
 };
 
-/// Returns the family's settings. By default, all layers are equal.
+/// Returns the family's settings. Without any, those of a model whose layers are all equal.
 fn settings_of(config: &Config) -> Gemma4 {
     config.gemma4.unwrap_or(Gemma4 {
         global_head_dim: config.head_dim,

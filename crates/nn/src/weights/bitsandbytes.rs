@@ -15,9 +15,9 @@ use crate::config::Config;
 use crate::error::Error;
 use crate::quantized::{BLOCK, NESTED_BLOCK, NF4, Numbers, Quantized, Scales, dynamic_map};
 
-/// Text between a matrix's name and the type in the name of its quantization state.
+/// Part of a quantization state's name, between the matrix's name and the quantization type.
 const STATE: &str = ".quant_state.bitsandbytes__";
-/// Suffixes of the names of the other tensors that belong to a matrix.
+/// Suffixes in the names of a matrix's other tensors.
 const BESIDE: [&str; 4] = [".absmax", ".quant_map", ".nested_absmax", ".nested_quant_map"];
 
 /// Quantization state of a matrix.
@@ -127,7 +127,7 @@ fn find<'a>(matrix: &str, shape: &[usize], file: Files<'_, 'a>) -> Result<(&'a [
     Ok((codes, scales))
 }
 
-/// A tensor of the model to be written.
+/// A tensor of the model that is being written.
 pub(crate) enum Tensor<'a> {
     Numbers(Cow<'a, [f32]>),
     /// A matrix of a layer, in NF4.

@@ -21,7 +21,7 @@ pub struct TensorFile {
     metadata: Metadata,
     /// Names in file order.
     names: Vec<String>,
-    /// For tensors that have another name in the program: the name in the file, by the name in the program.
+    /// Renamed tensors: from the name in the program to the name in the file.
     stored: HashMap<String, String>,
 }
 

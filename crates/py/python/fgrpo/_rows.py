@@ -22,7 +22,7 @@ def dicts(place: str, rows: Any) -> list[dict[str, Any]]:
 
 
 def missing(value: Any) -> bool:
-    """Whether a value means "missing": NaN, or NA and NaT of pandas."""
+    """Returns whether a value means "missing": NaN, or NA and NaT of pandas."""
     return isinstance(value, float) and math.isnan(value) or type(value).__name__ in ("NAType", "NaTType")
 
 

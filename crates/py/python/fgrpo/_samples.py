@@ -110,7 +110,7 @@ def _verdicts(name: str, given: npt.ArrayLike) -> list[bool | None]:
 
 
 def _of_frame(name: str, frame: Any) -> Samples:
-    """A pandas or polars frame with one row per problem (n and c) or per sample (correct)."""
+    """Converts a pandas or polars frame with one row per problem (n and c) or per sample (correct)."""
     columns = {str(c) for c in frame.columns}
     if "problem" not in columns or not ({"n", "c"} <= columns or "correct" in columns):
         raise ValueError(f"{name}: expected the columns problem, n and c, or problem and correct, found {sorted(columns)}")

@@ -44,7 +44,7 @@ def active(mu, n):
 
 
 class Peak(NamedTuple):
-    """The group size at which a tail miss is most likely, and its probability there."""
+    """The group size at which a tail miss is most likely, and the probability of a tail miss at that size."""
 
     n: int
     tail_miss: float

@@ -31,7 +31,7 @@ REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
 
 
 def rows(folder: str | os.PathLike[str], runtime: str = "docker") -> list[dict[str, Any]]:
-    """One row for each task under ``folder``: its instruction as the prompt, its path, and its image, which is built here.
+    """Returns one row per task under ``folder``: its instruction as the prompt, its path, and its image (built).
 
     runtime: the command, ``docker`` or ``podman``.
     Raises ``ValueError`` for a task with steps, several containers, a separate verifier or another setting that isn't supported,
@@ -47,13 +47,13 @@ def rows(folder: str | os.PathLike[str], runtime: str = "docker") -> list[dict[s
 
 
 def environment(runtime: str = "docker", timeout: float = 60.0, longest: int = 10_000) -> type:
-    """The class that plays the :func:`rows`. Its tool ``bash`` runs a command in the task's container and returns its output.
+    """Returns the class that plays the :func:`rows`. Its tool ``bash`` runs a command in the task's container.
 
     The reward of an episode is the number that the tests write to ``reward.txt``, or ``reward`` (or the only value) of their
     ``reward.json``. The episode is unscorable if they write none or run longer than the task allows.
 
-    runtime: the command, ``docker`` or ``podman``.
-    timeout: seconds until a command of the policy is killed. longest: characters of an output; the middle of a longer one is left out.
+    runtime: the command, ``docker`` or ``podman``. timeout: seconds until a command of the policy is killed.
+    longest: maximum number of characters of an output; a longer one loses its middle.
     """
     return type("Harbor", (_Container,), {"_runtime": runtime, "_timeout": timeout, "_longest": longest})
 
@@ -139,7 +139,7 @@ def _reward(text: str) -> Any:
 
 
 def _settings(task: pathlib.Path) -> dict[str, Any]:
-    """The sections of ``task.toml`` that are read, after a check that nothing else is on."""
+    """Returns the sections of ``task.toml``. Raises ``ValueError`` if the task needs a feature that isn't supported."""
     text = tomllib.loads((task / "task.toml").read_text())
     sections = {name: text.pop(name, {}) for name in READ}
     for section, values in {"": text, **sections}.items():
@@ -158,7 +158,7 @@ def _settings(task: pathlib.Path) -> dict[str, Any]:
 
 
 def _options(settings: Mapping[str, Any]) -> list[str]:
-    """The options of ``docker run`` for the section ``[environment]``."""
+    """Returns the options of ``docker run`` for the section ``[environment]``."""
     network = settings.get("network_mode") or ("public" if settings.get("allow_internet", True) else "no-network")
     if network not in ("public", "no-network"):
         raise ValueError(f"environment.network_mode = {network!r} isn't supported; expected 'public' or 'no-network'")
@@ -173,7 +173,7 @@ def _options(settings: Mapping[str, Any]) -> list[str]:
 
 
 def _variables(env: Mapping[str, str]) -> list[str]:
-    """Environment variables as options. ``${NAME}`` and ``${NAME:-default}`` are read from this process."""
+    """Returns environment variables as options. ``${NAME}`` and ``${NAME:-default}`` are read from this process."""
 
     def value(found: re.Match[str]) -> str:
         name, default = found.groups()

@@ -1,4 +1,4 @@
-//! Reads a kind with its settings: a name alone, or a table that contains only settings of that kind.
+//! Reads an enum such as the estimator: the name of a variant, or a table with `kind` and the settings of that kind.
 
 use serde::de::{DeserializeOwned, Error};
 use serde::{Deserialize, Deserializer, Serialize};

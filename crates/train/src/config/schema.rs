@@ -65,7 +65,7 @@ pub(super) fn open(schema: &mut Schema) {
     open_forms(schema.ensure_object());
 }
 
-/// Returns the alternatives of a schema, with references into `whole` resolved.
+/// Returns the alternatives (`anyOf`, `oneOf`) of a schema, or the schema itself. `whole` resolves its `$ref`s.
 pub(super) fn forms<'a>(whole: &'a Value, schema: &'a Value) -> Vec<&'a Value> {
     if let Some(path) = schema["$ref"].as_str() {
         return whole.pointer(&path[1..]).map_or_else(Vec::new, |named| forms(whole, named));

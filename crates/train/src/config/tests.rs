@@ -8,7 +8,7 @@ use fgrpo_core::loss::PolicyLoss;
 
 mod page;
 
-/// The smallest configuration of a kind of task.
+/// Returns the smallest configuration of a kind of task.
 fn minimal(kind: &str) -> String {
     match kind {
         "maze" | "arithmetic" | "puzzles" => format!(
@@ -24,7 +24,7 @@ fn minimal(kind: &str) -> String {
     }
 }
 
-/// A configuration with some keys set as by `--set`.
+/// Parses a configuration, with some keys set as by `--set`.
 pub(crate) fn parse(text: &str, set: &[&str]) -> anyhow::Result<Config> {
     Config::parse(text, &set.iter().map(|&s| s.to_owned()).collect::<Vec<_>>())
 }
@@ -43,7 +43,7 @@ fn algorithm(keys: &str) -> Config {
     Config::parse(&text, &[]).unwrap()
 }
 
-/// Two correct, two wrong; the second completion is the most likely.
+/// Credits a group of two correct and two wrong completions, of which the second is the most likely.
 fn assigned(keys: &str) -> Assigned {
     let group = Group {
         rewards: &[1.0, 1.0, 0.0, 0.0],

@@ -229,9 +229,9 @@ fn leave_out_long(settings: &Settings, pools: &mut [Pool]) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Measures the samples of the problems in `records`, which have the prompts of the base model. Samples that are left
-/// out are reported as a `tracing` event. Fails on bad input in folders and checkpoints, or with an error from the
-/// engine.
+/// Scores the base model's rare correct samples under each model. `records` holds the problems and their prompts.
+/// Reports the number of samples left out as a `tracing` event. Fails on bad input in folders and checkpoints, or
+/// with an error from the engine.
 pub fn measure(settings: &Settings, records: &[PromptRecord]) -> anyhow::Result<Nll> {
     let pools = read_pools(settings, records)?;
     let base = log_probabilities(&settings.base, &pools)?;

@@ -28,13 +28,13 @@ pub struct Settings {
     /// Folders of `fgrpo eval`, or folders that contain such folders, with the metric. If empty, the metric recorded
     /// in the runs is used.
     pub evals: Vec<PathBuf>,
-    /// Choose by pass@k at this k.
+    /// k of the pass@k by which checkpoints are chosen.
     pub k: usize,
-    /// Choose by one part of the held-out problems, or by one benchmark of `evals`.
+    /// Part of the held-out problems, or benchmark of `evals`, by which to choose. If `None`, all are used.
     pub part: Option<String>,
     /// Unit in which compute is counted.
     pub compute: Compute,
-    /// Choose among all evaluations, including those between checkpoints and those whose checkpoint was deleted.
+    /// Whether to choose among all evaluations, including those without a checkpoint.
     pub any_step: bool,
 }
 
@@ -54,7 +54,7 @@ fgrpo_eval::named! {
 struct Candidate {
     step: u64,
     value: f64,
-    /// Number of problems that the value leaves out.
+    /// Number of problems without scored samples, which the metric leaves out.
     left_out: usize,
     checkpoint: Option<PathBuf>,
 }
@@ -217,7 +217,7 @@ fn choose(settings: &Settings, folders: Option<&Folders>) -> anyhow::Result<Vec<
     Ok(chosen)
 }
 
-/// Returns the compute of each step up to `last`.
+/// Returns the compute of each logged step. Fails if a step up to `last` is missing or logged twice.
 fn costs(settings: &Settings, metrics: &[Logged], last: u64) -> anyhow::Result<Vec<(u64, f64)>> {
     let cost = |m: &Logged| {
         // The batch size is read from the log, because an earlier part of the run may have had another configuration.

@@ -19,14 +19,14 @@ pub(super) struct Setting {
     pub(super) origin: String,
 }
 
-/// Equivalents of the configuration's keys in one trainer; `verl/keys.toml` explains the fields.
+/// One trainer's equivalents of the keys of our configuration. `verl/keys.toml` explains the fields.
 #[derive(Debug, Deserialize)]
 struct Table {
     prefixes: BTreeMap<String, String>,
     keys: BTreeMap<String, Row>,
 }
 
-/// Equivalent of one key.
+/// The trainer's equivalent of one key of our configuration.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Row {
@@ -157,9 +157,9 @@ impl Mapping {
         self.set(key, (lora.alpha * scale).round() as i64, "lora.alpha");
     }
 
-    /// Returns the mapping, if no setting is refused.
+    /// Returns the mapping.
     ///
-    /// Fails with every refused setting, and for allowed keys that no difference needs.
+    /// Fails if settings are refused, listing all of them, or if an allowed key doesn't differ.
     pub(super) fn finished(self) -> anyhow::Result<Self> {
         let differs = |key: &String| self.differences.iter().any(|(other, _)| other == key);
         let idle: Vec<&str> =

@@ -32,7 +32,7 @@ impl Call {
     }
 }
 
-/// Form of calls between two marks.
+/// Syntax of tool calls between the opening and the closing mark.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     /// `{"name": "add", "arguments": {"a": 1}}`, or a list of such objects.
@@ -51,7 +51,7 @@ enum Form {
 
 /// A format of calls.
 struct Format {
-    /// Strings; a template of this format contains at least one of them.
+    /// Strings by which a template is recognised: it contains at least one of them.
     known_by: &'static [&'static str],
     open: &'static str,
     close: &'static str,
@@ -448,7 +448,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a value, and fails if anything follows.
+    /// Reads a value. Fails if anything follows the value.
     fn only(mut self) -> Result<Literal, String> {
         let value = self.value(0)?;
         self.space();

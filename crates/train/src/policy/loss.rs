@@ -113,7 +113,7 @@ impl Loss {
         Ok(Self::Policy { objective, daro: None })
     }
 
-    /// Returns the name, the length, and whether this loss reads the field, for each field of a datum with one value per token.
+    /// Returns the name and length of each field of a datum with one value per token, and whether this loss reads it.
     fn values(&self, index: usize, datum: &Datum) -> [(&'static str, usize, bool); 6] {
         let objective = if let Self::Policy { objective, .. } = self { Some(objective) } else { None };
         let length = |values: &Option<Vec<f32>>| values.as_ref().map_or(0, Vec::len);
@@ -143,7 +143,7 @@ impl Loss {
         }
     }
 
-    /// Returns whether the derivative is 0 for data whose advantages are all 0.
+    /// Returns whether data whose advantages are all 0 have a gradient of 0, so that their passes can be skipped.
     fn is_silent(&self) -> bool {
         let Self::Policy { objective: Objective { policy, entropy_coef, kl, .. }, .. } = self else {
             return false;

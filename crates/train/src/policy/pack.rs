@@ -62,7 +62,7 @@ pub(super) struct Packed {
     pub(super) batch: Batch,
     /// Members of each tree, ascending.
     pub(super) trees: Vec<Vec<usize>>,
-    /// For each member, the index of each target's prediction in the batch.
+    /// For each member, the index in the batch of the prediction of each target.
     pub(super) places: Vec<Vec<usize>>,
 }
 

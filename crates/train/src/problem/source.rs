@@ -32,7 +32,7 @@ pub(super) struct Source<'a> {
     pub(super) task: &'a TaskConfig,
 }
 
-/// Additional inputs of an evaluation outside a run.
+/// Additional inputs of an evaluation that isn't part of a training run.
 pub struct Elsewhere<'a> {
     /// A file of mazes that replaces the generated ones.
     pub mazes: Option<&'a Path>,

@@ -40,7 +40,7 @@ fn open(kind: TaskKind, text: &TextConfig, model: Option<&Path>) -> anyhow::Resu
     Task::open(&config)
 }
 
-/// A folder with a tokenizer and a template, but no weights.
+/// Creates a folder with a tokenizer and a template, but without weights.
 fn model() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
     generated::language(&ArithmeticConfig::default(), &[]).unwrap().write(folder.path()).unwrap();

@@ -152,7 +152,7 @@ pub struct Best {
 }
 
 impl Best {
-    /// Whether this evaluation is better (see [`ranks_above`]).
+    /// Returns whether this evaluation is better than `other` (see [`ranks_above`]).
     pub fn beats(&self, other: &Self) -> bool {
         ranks_above((self.left_out, self.pass_at_1), (other.left_out, other.pass_at_1))
     }

@@ -63,8 +63,8 @@ pub struct Inputs {
     /// Identifier of the weights in `model.path` at the start of the session. Empty for a new model, or if a resumed run no longer finds them.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub start: String,
-    /// Identifier of the weights in `model.path` if they are still read after the start: as an adapter's base, or as
-    /// the reference of the KL penalty. Otherwise empty.
+    /// Identifier of the weights in `model.path` if they are needed after the start: as an adapter's base, or as the
+    /// reference of the KL penalty. Otherwise empty.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub beside: String,
     /// Identifier of the teacher's weights. Empty without a teacher.

@@ -152,7 +152,7 @@ impl Trainer<'_> {
         }
     }
 
-    /// Reports where the results are, and returns them.
+    /// Reports the paths of the results, and returns the results.
     pub(super) fn results(&mut self) -> anyhow::Result<Trained> {
         let set = self.config.eval.deciding_set();
         let evaluations: Vec<&Evaluation> = self.logs.evaluated.iter().filter(|e| e.set == set).collect();

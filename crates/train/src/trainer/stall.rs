@@ -17,7 +17,7 @@ enum Uniform {
     Wrong,
     /// No completion was correct, and rewards within each group were equal, but advantages weren't 0.
     Shaped,
-    /// No completion was correct, although rewards differed: they were all below the threshold.
+    /// No completion counted as correct, although rewards within groups differed.
     BelowThreshold,
     /// All completions were correct.
     Correct,

@@ -35,7 +35,7 @@ fn policy() -> Policy {
     Policy::of_tokens(engine)
 }
 
-/// On-policy groups of four completions, each with its success rate.
+/// Makes groups of four completions with on-policy log-probabilities, each group with a given success rate.
 fn groups(policy: &mut Policy) -> Vec<Credited> {
     let mut group = |rate: f64, completions: [(&[u32], f64); 4]| {
         let completion = |(sample, (tokens, _)): (usize, &(&[u32], f64))| {

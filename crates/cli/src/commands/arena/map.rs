@@ -1,4 +1,4 @@
-//! The map of the power family: pass@1 and pass@k after training with each pair of exponents.
+//! Map of the `power` estimators: pass@1 and pass@k after training with each pair of exponents `a` and `b`.
 
 use super::catalogue::Method;
 use super::standings::{Row, Standings};
@@ -33,8 +33,8 @@ impl Grid<'_> {
         self.a.iter().flat_map(|&a| self.b.iter().map(move |&b| (a, b)))
     }
 
-    /// Returns the name of the pair with which the others are compared: GRPO's if the grid has it, otherwise the
-    /// first.
+    /// Returns the name of the baseline, the pair with which the others are compared: GRPO's (0.5, 0.5) if the grid has
+    /// it, otherwise the first.
     pub(super) fn baseline(&self) -> Option<String> {
         let grpo = self.pairs().find(|&pair| pair == (0.5, 0.5));
         grpo.or_else(|| self.pairs().next()).map(|(a, b)| name(a, b))

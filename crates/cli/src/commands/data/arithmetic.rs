@@ -6,7 +6,7 @@ use fgrpo_train::config::{Config, TaskConfig};
 use fgrpo_train::problem::{self, Split};
 use std::path::PathBuf;
 
-/// `fgrpo data arithmetic`
+/// Arguments of `fgrpo data arithmetic`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo data arithmetic configs/arithmetic-quick.toml --split held-out --out held-out.jsonl\n  \

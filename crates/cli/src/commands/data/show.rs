@@ -19,7 +19,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::path::PathBuf;
 
-/// `fgrpo data show`
+/// Arguments of `fgrpo data show`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo data show math.toml\n  \

@@ -6,7 +6,7 @@ use fgrpo_eval::io::files::write_whole;
 use fgrpo_train::problem::words::Words;
 use std::path::PathBuf;
 
-/// `fgrpo data words`
+/// Arguments of `fgrpo data words`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  \
     fgrpo data words --out words\n  \

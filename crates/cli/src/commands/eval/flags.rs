@@ -22,7 +22,7 @@ use fgrpo_train::language::stop::StopTexts;
 use fgrpo_train::problem::generated;
 use std::path::{Path, PathBuf};
 
-/// Configuration that is used if the user doesn't give one. The task is replaced later.
+/// Configuration that is used without a `--config`. Its task is replaced by `--task` and `--data`.
 const ALONE: &str = "steps = 1\n[task]\nkind = \"maze\"\n[model]\npath = \"model\"\n";
 
 #[derive(Debug, Clone, Default, clap::Args)]

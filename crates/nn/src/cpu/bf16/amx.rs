@@ -31,7 +31,7 @@ fn system_permits() -> bool {
     }
 }
 
-/// AMX isn't supported on other systems.
+/// Returns false, because only Linux is supported.
 #[cfg(not(target_os = "linux"))]
 fn system_permits() -> bool {
     false
@@ -140,7 +140,7 @@ pub(super) unsafe fn tile<const PARTS: usize>(blocks: usize, a: *const f32, b: *
 /// Computes 32 x 32 results from 32 rows of `a` and 32 columns of `b`.
 ///
 /// # Safety
-/// See [`tile`], with 32 rows of 32 values of `c`.
+/// See [`tile`], but `c` has 32 rows of 32 values.
 pub(super) unsafe fn four_tiles<const PARTS: usize>(blocks: usize, a: RowMajor, b: RowMajor, c: Output) {
     const { assert!(TILE == 256) };
     // SAFETY: the caller guarantees the second strips and the second half of the result.

@@ -23,7 +23,7 @@ const EPS: f32 = 1e-6;
 pub(super) struct MixerScratch {
     /// For each row, the write strength of each head, then the decay of each head's state. In a gated short convolution, the inputs of the convolution.
     pub(super) gates: Buffer,
-    /// For each row, the factors that normalise each head's query and key.
+    /// For each row, the factors (inverse lengths) that normalise each head's query and key.
     lengths: Buffer,
     derivative: Buffer,
     /// The filter, `[kernel, channels]`, and its derivative.

@@ -24,7 +24,7 @@ fn tile_shape(rows: usize, heads: usize, tiles: usize, size: usize, extra: usize
     Shape { grid: [rows.div_ceil(TILE) as u32, heads as u32, 1], threads: 128, shared }
 }
 
-/// Returns the addresses of four lists: the plan's rows, the first piece in each tile, the pieces, and all positions.
+/// Returns the addresses of four lists: the plan's rows, each tile's first piece, the pieces, and all positions.
 fn plan_at(
     lists: &Lists,
     plan: &Plan,

@@ -24,8 +24,8 @@ pub(super) fn window(tokens: Option<usize>) -> usize {
     tokens.unwrap_or(usize::MAX).min(u32::MAX as usize)
 }
 
-/// Returns the variant of the kernels that compute parts of attention, in a decoding step and in a pass, and their launch shape: a block
-/// per item and key head.
+/// Returns the variant of the kernels that compute partial attention results, in decoding steps and passes, and their
+/// launch shape: one block per item and key head.
 pub(super) fn parts_variant(precision: Precision, heads: Heads, items: usize) -> (Variant, Shape) {
     let Heads { keys, size, .. } = heads;
     let (variant, words) = if precision == Precision::Bf16 && decodes_on_tensor_cores(heads) {
@@ -43,7 +43,7 @@ pub(super) fn parts_variant(precision: Precision, heads: Heads, items: usize) ->
     (variant, Shape { grid: [items as u32, keys as u32, 1], threads: 128, shared })
 }
 
-/// Rows whose attention is merged from parts.
+/// Rows whose partial attention results are to be merged.
 pub(super) struct Merged<'a> {
     pub(super) words: &'a Words,
     pub(super) items: &'a Items,
@@ -53,7 +53,7 @@ pub(super) struct Merged<'a> {
 }
 
 impl CudaExecutor {
-    /// Computes the attention of rows from their parts, and their log-sum-exps if `lse` is given.
+    /// Merges the partial attention results of rows into `out`, and their log-sum-exps into `lse` if given.
     pub(super) fn merge(&self, heads: Heads, merged: Merged<'_>, out: Values, lse: Option<Pointer<f32>>) {
         let Merged { words, items, positions, window, rows } = merged;
         let Heads { queries: heads, size, .. } = heads;

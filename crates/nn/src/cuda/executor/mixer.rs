@@ -24,7 +24,7 @@ pub(super) struct MixerScratch {
     /// For each row, the write strength of each head, then the logarithm of the decay of each head's state.
     gates: Buffer,
     dgates: Buffer,
-    /// For each row, the factors that normalise each head's query and key.
+    /// For each row, the factors (inverse lengths) that normalise each head's query and key.
     lengths: Buffer,
     /// The derivative of `mixed`.
     derivative: Buffer,

@@ -74,8 +74,8 @@ enum Order {
     Same,
     /// The two halves of each head are interleaved.
     Interleaved { head: usize },
-    /// From index `first` on, in heads of `size`: instead of the `ratio` value heads of the first of `groups` key heads, then of the next, the first value
-    /// head of each key head, then the second.
+    /// From index `first` on, heads of `size` rows: the first value head of all `groups` key heads, then the second.
+    /// (A checkpoint has all `ratio` value heads of the first key head, then those of the second.)
     Tiled { first: usize, size: usize, groups: usize, ratio: usize },
 }
 
@@ -108,7 +108,7 @@ enum Values {
     NegativeExp,
 }
 
-/// How a file stores the values of a tensor.
+/// How a GGUF file stores a tensor: in which order, and with which change of its values.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Layout {
     rows: Order,

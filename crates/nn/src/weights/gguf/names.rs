@@ -26,7 +26,7 @@ pub(super) fn model_types() -> String {
     listed(families().map(|(family, _)| family.model_type))
 }
 
-/// Keys, without the architecture's name before them, and the corresponding fields of `config.json`.
+/// GGUF metadata keys without their architecture prefix, and the corresponding fields of `config.json`.
 pub(super) const FIELDS: [(&str, &str); 8] = [
     ("block_count", "num_hidden_layers"),
     ("context_length", "max_position_embeddings"),
@@ -41,7 +41,7 @@ pub(super) const FIELDS: [(&str, &str); 8] = [
 const PARTIAL: &str = "partial_rotary_factor";
 /// Number of keys at the start of [`FIELDS`] that every file must have.
 const NEEDED: usize = 6;
-/// Other keys below the architecture's name that [`Gguf::config`] reads.
+/// Other keys with the architecture prefix that [`Gguf::config`] reads.
 const READ: [&str; 9] = [
     "attention.value_length",
     "rope.dimension_count",

@@ -125,7 +125,7 @@ impl Item {
     }
 }
 
-/// Returns the metadata of a configuration whose family has the form `form`, which has written `fields`, the fields of `config.json`.
+/// Returns the metadata for a configuration. `fields` are the fields of `config.json` as converted by `form.write`.
 fn metadata(
     config: &Config,
     form: &GgufForm,

@@ -16,7 +16,7 @@ const HEAD: &str = "| key | default | meaning |";
 /// A key, its default (a value of TOML in backticks, or a word), and its meaning.
 type Row = (String, String, String);
 
-/// The parts of a text in backticks.
+/// Returns the parts of a string in backticks.
 fn quoted(text: &str) -> Vec<&str> {
     text.split('`').skip(1).step_by(2).collect()
 }
@@ -37,7 +37,7 @@ fn by_text<'a>(texts: impl Iterator<Item = (String, &'a Value)>) -> Vec<(String,
     groups.into_iter().map(|(text, kinds)| (text, listed(kinds))).collect()
 }
 
-/// The default of a key, as text of a cell.
+/// Returns the default of a key, as the text of a cell.
 fn default(table: &Value, name: &str) -> String {
     let default = &table["properties"][name]["default"];
     match default.get("kind").unwrap_or(default) {
@@ -56,7 +56,7 @@ impl Schema {
         forms(&self.0, schema).into_iter().filter(|form| form["properties"].is_object()).collect()
     }
 
-    /// The key of the table that a heading names, and the forms of the table for the kinds in the heading.
+    /// Returns the key of the table that a heading names, and the table's alternatives for the kinds in the heading.
     fn of_heading(&self, heading: &str) -> (String, Vec<&Value>) {
         let mut names = quoted(heading).into_iter();
         let key = names.next().unwrap_or_default().trim_matches(['[', ']']);
@@ -76,7 +76,7 @@ impl Schema {
         (key.to_owned(), tables)
     }
 
-    /// The description of a key, followed by its allowed words unless the description has them.
+    /// Returns the description of a key, followed by its allowed words unless the description has them.
     fn meaning(&self, schema: &Value) -> String {
         let description = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
         let forms = forms(&self.0, schema);
@@ -93,7 +93,7 @@ impl Schema {
         }
     }
 
-    /// The row of a key that the kinds in `having` have, out of `all` kinds of the table.
+    /// Returns the row of a key that the kinds `having` have. `all` is the number of kinds of the table.
     fn row(&self, key: String, name: &str, having: &[&Value], all: usize) -> Row {
         let meaning = |table: &&Value| self.meaning(&table["properties"][name]);
         let meanings = by_text(having.iter().map(|table| (meaning(table), *table)));
@@ -111,7 +111,7 @@ impl Schema {
         (key, defaults[0].0.clone(), meaning)
     }
 
-    /// The rows of a table with these kinds, without inner tables that have separate headings.
+    /// Returns the rows of a table with these kinds, without inner tables that have separate headings.
     fn rows(&self, table: &str, kinds: &[&Value], headed: &[String]) -> Vec<Row> {
         let mut names: Vec<&String> = Vec::new();
         for name in kinds.iter().flat_map(|kind| kind["properties"].as_object().unwrap().keys()) {
@@ -145,7 +145,7 @@ impl Schema {
         rows
     }
 
-    /// The headings of the page with the rows of their tables.
+    /// Returns the headings of the page with the rows of their tables.
     fn page(&self) -> Vec<(&'static str, Vec<Row>)> {
         let above = |before: &'static str| before.lines().rfind(|line| line.starts_with("##")).unwrap();
         let headings: Vec<&str> = PAGE.match_indices(HEAD).map(|(at, _)| above(&PAGE[..at])).collect();
@@ -183,7 +183,7 @@ fn the_tables_of_the_page_are_those_of_the_program() {
     }
 }
 
-/// The values of a table, each with its full key.
+/// Returns the values of a table, each with its full key.
 fn flat(key: &str, value: &toml::Value) -> Vec<(String, toml::Value)> {
     match value {
         toml::Value::Table(table) => {

@@ -178,7 +178,7 @@ fn evaluation_folders(path: &Path, folders: &mut Vec<PathBuf>) -> anyhow::Result
     entries.iter().filter(|p| p.is_dir()).try_for_each(|folder| evaluation_folders(folder, folders))
 }
 
-/// Returns the model that an evaluation folder belongs to.
+/// Returns the path of the model that an evaluation folder belongs to. Fails if the folder doesn't name a model.
 fn model_of(folder: &Path) -> anyhow::Result<String> {
     let path = folder.join(IDENTITY);
     let identity: serde_json::Value = json::read(&path)?;

@@ -30,7 +30,7 @@ fn setting(e: &Evaluation) -> String {
     )
 }
 
-/// Whether the metrics of two evaluations can be compared.
+/// Returns whether the metrics of two evaluations can be compared.
 fn are_alike(a: &Evaluation, b: &Evaluation) -> bool {
     a.is_comparable(b) && a.all.problems == b.all.problems && a.parts.keys().eq(b.parts.keys())
 }

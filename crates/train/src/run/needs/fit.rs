@@ -19,7 +19,7 @@ pub const GPU_KINDS: [(&str, u64); 6] = [
     ("h200", 141_000_000_000),
 ];
 
-/// Number of tokens in a pass below which recomputing activations costs less than smaller passes.
+/// Number of tokens per pass below which recomputing activations costs less than making passes even smaller.
 const SMALL: usize = 8192;
 
 /// Memory that is available to a run.

@@ -1,5 +1,7 @@
 //! Our own cases: labelled by hand (strict), adversarial, and random bytes.
 
+use std::time::Instant;
+
 use fgrpo_verify::math::{Memo, Mode, Options, Verifier};
 use fgrpo_verify::verdict::Verdict;
 use proptest::prelude::*;
@@ -163,7 +165,11 @@ fn megabytes_of_one_character_are_read_without_trouble() {
         golds.iter().flat_map(|gold| modes.iter().map(move |options| Verifier::new(gold, options))).collect();
     for text in &texts {
         for verifier in &golds {
+            let start = Instant::now();
             verifier.check(text);
+            // Linear time takes a fraction of a second.
+            let time = start.elapsed();
+            assert!(time.as_secs() < 4, "{:?}... takes {time:?}", text.chars().take(24).collect::<String>());
         }
         for options in &modes {
             Verifier::new(text, options).check("\\boxed{1}");

@@ -176,6 +176,8 @@ fn last_line(text: &str) -> Option<Stated<'_>> {
 /// there is neither a formula nor a number.
 fn last_words(text: &str) -> Option<Stated<'_>> {
     const MOST: usize = 6;
+    // Number of words of a number below a thousand million.
+    const LONGEST: usize = 20;
     let said = answer_ends(text).into_iter().rev().find_map(|end| announced(text, end));
     let said = said.unwrap_or(0..text.len());
     let from = said.start;
@@ -186,10 +188,11 @@ fn last_words(text: &str) -> Option<Stated<'_>> {
     let affirmed = affirmed(words).filter(|(_, end)| *end == words.len());
     let words = affirmed.map_or(words, |(word, _)| word.as_str());
     // `It comes to forty-five`, `The oldest is Alice`
-    let number = words.match_indices(' ').map(|(at, _)| &words[at + 1..]).find(|end| {
-        let name = regex!(r" is \p{Lu}\pL+$").find(words).is_some_and(|name| name.len() == end.len() + 4);
-        name || words::number_in_words(&end.trim_start_matches("minus ").to_lowercase()).is_some()
-    });
+    let name = regex!(r" is (\p{Lu}\pL+)$").captures(words).map(|found| found[1].len());
+    let ends = words.rmatch_indices(' ').map(|(at, _)| &words[at + 1..]).take(LONGEST);
+    let is_number =
+        |end: &str| words::number_in_words(&end.trim_start_matches("minus ").to_lowercase()).is_some();
+    let number = ends.filter(|end| name == Some(end.len()) || is_number(end)).last();
     if let Some(number) = number {
         let start = from + text[from..].find(words).unwrap_or(0) + words.len() - number.len();
         return Some(one(number, kept && lead(text, start, start, "").is_some()));

@@ -11,7 +11,7 @@ use fgrpo_nn::{
     QueuedPrompt, Sampling,
 };
 
-use crate::device::{device, on_cpu, tolerance};
+use crate::device::{device, is_emulated, on_cpu, tolerance};
 use crate::lora::adapted;
 use crate::reference::{Numbers, configs, configs_to_sample, engine, engine_with_base, with_recurrent};
 
@@ -334,7 +334,8 @@ fn samples_taken_out_for_want_of_room_are_drawn_again_alike() {
         assert_eq!((wanted.len(), once), (300, 300));
         let mut most = 0;
         let bounds = if config.is_recurrent() { [600, 1500, 3000] } else { [320, 700, 1500] };
-        for bound in bounds {
+        // The smallest bound takes out most.
+        for &bound in if is_emulated() { &bounds[..1] } else { &bounds[..] } {
             let (found, draws) = run(Some(bound));
             most = most.max(draws);
             assert_eq!(found.len(), 300, "bound {bound}");

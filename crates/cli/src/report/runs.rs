@@ -249,7 +249,12 @@ fn groups(runs: &[Run]) -> Vec<Group> {
 /// Returns the name of a group: its method, and the settings that differ from other groups with the same method.
 fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
     let (group, run) = (&groups[i], &runs[groups[i].runs[0]]);
-    let seeds = if group.runs.len() > 1 { format!(" ({} seeds)", group.runs.len()) } else { String::new() };
+    let finished = group.runs.iter().filter(|&&i| runs[i].unfinished().is_none()).count();
+    let seeds = match group.runs.len() {
+        1 => String::new(),
+        seeds if (1..seeds).contains(&finished) => format!(" ({seeds} seeds, {finished} finished)"),
+        seeds => format!(" ({seeds} seeds)"),
+    };
     let Some(method) = run.method().filter(|_| groups.len() > 1 || group.runs.len() > 1) else {
         return format!("{}{seeds}", group.name);
     };

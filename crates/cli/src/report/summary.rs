@@ -34,6 +34,8 @@ struct Set<'a> {
     rows: Vec<Row<'a>>,
     /// Whether a value has a deviation over seeds.
     seeds: bool,
+    /// Whether the best value of a column is bold.
+    ranked: bool,
     differences: Vec<Differences<'a>>,
 }
 
@@ -221,13 +223,13 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
     let mut rows: Vec<Row<'_>> = ends.iter().map(|end| row(end, &firsts, &ks)).collect();
     // Values of an unfinished run at an earlier step aren't ranked.
     let is_one_step = rows.windows(2).all(|w| w[0].step == w[1].step);
-    let are_ends = is_one_step || rows.iter().all(|row| row.unfinished.is_none());
+    let ranked = rows.len() > 1 && (is_one_step || rows.iter().all(|row| row.unfinished.is_none()));
     for column in 0..ks.len() {
         let cells = || rows.iter().filter_map(|r| r.cells[column].as_ref());
-        let whole = are_ends && cells().all(|c| c.left_out == 0);
+        let whole = ranked && cells().all(|c| c.left_out == 0);
         let best = cells().map(|c| c.pass_at_k).fold(f64::NEG_INFINITY, f64::max);
         for cell in rows.iter_mut().filter_map(|r| r.cells[column].as_mut()) {
-            cell.best = whole && ends.len() > 1 && (cell.pass_at_k - best).abs() < 1e-12;
+            cell.best = whole && (cell.pass_at_k - best).abs() < 1e-12;
         }
     }
     let step = runs.all.iter().find_map(|run| run.evals_of(set).next()).map_or(0, |e| e.step);
@@ -255,6 +257,7 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
         name: set,
         seeds: rows.iter().flat_map(|r| &r.cells).flatten().any(|cell| cell.deviation.is_some()),
         differences: tables,
+        ranked,
         ks,
         rows,
     }
@@ -276,11 +279,9 @@ fn row<'a>((group, end): &End<'a>, firsts: &[&Run], ks: &[usize]) -> Row<'a> {
         format!("{} {value}", key.rsplit('.').next().unwrap_or(&key))
     };
     let keys = differing(firsts).into_iter().filter(|k| is_setting(k));
-    let (count, seeds) = (end.len(), group.runs.len());
-    let some = (count < seeds).then(|| format!("{count} of {seeds} seeds"));
     Row {
         group,
-        settings: keys.take(6).map(setting).chain(some).collect(),
+        settings: keys.take(6).map(setting).collect(),
         step: last.step,
         unfinished: end.iter().find_map(|(run, _)| run.unfinished()),
         cells: ks.iter().map(cell).collect(),

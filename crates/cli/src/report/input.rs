@@ -191,6 +191,12 @@ impl Run {
         self.settings.get(key).map(String::as_str)
     }
 
+    /// Returns the last part of a setting's key, in words, with its value: "focal gamma 0.5".
+    pub(super) fn named_setting(&self, key: &str) -> String {
+        let name = key.rsplit('.').next().unwrap_or(key).replace('_', " ");
+        format!("{name} {}", self.setting(key).unwrap_or("\u{2013}"))
+    }
+
     /// Returns the exponent of the focal weight, or 0 without a configuration.
     pub(super) fn focal_gamma(&self) -> f64 {
         self.files.config().map_or(0.0, |config| config.algorithm.focal_gamma())

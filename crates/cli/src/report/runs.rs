@@ -91,7 +91,7 @@ impl Runs {
     }
 
     pub(super) fn sets(&self) -> Vec<&str> {
-        sets(&self.all)
+        distinct(self.all.iter().flat_map(Run::sets))
     }
 
     /// Returns the ks that the last evaluations of a set have in common, ascending. They include those without a value because
@@ -110,7 +110,7 @@ impl Runs {
         let mut curves = Vec::new();
         for group in &self.groups {
             let by_run = self.of(group).map(|run| (run, points(run))).filter(|(_, p)| !p.is_empty());
-            let (seeds, points): (Vec<&Run>, Vec<Vec<(f64, f64)>>) = by_run.unzip();
+            let (seeds, points): (Vec<&Run>, Vec<_>) = by_run.unzip();
             let mean = mean_curve(&points);
             if seeds.len() > 1 {
                 let faint = |(run, points): (&Run, _)| Curve {
@@ -200,7 +200,7 @@ fn same_inputs(a: &Run, b: &Run) -> bool {
 /// longest remains. Returns a sentence for each removed run.
 fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
     let mut unique: Vec<Run> = Vec::new();
-    let mut left_out: Vec<(String, String)> = Vec::new();
+    let mut left_out = Vec::new();
     for run in all.drain(..) {
         let same = |other: &&mut Run| {
             !run.settings.is_empty()
@@ -214,13 +214,13 @@ fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
         let last = |run: &Run| run.files.metrics.last().map(|line| line.step);
         let is_longer = last(&run) > last(other);
         let shorter = if is_longer { std::mem::replace(other, run) } else { run };
-        left_out.push((shorter.name, other.name.clone()));
+        left_out.push(format!(
+            "{} is left out: it has the configuration and the seed of {}.",
+            shorter.name, other.name
+        ));
     }
     *all = unique;
     left_out
-        .into_iter()
-        .map(|(copy, other)| format!("{copy} is left out: it has the configuration and the seed of {other}."))
-        .collect()
 }
 
 /// Returns the settings that determine a run's result, including seeds.
@@ -229,16 +229,15 @@ fn settings_and_seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
 }
 
 fn groups(runs: &[Run]) -> Vec<Group> {
-    let mut groups: Vec<(Option<BTreeMap<&str, &str>>, Group)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for (i, run) in runs.iter().enumerate() {
-        let key = (!run.settings.is_empty()).then(|| without_seeds(run));
-        let fits = |group: &Group| group.runs.iter().all(|&other| same_inputs(&runs[other], run));
-        match groups.iter_mut().find(|g| key.is_some() && g.0 == key && fits(&g.1)) {
-            Some((_, group)) => group.runs.push(i),
-            None => groups.push((key, Group { name: run.name.clone(), runs: vec![i], colour: groups.len() })),
+        let is_seed = |other: &Run| without_seeds(other) == without_seeds(run) && same_inputs(other, run);
+        let fits = |group: &&mut Group| group.runs.iter().all(|&other| is_seed(&runs[other]));
+        match groups.iter_mut().find(|group| !run.settings.is_empty() && fits(group)) {
+            Some(group) => group.runs.push(i),
+            None => groups.push(Group { name: run.name.clone(), runs: vec![i], colour: groups.len() }),
         }
     }
-    let mut groups: Vec<Group> = groups.into_iter().map(|g| g.1).collect();
     let names: Vec<String> = (0..groups.len()).map(|i| name(runs, &groups, i)).collect();
     for (group, name) in groups.iter_mut().zip(names) {
         group.name = name;
@@ -263,14 +262,8 @@ fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
     if like.len() == 1 {
         return format!("{method}{seeds}");
     }
-    let settings: Vec<String> = differing(&like)
-        .into_iter()
-        .filter(|key| is_setting(key))
-        .map(|key| {
-            let value = run.setting(&key).unwrap_or("\u{2013}");
-            format!("{} {value}", key.rsplit('.').next().unwrap_or(&key).replace('_', " "))
-        })
-        .collect();
+    let keys = differing(&like).into_iter().filter(|key| is_setting(key));
+    let settings: Vec<String> = keys.map(|key| run.named_setting(&key)).collect();
     let equals = like.iter().filter(|other| without_seeds(other) == without_seeds(run)).count();
     match settings.len() {
         1..=3 if equals == 1 => format!("{method}, {}{seeds}", settings.join(", ")),
@@ -297,10 +290,6 @@ fn without_seeds(run: &Run) -> BTreeMap<&str, &str> {
     run.settings.iter().filter(|(k, _)| is_setting(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
-fn sets(runs: &[Run]) -> Vec<&str> {
-    distinct(runs.iter().flat_map(Run::sets))
-}
-
 /// Returns the settings that determine the evaluated problems, for files whose evaluations don't identify them.
 fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
     let decides = |key: &str| key == "eval.problems" || key.starts_with("task.");
@@ -320,7 +309,7 @@ fn are_comparable(a: &Run, b: &Run, set: &str) -> bool {
 /// Renames sets of the same name whose evaluations can't be compared, so that the page compares only runs with the same problems,
 /// graders, sampling settings, data and start. Returns a sentence for each name that was changed.
 fn rename_different_sets(runs: &mut [Run]) -> Vec<String> {
-    let names: Vec<String> = sets(runs).into_iter().map(str::to_owned).collect();
+    let names = distinct(runs.iter().flat_map(Run::sets).map(str::to_owned));
     let mut sentences = Vec::new();
     for name in names {
         // Indices of the runs by kind of evaluation.

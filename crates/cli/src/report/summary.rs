@@ -274,14 +274,10 @@ fn row<'a>((group, end): &End<'a>, firsts: &[&Run], ks: &[usize]) -> Row<'a> {
         let left_out = end.iter().map(|(_, e)| e.all.left_out(k)).sum();
         Some(Final { pass_at_k, best: false, deviation, interval, left_out })
     };
-    let setting = |key: String| {
-        let value = run.setting(&key).unwrap_or("\u{2013}");
-        format!("{} {value}", key.rsplit('.').next().unwrap_or(&key))
-    };
     let keys = differing(firsts).into_iter().filter(|k| is_setting(k));
     Row {
         group,
-        settings: keys.take(6).map(setting).collect(),
+        settings: keys.take(6).map(|key| run.named_setting(&key)).collect(),
         step: last.step,
         unfinished: end.iter().find_map(|(run, _)| run.unfinished()),
         cells: ks.iter().map(cell).collect(),

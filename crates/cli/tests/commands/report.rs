@@ -310,7 +310,7 @@ fn several_runs_are_compared_with_paired_intervals() {
         "{shown}"
     );
     assert!(html.contains("Problems gained and lost against GRPO"));
-    assert!(html.contains("focal_gamma 0.5") && html.contains("<code>algorithm.focal_gamma</code>"));
+    assert!(html.contains("focal gamma 0.5") && html.contains("<code>algorithm.focal_gamma</code>"));
     assert!(
         html.contains("Sharpening on held_out: pass@1 rose"),
         "GRPO's made-up loss of pass@64 is pointed out"

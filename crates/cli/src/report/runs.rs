@@ -63,14 +63,21 @@ impl Runs {
     }
 
     /// Returns the evaluations by which `group` is compared with `base`: the ends of both, or if one isn't finished, those at
-    /// the last step that all seeds of both have.
+    /// the last step that all seeds of both have. If both have seeds in common, only these count.
     pub(super) fn compared<'a>(
         &'a self,
         base: &'a Group,
         group: &'a Group,
         set: &'a str,
     ) -> [Vec<Seed<'a>>; 2] {
-        let both = [base, group].map(|group| self.seeds(group, set));
+        let [a, b] = [base, group].map(|group| self.seeds(group, set));
+        // Seeds may have different starts.
+        let common = |runs: &[&'a Run], others: &[&Run]| -> Vec<&'a Run> {
+            let is_common = |run: &&Run| others.iter().any(|other| seeds(other).eq(seeds(run)));
+            runs.iter().copied().filter(is_common).collect()
+        };
+        let paired = [common(&a, &b), common(&b, &a)];
+        let both = if paired[0].is_empty() { [a, b] } else { paired };
         if both.iter().flatten().all(|run| run.unfinished().is_none()) {
             return both.map(|seeds| at_last_common([seeds], set)).map(|[end]| end);
         }
@@ -284,6 +291,10 @@ pub(crate) fn is_setting(key: &str) -> bool {
     // The seed of a task decides its problems.
     let seed = key == "seed" || (key.ends_with(".seed") && !key.starts_with("task."));
     !seed && key != "out"
+}
+
+fn seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
+    run.settings.iter().filter(|(key, _)| !is_setting(key) && *key != "out")
 }
 
 fn without_seeds(run: &Run) -> BTreeMap<&str, &str> {

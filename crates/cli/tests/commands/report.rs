@@ -554,6 +554,25 @@ fn the_start_of_several_seeds_is_their_mean() {
 }
 
 #[test]
+fn methods_are_compared_by_the_seeds_that_both_have() {
+    let args = two("common-seeds");
+    let other = args[0].with_file_name("other");
+    Made { gamma: 0.5, steps: 200, seed: 4 }.write(&other);
+    edit(&other, "eval.jsonl", |evals| {
+        evals.iter_mut().for_each(|e| e["per_problem"] = json!(vec![0; PROBLEMS]))
+    });
+    let difference = |html: &str| {
+        let table = html.split("<h3>Difference to GRPO").nth(1).unwrap().split("</tbody>").next().unwrap();
+        table.split("</td>").skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let one = report(&args.each_ref().map(PathBuf::as_path));
+    let [grpo, focal, option, out] = &args;
+    let both = report(&[grpo, focal, &other, option, out]);
+    assert!(both.contains("F-GRPO, gamma 0.5 (2 seeds)") && both.contains("by the seeds that both have"));
+    assert_eq!(difference(&both), difference(&one));
+}
+
+#[test]
 fn runs_of_one_configuration_with_other_graders_or_data_are_neither_copies_nor_seeds() {
     let folder = folder("inputs");
     let [base, first, second] = [("base", 0.0), ("first", 0.5), ("second", 0.5)].map(|(name, gamma)| {

@@ -28,7 +28,8 @@ use std::path::{Path, PathBuf};
     fgrpo compare grpo.jsonl f-grpo.jsonl --cover 50,90        # how many problems each solves reliably\n  \
     fgrpo compare a.jsonl b.jsonl -k 8 --method monte-carlo --iterations 50000\n\n\
     Differences are B - A. The test conditions on the problem set: it says whether the models differ on these \
-    problems. The bootstrap beside it asks whether they would on other problems of the kind.")]
+    problems. The bootstrap beside it asks whether they would on other problems of the kind; its p is at least \
+    2^(1 - problems), for an average that of its smallest benchmark.")]
 pub(crate) struct Args {
     /// Samples of model A: a file, an evaluation folder, or a folder with a .jsonl per benchmark.
     a: PathBuf,

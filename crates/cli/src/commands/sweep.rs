@@ -1,7 +1,7 @@
 //! `fgrpo sweep`: trains all combinations of a grid and prints a table of their pass@k.
 //!
-//! The combinations share a cached supervised stage. If `seed` is in the grid, the table shows mean and standard deviation over
-//! the seeds.
+//! The combinations share a cached supervised stage. If seeds are in the grid, the table shows mean and standard deviation over
+//! them.
 
 mod grid;
 
@@ -9,6 +9,7 @@ use crate::args::places::{self, Loading};
 use crate::commands::runs::{Jobs, train_unfinished};
 use crate::commands::train::conclude;
 use crate::output::table::{Format, Render};
+use crate::report::is_setting;
 use fgrpo_eval::estimate::mean_and_deviation;
 use fgrpo_eval::io::files::write_whole;
 use fgrpo_eval::io::shell::quoted;
@@ -183,7 +184,8 @@ fn table(runs: &[GridRun]) -> anyhow::Result<Vec<Row>> {
         }
         let method = read.config()?.method();
         let Some(last) = read.final_evaluation()?.cloned() else { continue };
-        let setting: Setting = run.combination.setting.iter().filter(|(k, _)| k != "seed").cloned().collect();
+        let setting: Setting =
+            run.combination.setting.iter().filter(|(key, _)| is_setting(key)).cloned().collect();
         for (_, other_setting, seeds) in &groups {
             for (other, evaluation) in seeds {
                 // Rows may differ in their problems, and in the grader if the grid varies it.

@@ -1,7 +1,6 @@
 //! Differences of pass@k between evaluations, paired by problem.
 
-use super::input::Run;
-use super::runs::{Group, Runs};
+use super::runs::Seed;
 use crate::output::format::{points, signed};
 use fgrpo_eval::compare::LEVEL;
 use fgrpo_eval::estimate::{Measured, change};
@@ -49,7 +48,7 @@ impl Difference {
 
 /// Returns the mean of `b - a`, paired by problem, over the problems with a value on both sides. Returns `None` if no
 /// problem has both values, or the numbers of problems differ. Both must be evaluations of one set, which have the same
-/// problems (see [`Runs::new`]).
+/// problems (see [`Runs::new`](super::runs::Runs::new)).
 pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference> {
     let difference: Vec<f64> = b.iter().zip(a).filter_map(|(b, a)| Some((*b)? - (*a)?)).collect();
     let measured = change(&[difference]).filter(|_| a.len() == b.len())?;
@@ -59,17 +58,10 @@ pub(super) fn paired(a: &[Option<f64>], b: &[Option<f64>]) -> Option<Difference>
     Some(Difference { mean, low, high, problems, left_out, significant })
 }
 
-/// Returns pass@k of each problem, averaged over a group's seeds, at the evaluation that `select` chooses from each run. The
-/// value is `None` if a run has too few scored samples of the problem. Empty if the runs have different problems.
-fn per_problem<'a>(
-    group: &'a Group,
-    runs: &'a Runs,
-    k: usize,
-    select: impl Fn(&'a Run) -> Option<&'a Evaluation>,
-) -> Vec<Option<f64>> {
-    let values: Option<Vec<Vec<Option<f64>>>> =
-        runs.of(group).map(|run| Some(select(run)?.by_problem(k))).collect();
-    let values = values.unwrap_or_default();
+/// Returns pass@k of each problem, averaged over evaluations of a group's seeds. The value is `None` if an evaluation has too few
+/// scored samples of the problem. Empty if the evaluations have different problems.
+fn per_problem<'a>(evals: impl Iterator<Item = &'a Evaluation>, k: usize) -> Vec<Option<f64>> {
+    let values: Vec<Vec<Option<f64>>> = evals.map(|e| e.by_problem(k)).collect();
     let count = values.first().map_or(0, Vec::len);
     if values.iter().any(|v| v.len() != count) {
         return Vec::new();
@@ -78,29 +70,17 @@ fn per_problem<'a>(
     (0..count).map(mean).collect()
 }
 
-/// Returns the change of a group's pass@k from its first to its last evaluation, or `None` if a run has only one evaluation or
-/// if its problems or graders changed.
-pub(super) fn since_start<'a>(
-    runs: &'a Runs,
-    group: &'a Group,
-    set: &'a str,
-    k: usize,
-) -> Option<Difference> {
-    let first = per_problem(group, runs, k, |run| run.start_of(set));
-    let last = per_problem(group, runs, k, |run| run.end_of(set));
-    paired(&first, &last)
+/// Returns the change of a group's pass@k from the first evaluation to `end`, or `None` if a run has only one evaluation or if its
+/// problems or graders changed.
+pub(super) fn since_start(end: &[Seed<'_>], k: usize) -> Option<Difference> {
+    let first: Option<Vec<&Evaluation>> = end.iter().map(|(run, end)| run.start_of(end)).collect();
+    paired(&per_problem(first?.into_iter(), k), &per_problem(end.iter().map(|(_, end)| *end), k))
 }
 
-/// Returns the difference of the last pass@k between a group and `base`.
-pub(super) fn at_end<'a>(
-    runs: &'a Runs,
-    base: &'a Group,
-    group: &'a Group,
-    set: &'a str,
-    k: usize,
-) -> Option<Difference> {
-    let last = |group: &'a Group| per_problem(group, runs, k, |run| run.end_of(set));
-    paired(&last(base), &last(group))
+/// Returns the difference of pass@k between a group and `base`.
+pub(super) fn between([base, group]: &[Vec<Seed<'_>>; 2], k: usize) -> Option<Difference> {
+    let [base, group] = [base, group].map(|seeds| per_problem(seeds.iter().map(|(_, eval)| *eval), k));
+    paired(&base, &group)
 }
 
 #[cfg(test)]

@@ -1,7 +1,6 @@
 //! Plots of pass@k during and after training.
 
-use super::input::Run;
-use super::runs::{Group, Runs};
+use super::runs::{End, Group, Runs, Seed, mean_curve};
 use crate::chart::page::{Labels, Lines, Plot, success_rates};
 use fgrpo_core::stats::pass_at_k::powers_of_two_up_to;
 use fgrpo_eval::exact::Exact;
@@ -22,6 +21,8 @@ struct Set<'a> {
     /// Number of problems, or 0 if the files don't state it.
     problems: usize,
     samples: usize,
+    /// Step of each group's last evaluation, in words.
+    ends: String,
     plots: Vec<Plot>,
     /// Tables of the problems that training, or another setting, gained and lost.
     moves: Vec<Moves<'a>>,
@@ -33,7 +34,8 @@ struct Moves<'a> {
     title: String,
     /// Column title of the number of problems solved before.
     before: String,
-    rows: Vec<(&'a Group, Moved)>,
+    /// Rows with the step of the later evaluations.
+    rows: Vec<(&'a Group, u64, Moved)>,
 }
 
 /// Problems with a correct sample in only one of two evaluations.
@@ -76,59 +78,71 @@ pub(super) fn section(runs: &Runs) -> Option<Evaluations<'_>> {
 
 fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Option<Set<'a>> {
     let ks = runs.shared_ks(set);
-    let ends = ks.first().into_iter().chain(ks.last().filter(|k| ks.len() > 1 && **k > 1));
-    let mut plots: Vec<Plot> = ends.filter_map(|&k| through_training(runs, set, k)).collect();
+    let shown = ks.first().into_iter().chain(ks.last().filter(|k| ks.len() > 1 && **k > 1));
+    let mut plots: Vec<Plot> = shown.filter_map(|&k| through_training(runs, set, k)).collect();
     let note = "Exact: the probability that one sample is correct.";
     plots.extend(exact(runs, set, "Mass on all solutions", note, |e| Some(e.mass)));
     let note = "Exact: fraction of the solutions' mass before RL that they retain.";
     plots.extend(exact(runs, set, "Retained mass", note, |e| e.retained));
-    plots.extend(final_curve(runs, set, &ks, false));
-    plots.extend(final_curve(runs, set, &ks, true));
-    plots.extend(problems(runs, set));
-    let last = runs.all.iter().find_map(|r| r.end_of(set))?;
+    let ends = runs.ends(set);
+    plots.extend(final_curve(runs, &ends, &ks, false));
+    plots.extend(final_curve(runs, &ends, &ks, true));
+    plots.extend(problems(&ends));
+    let (_, last) = ends.first()?.1[0];
+    let is_one_step = ends.iter().all(|(_, end)| end[0].1.step == last.step);
+    let steps = ends.iter().map(|(group, end)| format!("step {} ({})", end[0].1.step, group.name));
     (!plots.is_empty()).then_some(Set {
         name: set,
         problems: last.all.per_problem.len(),
         samples: last.samples,
+        ends: if is_one_step { format!("step {}", last.step) } else { steps.collect::<Vec<_>>().join(", ") },
         plots,
-        moves: moves(runs, set),
+        moves: moves(runs, &ends, set),
     })
 }
 
 /// Returns the problems that each group gained and lost since its first evaluation, and in comparison with the first
 /// group. Samples of several seeds are added up.
-fn moves<'a>(runs: &'a Runs, set: &str) -> Vec<Moves<'a>> {
-    let counts = |group: &Group, which: fn(&Run, &str) -> Option<Vec<Option<usize>>>| {
-        let mut seeds = runs.of(group).map(|run| which(run, set));
-        let first = seeds.next()??;
-        seeds.try_fold(first, |sum, counts| {
-            let counts = counts.filter(|counts| counts.len() == sum.len())?;
-            let added = |(a, b): (Option<usize>, Option<usize>)| a.zip(b).map(|(a, b)| a + b).or(a).or(b);
-            Some(sum.into_iter().zip(counts).map(added).collect())
-        })
+fn moves<'a>(runs: &'a Runs, ends: &[End<'a>], set: &'a str) -> Vec<Moves<'a>> {
+    let row = |group: &'a Group, before: Vec<&Evaluation>, after: &[Seed<'_>]| {
+        let (_, last) = after.first()?;
+        let after: Vec<&Evaluation> = after.iter().map(|(_, eval)| *eval).collect();
+        // More seeds solve more problems.
+        let moved = Moved::of(&counts(&before)?, &counts(&after)?).filter(|_| before.len() == after.len())?;
+        Some((group, last.step, moved))
     };
-    let first = |run: &Run, set: &str| Some(correct(run.start_of(set)?));
-    let last = |run: &Run, set: &str| Some(correct(run.end_of(set)?));
-    let row = |group: &'a Group, before: Option<Vec<Option<usize>>>| {
-        Some((group, Moved::of(&before?, &counts(group, last)?)?))
+    let since_start = |(group, end): &End<'a>| {
+        row(group, end.iter().filter_map(|(run, end)| run.start_of(end)).collect(), end)
     };
-    let since_start = runs.groups.iter().filter_map(|group| row(group, counts(group, first)));
     let mut tables = vec![Moves {
         title: "since the first evaluation".into(),
         before: "solved at first".into(),
-        rows: since_start.collect(),
+        rows: ends.iter().filter_map(since_start).collect(),
     }];
-    if let [base, others @ ..] = runs.groups.as_slice() {
-        let same_seeds = |group: &&Group| group.runs.len() == base.runs.len();
-        let rows = others.iter().filter(same_seeds).filter_map(|group| row(group, counts(base, last)));
+    if let [(base, _), others @ ..] = ends {
+        let against_base = |(group, _): &End<'a>| {
+            let [before, after] = runs.compared(base, group, set);
+            row(group, before.into_iter().map(|(_, eval)| eval).collect(), &after)
+        };
         tables.push(Moves {
             title: format!("against {}", base.name),
             before: format!("solved by {}", base.name),
-            rows: rows.collect(),
+            rows: others.iter().filter_map(against_base).collect(),
         });
     }
     tables.retain(|table| !table.rows.is_empty());
     tables
+}
+
+/// Adds up each problem's numbers of correct samples, or returns `None` if the evaluations have different problems. The sum is
+/// `None` for a problem without a scored sample.
+fn counts(evals: &[&Evaluation]) -> Option<Vec<Option<usize>>> {
+    let added = |(a, b): (Option<usize>, Option<usize>)| a.zip(b).map(|(a, b)| a + b).or(a).or(b);
+    let mut counts = evals.iter().map(|eval| correct(eval));
+    let first = counts.next()?;
+    counts.try_fold(first, |sum, counts| {
+        (counts.len() == sum.len()).then(|| sum.into_iter().zip(counts).map(added).collect())
+    })
 }
 
 /// Returns the number of correct samples of each problem, or `None` for a problem without a scored sample.
@@ -173,20 +187,25 @@ fn curve_ks(eval: &Evaluation, recorded: &[usize]) -> Vec<usize> {
     if eval.by_problem(1).is_empty() { recorded.to_vec() } else { powers_of_two_up_to(eval.samples) }
 }
 
-fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<Plot> {
+fn final_curve(runs: &Runs, ends: &[End<'_>], ks: &[usize], minus_log: bool) -> Option<Plot> {
     let value = |p: f64| if minus_log { -p.ln() } else { p };
     let read = |eval: &Evaluation| -> Vec<(f64, f64)> {
         let point = |k: usize| Some((k as f64, value(eval.pass_at(k)?)));
         curve_ks(eval, ks).into_iter().filter_map(point).collect()
     };
-    let mut curves = runs.curves(|run| run.end_of(set).map(read).unwrap_or_default());
+    let mut curves = runs.curves(|run| {
+        let end = ends.iter().flat_map(|(_, end)| end).find(|(seed, _)| std::ptr::eq(*seed, run));
+        end.map(|(_, end)| read(end)).unwrap_or_default()
+    });
     for curve in curves.iter_mut().filter(|c| !c.faint) {
         curve.dots = true;
     }
-    // Draws a single curve for the start if all runs share it, otherwise one for each group.
-    let start = |run: &Run| run.start_of(set).map(read);
-    let starts: Vec<(Colour, Vec<(f64, f64)>)> =
-        runs.groups.iter().filter_map(|g| Some((g.colour(), start(runs.first(g))?))).collect();
+    // Draws a single curve for the start if all groups share it, otherwise one for each group.
+    let start = |(group, end): &End<'_>| {
+        let seeds: Vec<_> = end.iter().filter_map(|(run, end)| run.start_of(end)).map(read).collect();
+        Some((group.colour(), mean_curve(&seeds))).filter(|(_, points)| !points.is_empty())
+    };
+    let starts: Vec<(Colour, Vec<(f64, f64)>)> = ends.iter().filter_map(start).collect();
     let shared = starts.windows(2).all(|w| w[0].1 == w[1].1);
     let mut labels = if minus_log {
         let note = "Lower is better; differences near pass@k = 1 stay visible.";
@@ -208,7 +227,7 @@ fn final_curve(runs: &Runs, set: &str, ks: &[usize], minus_log: bool) -> Option<
 }
 
 /// Plots the distribution of problems over success rates.
-fn problems(runs: &Runs, set: &str) -> Option<Plot> {
+fn problems(ends: &[End<'_>]) -> Option<Plot> {
     let rates = |eval: &Evaluation| -> Vec<f64> { eval.by_problem(1).into_iter().flatten().collect() };
     let mut bars: Vec<(String, Colour, Vec<f64>)> = Vec::new();
     let mut labels = Labels::new(
@@ -217,16 +236,17 @@ fn problems(runs: &Runs, set: &str) -> Option<Plot> {
         "correct samples of a problem, %",
         "problems",
     );
-    let starts: Vec<&Evaluation> = runs.firsts().into_iter().filter_map(|run| run.start_of(set)).collect();
-    if let Some(first) =
-        starts.first().filter(|f| starts.iter().all(|s| s.all.per_problem == f.all.per_problem))
-    {
-        bars.push(("start".into(), Colour::Muted, rates(first)));
+    let start = |(_, end): &End<'_>| -> Vec<f64> {
+        end.iter().filter_map(|(run, end)| run.start_of(end)).flat_map(rates).collect()
+    };
+    let starts: Vec<Vec<f64>> = ends.iter().map(start).filter(|rates| !rates.is_empty()).collect();
+    if let Some(first) = starts.first().filter(|first| starts.iter().all(|start| start == *first)) {
+        bars.push(("start".into(), Colour::Muted, first.clone()));
         labels.legend.push(Key::new("start", Colour::Muted, false));
     }
-    for group in &runs.groups {
-        let ends = runs.of(group).filter_map(|run| run.end_of(set));
-        bars.push((group.name.clone(), group.colour(), ends.flat_map(rates).collect()));
+    for (group, end) in ends {
+        let rates = end.iter().flat_map(|(_, end)| rates(end)).collect();
+        bars.push((group.name.clone(), group.colour(), rates));
     }
     success_rates(labels, &bars)
 }

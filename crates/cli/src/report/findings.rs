@@ -78,18 +78,18 @@ fn inactive_advice(recent: &[Metrics]) -> &'static str {
     }
 }
 
-/// Warns if pass@1 rose and pass@k fell between the first and the last evaluation, both significantly (95 % intervals over
-/// problems exclude 0).
+/// Warns if more than 1 % of the samples of the last evaluation could not be scored, and if pass@1 rose and pass@k fell between
+/// the first and the last evaluation, both significantly (95 % intervals over problems exclude 0).
 fn evaluation(run: &Run) -> Vec<String> {
     let mut warnings = Vec::new();
     for set in run.sets() {
-        let (Some(first), Some(last)) = (run.start_of(set), run.evals_of(set).next_back()) else {
-            continue;
-        };
-        let Some(&k) = last.all.pass_at_k.keys().next_back().filter(|k| **k > 1 && first.step < last.step)
-        else {
-            continue;
-        };
+        let Some(last) = run.evals_of(set).next_back() else { continue };
+        let samples = (last.all.problems * last.samples) as f64;
+        if last.all.unscorable as f64 > MOST_UNSCORABLE * samples {
+            warnings.extend(last.warning().map(|warning| format!("{set}, step {}: {warning}.", last.step)));
+        }
+        let Some(first) = run.start_of(last) else { continue };
+        let Some(&k) = last.all.pass_at_k.keys().next_back().filter(|k| **k > 1) else { continue };
         let ends = |k| Some((first.pass_at(k)?, last.pass_at(k)?));
         let (Some(one), Some(many)) = (ends(1), ends(k)) else { continue };
         let change = |k| paired(&first.by_problem(k), &last.by_problem(k));

@@ -38,8 +38,6 @@ pub(super) struct Run {
     pub(super) rollouts: Vec<RolloutLine>,
     /// Completions of the last evaluation of each set.
     pub(super) examples: Vec<RolloutLine>,
-    /// Last step at which all seeds of the method were evaluated, by set.
-    pub(super) common_ends: BTreeMap<String, u64>,
     /// Notes about problems with the files.
     pub(super) notes: Vec<String>,
 }
@@ -67,12 +65,6 @@ impl Run {
         notes.extend(torn.map(|(name, line)| {
             format!("{name}: the last line ({line}) is torn and was left out; the run was interrupted while writing it.")
         }));
-        if files.metrics.is_empty() && files.sft.is_empty() && files.evaluations.is_empty() {
-            bad_input!(
-                "{}: nothing to report yet: metrics.jsonl, sft.jsonl and eval.jsonl are missing or empty",
-                folder.display()
-            );
-        }
         if files.metrics.is_empty() {
             notes.push("metrics.jsonl has no step yet: only demonstrations or evaluations are shown.".into());
         }
@@ -94,7 +86,6 @@ impl Run {
             settings: settings(&files.text),
             rollouts: latest.into(),
             examples: Vec::new(),
-            common_ends: BTreeMap::new(),
             files,
             notes,
         };
@@ -171,22 +162,39 @@ impl Run {
         self.files.evaluations.iter().filter(move |e| e.set == set)
     }
 
-    /// Returns the last evaluation of a set, or the last one whose step all seeds of the method share.
-    pub(super) fn end_of<'a>(&'a self, set: &'a str) -> Option<&'a Evaluation> {
-        let common = self.common_ends.get(set);
-        self.evals_of(set).rfind(|e| common.is_none_or(|step| e.step == *step))
+    /// Returns the first evaluation of the set of `end`, if it is earlier than `end` and comparable with it.
+    pub(super) fn start_of<'a>(&'a self, end: &'a Evaluation) -> Option<&'a Evaluation> {
+        self.evals_of(&end.set).next().filter(|first| first.step < end.step && first.is_comparable(end))
     }
 
-    /// Returns the first evaluation of a set if there is a later one, and the last one is comparable with it.
-    pub(super) fn start_of<'a>(&'a self, set: &'a str) -> Option<&'a Evaluation> {
-        let mut evals = self.evals_of(set);
-        let (first, last) = (evals.next()?, evals.next_back()?);
-        first.is_comparable(last).then_some(first)
+    /// Returns whether no line of metrics, demonstrations or evaluations is written yet.
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.metrics.is_empty() && self.files.sft.is_empty() && self.files.evaluations.is_empty()
+    }
+
+    /// Returns the step of the last evaluation of any set.
+    pub(super) fn last_evaluated(&self) -> Option<u64> {
+        self.files.evaluations.iter().map(|e| e.step).max()
+    }
+
+    /// Returns the configured number of steps of an evaluated run if its last step isn't trained and evaluated yet. Without a
+    /// configuration, this is unknown.
+    pub(super) fn unfinished(&self) -> Option<u64> {
+        let (config, evaluated) = (self.files.config().ok()?, self.last_evaluated()?);
+        let is_trained = self.files.metrics.last().map_or(0, |m| m.step) >= config.steps;
+        let is_evaluated = evaluated >= config.steps || !config.evaluates_at_the_end();
+        (!is_trained || !is_evaluated).then_some(config.steps)
     }
 
     /// Returns a formatted setting by its dotted key.
     pub(super) fn setting(&self, key: &str) -> Option<&str> {
         self.settings.get(key).map(String::as_str)
+    }
+
+    /// Returns the last part of a setting's key, in words, with its value: "focal gamma 0.5".
+    pub(super) fn named_setting(&self, key: &str) -> String {
+        let name = key.rsplit('.').next().unwrap_or(key).replace('_', " ");
+        format!("{name} {}", self.setting(key).unwrap_or("\u{2013}"))
     }
 
     /// Returns the exponent of the focal weight, or 0 without a configuration.

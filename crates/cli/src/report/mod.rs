@@ -26,6 +26,7 @@ use fgrpo_train::run;
 use input::Run;
 use page::{Section, page};
 use runs::Runs;
+pub(crate) use runs::is_setting;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -59,32 +60,41 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         (None, [only]) => only.join("report.html"),
         (None, _) => PathBuf::from("report.html"),
     };
-    if args.watch {
-        interrupt::listen();
+    if !args.watch {
+        write_report(&args.runs, &out)?;
+        outln!("{}", out.display());
+        return Ok(());
     }
-    write(&args.runs, &out, args.watch.then_some(WATCHED))?;
-    outln!("{}", out.display());
-    if args.watch {
-        let mut written = Instant::now();
-        while !interrupt::requested() {
-            std::thread::sleep(Duration::from_millis(100));
-            if written.elapsed().as_secs() >= WATCHED {
-                write(&args.runs, &out, Some(WATCHED))?;
-                written = Instant::now();
+    interrupt::listen();
+    let mut written = None;
+    while !interrupt::requested() {
+        if written.is_none_or(|last: Instant| last.elapsed().as_secs() >= WATCHED) {
+            let is_first = written.is_none();
+            written = write(&args.runs, &out, Some(WATCHED))?.map(|_| Instant::now());
+            if is_first && written.is_some() {
+                outln!("{}", out.display());
             }
         }
-        // The last page doesn't reload itself.
-        write(&args.runs, &out, None)?;
+        std::thread::sleep(Duration::from_millis(if written.is_some() { 100 } else { 1000 }));
     }
+    // The last page doesn't reload itself.
+    write(&args.runs, &out, None)?;
     Ok(())
 }
 
 /// Writes the report of these runs to `out` atomically. Returns its opening sentences.
 pub(crate) fn write_report(runs: &[PathBuf], out: &Path) -> anyhow::Result<Vec<String>> {
-    write(runs, out, None)
+    match write(runs, out, None)? {
+        Some(lead) => Ok(lead),
+        None => bad_input!(
+            "{}: nothing to report yet: metrics.jsonl, sft.jsonl and eval.jsonl are missing or empty",
+            runs.iter().map(|run| run.display().to_string()).collect::<Vec<_>>().join(", ")
+        ),
+    }
 }
 
-fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<Vec<String>> {
+/// Writes the report and returns its opening sentences, or returns `None` if no run has a line yet.
+fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<Option<Vec<String>>> {
     let mut all = Vec::new();
     for named in runs {
         let mut members =
@@ -94,8 +104,11 @@ fn write(runs: &[PathBuf], out: &Path, refresh: Option<u64>) -> anyhow::Result<V
         all.append(&mut members);
     }
     let runs = Runs::new(all);
+    if runs.all.is_empty() {
+        return Ok(None);
+    }
     write_whole(out, html(&runs, refresh)?.as_bytes())?;
-    Ok(summary::lead(&runs))
+    Ok(Some(summary::lead(&runs)))
 }
 
 /// Returns the folder itself if it is a run folder, otherwise the run folders inside it, sorted by name.

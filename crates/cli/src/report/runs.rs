@@ -2,7 +2,7 @@
 
 use super::input::{Run, distinct};
 use fgrpo_eval::figure::{Colour, Curve};
-use fgrpo_eval::record::Evaluation;
+use fgrpo_eval::record::{Evaluation, same_graders};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -32,18 +32,56 @@ impl Group {
 }
 
 impl Runs {
-    /// Names and groups the runs. Sets of the same name but with different problems are renamed.
+    /// Names and groups the runs, without those without a line yet. Sets of the same name whose evaluations can't be
+    /// compared are renamed.
     pub(super) fn new(mut all: Vec<Run>) -> Self {
         make_names_unique(&mut all);
+        let (empty, mut all): (Vec<Run>, Vec<Run>) = all.into_iter().partition(Run::is_empty);
         let mut caveats = without_copies(&mut all);
+        let groups = groups(&all);
         caveats.extend(rename_different_sets(&mut all));
         caveats.extend(other_inputs(&all));
-        let groups = groups(&all);
-        for group in groups.iter().filter(|group| group.runs.len() > 1) {
-            let ends = common_ends(&group.runs.iter().map(|&i| &all[i]).collect::<Vec<_>>());
-            group.runs.iter().for_each(|&i| all[i].common_ends.clone_from(&ends));
-        }
+        caveats.extend(not_finished(&all, &empty));
         Self { groups, all, caveats }
+    }
+
+    /// Returns the runs of a group that count on a set: the finished ones, or all evaluated ones if all are unfinished.
+    fn seeds<'a>(&'a self, group: &'a Group, set: &str) -> Vec<&'a Run> {
+        let evaluated = self.of(group).filter(|run| run.sets().contains(&set));
+        let (finished, others): (Vec<&Run>, Vec<&Run>) =
+            evaluated.partition(|run| run.unfinished().is_none());
+        if finished.is_empty() { others } else { finished }
+    }
+
+    /// Returns the groups evaluated on a set, each with the evaluations at the last step that all its seeds have.
+    pub(super) fn ends<'a>(&'a self, set: &'a str) -> Vec<End<'a>> {
+        let end = |group: &'a Group| {
+            let [end] = at_last_common([self.seeds(group, set)], set);
+            (!end.is_empty()).then_some((group, end))
+        };
+        self.groups.iter().filter_map(end).collect()
+    }
+
+    /// Returns the evaluations by which `group` is compared with `base`: the ends of both, or if one isn't finished, those at
+    /// the last step that all seeds of both have. If both have seeds in common, only these count.
+    pub(super) fn compared<'a>(
+        &'a self,
+        base: &'a Group,
+        group: &'a Group,
+        set: &'a str,
+    ) -> [Vec<Seed<'a>>; 2] {
+        let [a, b] = [base, group].map(|group| self.seeds(group, set));
+        // Seeds may have different starts.
+        let common = |runs: &[&'a Run], others: &[&Run]| -> Vec<&'a Run> {
+            let is_common = |run: &&Run| others.iter().any(|other| seeds(other).eq(seeds(run)));
+            runs.iter().copied().filter(is_common).collect()
+        };
+        let paired = [common(&a, &b), common(&b, &a)];
+        let both = if paired[0].is_empty() { [a, b] } else { paired };
+        if both.iter().flatten().all(|run| run.unfinished().is_none()) {
+            return both.map(|seeds| at_last_common([seeds], set)).map(|[end]| end);
+        }
+        at_last_common(both, set)
     }
 
     /// Returns whether there is more than one group.
@@ -59,20 +97,18 @@ impl Runs {
         &self.all[group.runs[0]]
     }
 
-    pub(super) fn firsts(&self) -> Vec<&Run> {
-        self.groups.iter().map(|g| self.first(g)).collect()
-    }
-
     pub(super) fn sets(&self) -> Vec<&str> {
-        sets(&self.all)
+        distinct(self.all.iter().flat_map(Run::sets))
     }
 
-    /// Returns the ks that the last evaluations of a set have in common, ascending.
+    /// Returns the ks that the last evaluations of a set have in common, ascending. They include those without a value because
+    /// samples could not be scored.
     pub(super) fn shared_ks(&self, set: &str) -> Vec<usize> {
-        let ks = |e: &Evaluation| e.all.pass_at_k.keys().copied().collect::<Vec<_>>();
-        let mut last = self.all.iter().filter_map(|r| r.evals_of(set).next_back()).map(ks);
-        let first = last.next().unwrap_or_default();
-        last.fold(first, |all, ks| all.into_iter().filter(|k| ks.contains(k)).collect())
+        let ks = |(_, end): Seed<'_>| -> BTreeSet<usize> {
+            end.all.pass_at_k.keys().chain(end.all.left_out.keys()).copied().collect()
+        };
+        let ends = self.ends(set).into_iter().flat_map(|(_, end)| end).map(ks);
+        ends.reduce(|all, ks| &all & &ks).unwrap_or_default().into_iter().collect()
     }
 
     /// Returns a curve for each group, through the points that `points` reads from a run. With several seeds, the curve
@@ -80,15 +116,15 @@ impl Runs {
     pub(super) fn curves(&self, points: impl Fn(&Run) -> Vec<(f64, f64)>) -> Vec<Curve> {
         let mut curves = Vec::new();
         for group in &self.groups {
-            let by_run: Vec<(&Run, Vec<(f64, f64)>)> =
-                self.of(group).map(|run| (run, points(run))).filter(|(_, p)| !p.is_empty()).collect();
-            let mean = mean_curve(&by_run.iter().map(|e| &e.1[..]).collect::<Vec<_>>());
-            if by_run.len() > 1 {
+            let by_run = self.of(group).map(|run| (run, points(run))).filter(|(_, p)| !p.is_empty());
+            let (seeds, points): (Vec<&Run>, Vec<_>) = by_run.unzip();
+            let mean = mean_curve(&points);
+            if seeds.len() > 1 {
                 let faint = |(run, points): (&Run, _)| Curve {
                     faint: true,
                     ..Curve::new(&run.name, group.colour(), points)
                 };
-                curves.extend(by_run.into_iter().map(faint));
+                curves.extend(seeds.into_iter().zip(points).map(faint));
             }
             if !mean.is_empty() {
                 curves.push(Curve::new(&group.name, group.colour(), mean));
@@ -98,16 +134,42 @@ impl Runs {
     }
 }
 
-/// Returns the last step at which all runs were evaluated, by set.
-fn common_ends(runs: &[&Run]) -> BTreeMap<String, u64> {
-    let evaluated = |set: &str, step| runs.iter().all(|run| run.evals_of(set).any(|e| e.step == step));
-    let end = |&set: &&str| runs[0].evals_of(set).map(|e| e.step).rfind(|step| evaluated(set, *step));
-    let sets = runs[0].sets().into_iter();
-    sets.filter_map(|set| Some((set.to_owned(), end(&set)?))).collect()
+/// A run with one of its evaluations.
+pub(super) type Seed<'a> = (&'a Run, &'a Evaluation);
+
+/// A group with at least one evaluation, each of another run.
+pub(super) type End<'a> = (&'a Group, Vec<Seed<'a>>);
+
+/// Returns the evaluations of these groups of runs at the last step at which all of them were evaluated on a set. The groups are
+/// empty if no step is common.
+fn at_last_common<'a, const N: usize>(groups: [Vec<&'a Run>; N], set: &'a str) -> [Vec<Seed<'a>>; N] {
+    let at = |run: &'a Run, step| Some((run, run.evals_of(set).find(|e| e.step == step)?));
+    let all: Vec<&Run> = groups.iter().flatten().copied().collect();
+    let mut steps = all.iter().flat_map(|run| run.evals_of(set)).map(|e| e.step).collect::<Vec<_>>();
+    steps.sort_unstable();
+    let common = steps.into_iter().rfind(|step| all.iter().all(|run| at(run, *step).is_some()));
+    groups.map(|group| group.into_iter().filter_map(|run| at(run, common?)).collect())
+}
+
+/// Names the runs that aren't finished, and says how they are compared. The files of `empty` are still empty. A page about a
+/// single run needs no such sentence.
+fn not_finished(all: &[Run], empty: &[Run]) -> Option<String> {
+    let evaluated = |run: &Run| {
+        let (steps, last) = (run.unfinished()?, run.last_evaluated()?);
+        Some(format!("{} (evaluated up to step {last} of {steps})", run.name))
+    };
+    let nothing = |run: &Run| format!("{} (nothing logged yet, left out)", run.name);
+    let names: Vec<String> = all.iter().filter_map(evaluated).chain(empty.iter().map(nothing)).collect();
+    (!names.is_empty() && all.len() + empty.len() > 1).then(|| {
+        format!(
+            "Not finished: {}. Methods are compared at the last step that both have. An unfinished seed is left out of the tables if another seed of its method is finished.",
+            names.join(", ")
+        )
+    })
 }
 
 /// Averages curves at the xs that all of them have.
-fn mean_curve(curves: &[&[(f64, f64)]]) -> Vec<(f64, f64)> {
+pub(super) fn mean_curve(curves: &[Vec<(f64, f64)>]) -> Vec<(f64, f64)> {
     let [first, rest @ ..] = curves else { return Vec::new() };
     let rest: Vec<BTreeMap<u64, f64>> =
         rest.iter().map(|points| points.iter().map(|p| (p.0.to_bits(), p.1)).collect()).collect();
@@ -128,14 +190,29 @@ fn other_inputs(all: &[Run]) -> Vec<String> {
     all.iter().enumerate().filter_map(of).collect()
 }
 
-/// Removes copies of a run, because they aren't further seeds: of the runs with the same settings and seeds, only the longest
-/// remains. Returns a sentence for each removed run.
+/// Returns whether runs with equal settings also had the same inputs: data, start, graders, and files of the algorithm. An input
+/// that a run doesn't record agrees with any.
+fn same_inputs(a: &Run, b: &Run) -> bool {
+    let inputs = |run: &Run| run.files.sessions.last().map(|s| s.inputs.clone()).unwrap_or_default();
+    let (of_a, of_b) = (inputs(a), inputs(b));
+    let same = |a: &String, b: &String| a.is_empty() || b.is_empty() || a == b;
+    same_graders(&of_a.graders, &of_b.graders)
+        && same(&of_a.estimator, &of_b.estimator)
+        && same(&of_a.teacher, &of_b.teacher)
+        && a.files.other_inputs(&b.files).is_none()
+        && a.sets().iter().all(|set| are_comparable(a, b, set))
+}
+
+/// Removes copies of a run, because they aren't further seeds: of the runs with the same settings, seeds and inputs, only the
+/// longest remains. Returns a sentence for each removed run.
 fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
     let mut unique: Vec<Run> = Vec::new();
-    let mut left_out: Vec<(String, String)> = Vec::new();
+    let mut left_out = Vec::new();
     for run in all.drain(..) {
         let same = |other: &&mut Run| {
-            !run.settings.is_empty() && settings_and_seeds(other).eq(settings_and_seeds(&run))
+            !run.settings.is_empty()
+                && settings_and_seeds(other).eq(settings_and_seeds(&run))
+                && same_inputs(other, &run)
         };
         let Some(other) = unique.iter_mut().find(same) else {
             unique.push(run);
@@ -144,13 +221,13 @@ fn without_copies(all: &mut Vec<Run>) -> Vec<String> {
         let last = |run: &Run| run.files.metrics.last().map(|line| line.step);
         let is_longer = last(&run) > last(other);
         let shorter = if is_longer { std::mem::replace(other, run) } else { run };
-        left_out.push((shorter.name, other.name.clone()));
+        left_out.push(format!(
+            "{} is left out: it has the configuration and the seed of {}.",
+            shorter.name, other.name
+        ));
     }
     *all = unique;
     left_out
-        .into_iter()
-        .map(|(copy, other)| format!("{copy} is left out: it has the configuration and the seed of {other}."))
-        .collect()
 }
 
 /// Returns the settings that determine a run's result, including seeds.
@@ -159,15 +236,15 @@ fn settings_and_seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
 }
 
 fn groups(runs: &[Run]) -> Vec<Group> {
-    let mut groups: Vec<(Option<BTreeMap<&str, &str>>, Group)> = Vec::new();
+    let mut groups: Vec<Group> = Vec::new();
     for (i, run) in runs.iter().enumerate() {
-        let key = (!run.settings.is_empty()).then(|| without_seeds(run));
-        match groups.iter_mut().find(|g| key.is_some() && g.0 == key) {
-            Some((_, group)) => group.runs.push(i),
-            None => groups.push((key, Group { name: run.name.clone(), runs: vec![i], colour: groups.len() })),
+        let is_seed = |other: &Run| without_seeds(other) == without_seeds(run) && same_inputs(other, run);
+        let fits = |group: &&mut Group| group.runs.iter().all(|&other| is_seed(&runs[other]));
+        match groups.iter_mut().find(|group| !run.settings.is_empty() && fits(group)) {
+            Some(group) => group.runs.push(i),
+            None => groups.push(Group { name: run.name.clone(), runs: vec![i], colour: groups.len() }),
         }
     }
-    let mut groups: Vec<Group> = groups.into_iter().map(|g| g.1).collect();
     let names: Vec<String> = (0..groups.len()).map(|i| name(runs, &groups, i)).collect();
     for (group, name) in groups.iter_mut().zip(names) {
         group.name = name;
@@ -178,7 +255,12 @@ fn groups(runs: &[Run]) -> Vec<Group> {
 /// Returns the name of a group: its method, and the settings that differ from other groups with the same method.
 fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
     let (group, run) = (&groups[i], &runs[groups[i].runs[0]]);
-    let seeds = if group.runs.len() > 1 { format!(" ({} seeds)", group.runs.len()) } else { String::new() };
+    let finished = group.runs.iter().filter(|&&i| runs[i].unfinished().is_none()).count();
+    let seeds = match group.runs.len() {
+        1 => String::new(),
+        seeds if (1..seeds).contains(&finished) => format!(" ({seeds} seeds, {finished} finished)"),
+        seeds => format!(" ({seeds} seeds)"),
+    };
     let Some(method) = run.method().filter(|_| groups.len() > 1 || group.runs.len() > 1) else {
         return format!("{}{seeds}", group.name);
     };
@@ -187,17 +269,12 @@ fn name(runs: &[Run], groups: &[Group], i: usize) -> String {
     if like.len() == 1 {
         return format!("{method}{seeds}");
     }
-    let settings: Vec<String> = differing(&like)
-        .into_iter()
-        .filter(|key| is_setting(key))
-        .map(|key| {
-            let value = run.setting(&key).unwrap_or("\u{2013}");
-            format!("{} {value}", key.rsplit('.').next().unwrap_or(&key).replace('_', " "))
-        })
-        .collect();
+    let keys = differing(&like).into_iter().filter(|key| is_setting(key));
+    let settings: Vec<String> = keys.map(|key| run.named_setting(&key)).collect();
+    let equals = like.iter().filter(|other| without_seeds(other) == without_seeds(run)).count();
     match settings.len() {
-        1..=3 => format!("{method}, {}{seeds}", settings.join(", ")),
-        // Too many settings differ, so the name is the folder.
+        1..=3 if equals == 1 => format!("{method}, {}{seeds}", settings.join(", ")),
+        // Too many settings differ, or only the inputs do, so the name is the folder.
         _ => format!("{method}, {}{seeds}", group.name),
     }
 }
@@ -210,18 +287,18 @@ pub(super) fn differing(runs: &[&Run]) -> Vec<String> {
 }
 
 /// Returns whether a key is a setting of the method or task, not a seed or the output folder.
-pub(super) fn is_setting(key: &str) -> bool {
+pub(crate) fn is_setting(key: &str) -> bool {
     // The seed of a task decides its problems.
     let seed = key == "seed" || (key.ends_with(".seed") && !key.starts_with("task."));
     !seed && key != "out"
 }
 
-fn without_seeds(run: &Run) -> BTreeMap<&str, &str> {
-    run.settings.iter().filter(|(k, _)| is_setting(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
+fn seeds(run: &Run) -> impl Iterator<Item = (&String, &String)> {
+    run.settings.iter().filter(|(key, _)| !is_setting(key) && *key != "out")
 }
 
-fn sets(runs: &[Run]) -> Vec<&str> {
-    distinct(runs.iter().flat_map(Run::sets))
+fn without_seeds(run: &Run) -> BTreeMap<&str, &str> {
+    run.settings.iter().filter(|(k, _)| is_setting(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
 /// Returns the settings that determine the evaluated problems, for files whose evaluations don't identify them.
@@ -230,81 +307,82 @@ fn problem_settings(run: &Run) -> BTreeMap<&str, &str> {
     run.settings.iter().filter(|(k, _)| decides(k)).map(|(k, v)| (k.as_str(), v.as_str())).collect()
 }
 
-/// Returns a number for the inputs of each run besides its configuration. Runs with equal numbers can be compared.
-fn inputs(runs: &[Run]) -> Vec<usize> {
-    let (mut alike, mut numbers): (Vec<Vec<&Run>>, Vec<usize>) = (Vec::new(), Vec::new());
-    for run in runs {
-        let can_join =
-            |others: &Vec<&Run>| others.iter().all(|other| other.files.other_inputs(&run.files).is_none());
-        let at = alike.iter().position(can_join).unwrap_or(alike.len());
-        alike.resize_with(alike.len().max(at + 1), Vec::new);
-        alike[at].push(run);
-        numbers.push(at);
-    }
-    numbers
+/// Returns whether the last evaluations of a set by two runs can be compared, so that a difference shows the effect of their
+/// settings. Without an evaluation of one of them, nothing is compared.
+fn are_comparable(a: &Run, b: &Run, set: &str) -> bool {
+    let [Some(last), Some(other)] = [a, b].map(|run| run.evals_of(set).next_back()) else { return true };
+    last.is_comparable(other)
+        && last.all.per_problem.len() == other.all.per_problem.len()
+        && (!last.problem_set.is_empty() || problem_settings(a) == problem_settings(b))
+        && a.files.other_inputs(&b.files).is_none()
 }
 
-/// Renames sets of the same name but with different problems or graders, or of runs with other data or another start, so that the page
-/// compares only runs for which all of these are the same. Returns a sentence for each name that was changed.
+/// Renames sets of the same name whose evaluations can't be compared, so that the page compares only runs with the same problems,
+/// graders, sampling settings, data and start. Returns a sentence for each name that was changed.
 fn rename_different_sets(runs: &mut [Run]) -> Vec<String> {
-    let names: Vec<String> = sets(runs).into_iter().map(str::to_owned).collect();
-    let inputs = inputs(runs);
+    let names = distinct(runs.iter().flat_map(Run::sets).map(str::to_owned));
     let mut sentences = Vec::new();
     for name in names {
-        // An evaluation that doesn't name its graders agrees with any.
-        let known = runs.iter().flat_map(|run| run.evals_of(&name)).find(|e| !e.graders.is_empty());
-        let known = known.map_or_else(Vec::new, |e| e.graders.clone());
-        // Identifies a run's problems by its evaluations, or else by its settings.
-        let identity = |(run, inputs): (&Run, &usize)| {
-            let last = run.evals_of(&name).next_back()?;
-            let problems = match last.problem_set.as_str() {
-                "" => format!("{:?}, {}", problem_settings(run), last.all.per_problem.len()),
-                identity => identity.to_owned(),
+        // Indices of the runs by kind of evaluation.
+        let mut kinds: Vec<Vec<usize>> = Vec::new();
+        for i in (0..runs.len()).filter(|&i| runs[i].sets().contains(&name.as_str())) {
+            let fits = |kind: &&mut Vec<usize>| {
+                kind.iter().all(|&other| are_comparable(&runs[other], &runs[i], &name))
             };
-            let graders = if last.graders.is_empty() { &known } else { &last.graders };
-            Some(format!("{problems}, {graders:?}, {inputs}"))
-        };
-        let identities: Vec<Option<String>> = runs.iter().zip(&inputs).map(identity).collect();
-        let kinds: Vec<&String> = distinct(identities.iter().flatten());
+            match kinds.iter_mut().find(fits) {
+                Some(kind) => kind.push(i),
+                None => kinds.push(vec![i]),
+            }
+        }
         if kinds.len() < 2 {
             continue;
         }
-        let first =
-            |kind: &String| identities.iter().position(|k| k.as_ref() == Some(kind)).unwrap_or_default();
-        let settings: Vec<BTreeMap<&str, &str>> =
-            kinds.iter().map(|kind| problem_settings(&runs[first(kind)])).collect();
-        let labels: Vec<String> = (0..kinds.len()).map(|i| label(&settings, i)).collect();
-        let index = |kind: &Option<String>| kinds.iter().position(|k| Some(*k) == kind.as_ref());
-        let sets: Vec<Option<String>> =
-            identities.iter().map(|kind| Some(format!("{name}, {}", labels[index(kind)?]))).collect();
+        let properties: Vec<BTreeMap<&str, String>> =
+            kinds.iter().map(|kind| properties(&runs[kind[0]], &name)).collect();
+        let labels: Vec<String> = (0..kinds.len()).map(|i| label(&properties, i)).collect();
         sentences.push(format!(
-            "The runs differ in their problems, graders, data or start ({name}: {}), so runs are compared only where all of these are the same.",
+            "The runs differ in their problems, graders, sampling settings, data or start ({name}: {}), so runs are compared only where all of these are the same.",
             labels.join("; ")
         ));
-        for (run, set) in runs.iter_mut().zip(sets) {
-            for eval in run.files.evaluations.iter_mut().filter(|e| e.set == name) {
-                eval.set = set.clone().unwrap_or_default();
+        for (kind, label) in kinds.iter().zip(labels) {
+            for &i in kind {
+                let evaluations = runs[i].files.evaluations.iter_mut().filter(|e| e.set == name);
+                evaluations.for_each(|eval| eval.set = format!("{name}, {label}"));
             }
         }
     }
     sentences
 }
 
-/// Describes the settings in which the problems at index `i` differ from other problems.
-fn label(settings: &[BTreeMap<&str, &str>], i: usize) -> String {
-    let kinds: Vec<&str> = settings.iter().filter_map(|s| s.get("task.kind").copied()).collect();
-    let alone = |value: &str| kinds.iter().filter(|k| **k == value).count() == 1;
-    if let Some(kind) = settings[i].get("task.kind").filter(|k| alone(k)) {
-        return (*kind).to_owned();
+/// Returns the properties of a run's evaluations by name: the settings of the problems, the graders, the number of samples and each
+/// sampling setting.
+fn properties<'a>(run: &'a Run, set: &'a str) -> BTreeMap<&'a str, String> {
+    let settings = problem_settings(run).into_iter().map(|(key, value)| (key, value.to_owned()));
+    let last = run.evals_of(set).next_back();
+    let recorded = last.into_iter().flat_map(|last| {
+        let sampling = last.sampling.split(", ").filter_map(|words| words.split_once(' '));
+        let graders = (!last.graders.is_empty()).then(|| ("graders", last.graders.join(", ")));
+        let samples = ("samples", last.samples.to_string());
+        sampling.map(|(key, value)| (key, value.to_owned())).chain(graders).chain([samples])
+    });
+    settings.chain(recorded).collect()
+}
+
+/// Describes the properties in which the evaluations at index `i` differ from others.
+fn label(properties: &[BTreeMap<&str, String>], i: usize) -> String {
+    let kinds: Vec<&String> = properties.iter().filter_map(|s| s.get("task.kind")).collect();
+    let alone = |value: &String| kinds.iter().filter(|k| **k == value).count() == 1;
+    if let Some(kind) = properties[i].get("task.kind").filter(|k| alone(k)) {
+        return kind.clone();
     }
-    let differs = |key: &str| settings.iter().any(|s| s.get(key) != settings[i].get(key));
-    let keys: BTreeSet<&str> = settings.iter().flat_map(BTreeMap::keys).copied().collect();
+    let differs = |key: &str| properties.iter().any(|s| s.get(key) != properties[i].get(key));
+    let keys: BTreeSet<&str> = properties.iter().flat_map(BTreeMap::keys).copied().collect();
     let parts: Vec<String> = keys
         .into_iter()
         .filter(|key| differs(key))
         .take(3)
         .map(|key| {
-            let value = settings[i].get(key).copied().unwrap_or("absent");
+            let value = properties[i].get(key).map_or("absent", String::as_str);
             format!("{} {value}", key.rsplit('.').next().unwrap_or(key))
         })
         .collect();

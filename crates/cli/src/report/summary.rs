@@ -1,9 +1,9 @@
 //! The first section of the page: final pass@k of every run, differences and warnings.
 
-use super::difference::{Difference, at_end, since_start};
+use super::difference::{Difference, between, since_start};
 use super::findings;
 use super::input::Run;
-use super::runs::{Group, Runs, differing, is_setting};
+use super::runs::{End, Group, Runs, Seed, differing, is_setting};
 use super::time::{origin, total_seconds};
 use crate::output::format::{number, percent};
 use fgrpo_eval::amounts::duration;
@@ -32,8 +32,10 @@ struct Set<'a> {
     name: &'a str,
     ks: Vec<usize>,
     rows: Vec<Row<'a>>,
-    /// Whether a group has several seeds.
+    /// Whether a value has a deviation over seeds.
     seeds: bool,
+    /// Whether the best value of a column is bold.
+    ranked: bool,
     differences: Vec<Differences<'a>>,
 }
 
@@ -44,6 +46,8 @@ struct Row<'a> {
     /// Settings that differ from the other groups.
     settings: Vec<String>,
     step: u64,
+    /// Configured number of steps, if a run isn't finished.
+    unfinished: Option<u64>,
     cells: Vec<Option<Final>>,
 }
 
@@ -64,7 +68,8 @@ struct Final {
 #[derive(Debug, Serialize)]
 struct Differences<'a> {
     title: String,
-    rows: Vec<(&'a Group, Vec<Option<Difference>>)>,
+    /// Rows with the step or steps that are compared.
+    rows: Vec<(&'a Group, String, Vec<Option<Difference>>)>,
 }
 
 /// Warning about a run.
@@ -104,32 +109,47 @@ pub(super) fn lead(runs: &Runs) -> Vec<String> {
     runs.caveats.iter().cloned().chain(result(runs)).collect()
 }
 
+/// Returns the step of two groups' evaluations: "6", or "6 against 4".
+fn steps(compared: &[Vec<Seed<'_>>; 2]) -> Option<String> {
+    let [base, group] = compared.each_ref().map(|seeds| Some(seeds.first()?.1.step));
+    let (base, group) = (base?, group?);
+    Some(if base == group { group.to_string() } else { format!("{group} against {base}") })
+}
+
 /// States the result in one sentence: the differences from the first group, or the changes by training if there is only one
 /// group.
 fn result(runs: &Runs) -> Option<String> {
     runs.sets().into_iter().find_map(|set| {
-        let evaluated = |g: &&Group| runs.of(g).all(|run| run.evals_of(set).next().is_some());
-        let here: Vec<&Group> = runs.groups.iter().filter(evaluated).collect();
+        let here = runs.ends(set);
         let ks = runs.shared_ks(set);
         let ends: Vec<usize> =
             ks.first().into_iter().chain(ks.last().filter(|_| ks.len() > 1)).copied().collect();
-        // "pass@1 is 3.1 points higher (...) and pass@64 is ...", or `None` if a difference is unknown.
+        // "pass@1 is 3.1 points higher (...) and pass@64 is ...", or `None` if no difference is known.
         let phrase = |is: &str, difference: &dyn Fn(usize) -> Option<Difference>| {
-            let parts = ends.iter().map(|&k| Some(format!("pass@{k} {is}{}", difference(k)?.words())));
-            Some(parts.collect::<Option<Vec<_>>>()?.join(" and "))
+            let parts = ends.iter().filter_map(|&k| Some(format!("pass@{k} {is}{}", difference(k)?.words())));
+            let parts: Vec<String> = parts.collect();
+            (!parts.is_empty()).then(|| parts.join(" and "))
         };
         match here.as_slice() {
             [] => None,
-            [only] => {
-                let run = runs.first(only);
-                let (first, last) = (run.evals_of(set).next()?, run.end_of(set)?);
-                let changes = phrase("is ", &|k| since_start(runs, only, set, k))?;
+            [(_, end)] => {
+                let (run, last) = end[0];
+                let changes = phrase("is ", &|k| since_start(end, k))?;
+                let first = run.start_of(last)?;
                 Some(format!("After step {} on {set}, {changes} than at step {}.", last.step, first.step))
             }
-            [base, others @ ..] => {
-                let sentence = |group: &&Group| {
-                    let differences = phrase("", &|k| at_end(runs, base, group, set, k))?;
-                    Some(format!("{} ends with {differences}", group.name))
+            [(base, _), others @ ..] => {
+                let sentence = |(group, _): &End<'_>| {
+                    let compared = runs.compared(base, group, set);
+                    let is_finished = |(run, _): &Seed<'_>| run.unfinished().is_none();
+                    let differences = phrase("", &|k| between(&compared, k))?;
+                    let verb = match steps(&compared)? {
+                        step if step == "0" => return None,
+                        step if !compared.iter().flatten().all(is_finished) => format!("has at step {step}"),
+                        step if step.contains(' ') => format!("ends at step {step} with"),
+                        _ => "ends with".to_owned(),
+                    };
+                    Some(format!("{} {verb} {differences}", group.name))
                 };
                 let sentences: Vec<String> = others.iter().take(NAMED).filter_map(sentence).collect();
                 let more = match others.len() - sentences.len() {
@@ -155,21 +175,22 @@ fn shown_ks(ks: &[usize]) -> Vec<usize> {
 fn tiles(run: &Run) -> Vec<(String, String)> {
     let mut tiles: Vec<(String, String)> = Vec::new();
     for set in run.sets().into_iter().take(2) {
-        let (Some(first), Some(last)) = (run.evals_of(set).next(), run.end_of(set)) else {
-            continue;
-        };
+        let Some(last) = run.evals_of(set).next_back() else { continue };
+        let first = run.start_of(last);
+        let trained = run.files.metrics.last().map_or(last.step, |line| line.step);
+        let step = if last.step < trained { format!(" at step {}", last.step) } else { String::new() };
         let ks: Vec<&usize> = last.all.pass_at_k.keys().collect();
         let ends = [ks.first(), ks.last().filter(|_| ks.len() > 1)];
         for k in ends.into_iter().flatten() {
-            let (Some(from), Some(to)) = (first.pass_at(**k), last.pass_at(**k)) else { continue };
-            let left_out = match [first, last].map(|e| e.all.left_out(**k)) {
-                [0, 0] if first.step < last.step && first.is_comparable(last) => {
-                    format!(", from {}", percent(from))
-                }
-                [_, 0] => String::new(),
-                [_, few] => format!(", {few} problems left out"),
+            let Some(to) = last.pass_at(**k) else { continue };
+            let from =
+                first.filter(|first| first.all.left_out(**k) == 0).and_then(|first| first.pass_at(**k));
+            let change = match (last.all.left_out(**k), from) {
+                (0, Some(from)) => format!(", from {}", percent(from)),
+                (0, None) => String::new(),
+                (few, _) => format!(", {few} problems left out"),
             };
-            tiles.push((percent(to), format!("pass@{k} on {set}{left_out}")));
+            tiles.push((percent(to), format!("pass@{k} on {set}{step}{change}")));
         }
     }
     if let Some(last) = run.files.metrics.last() {
@@ -197,73 +218,68 @@ fn tiles(run: &Run) -> Vec<(String, String)> {
 
 fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
     let ks = shown_ks(&runs.shared_ks(set));
-    let evaluated = |g: &&Group| runs.of(g).any(|run| run.evals_of(set).next().is_some());
-    let groups: Vec<&Group> = runs.groups.iter().filter(evaluated).collect();
-    let mut rows: Vec<Row<'_>> =
-        groups.iter().filter_map(|group| row(runs, &groups, group, set, &ks)).collect();
+    let ends = runs.ends(set);
+    let firsts: Vec<&Run> = ends.iter().map(|(group, _)| runs.first(group)).collect();
+    let mut rows: Vec<Row<'_>> = ends.iter().map(|end| row(end, &firsts, &ks)).collect();
+    // Values of an unfinished run at an earlier step aren't ranked.
+    let is_one_step = rows.windows(2).all(|w| w[0].step == w[1].step);
+    let ranked = rows.len() > 1 && (is_one_step || rows.iter().all(|row| row.unfinished.is_none()));
     for column in 0..ks.len() {
         let cells = || rows.iter().filter_map(|r| r.cells[column].as_ref());
-        let whole = cells().all(|c| c.left_out == 0);
+        let whole = ranked && cells().all(|c| c.left_out == 0);
         let best = cells().map(|c| c.pass_at_k).fold(f64::NEG_INFINITY, f64::max);
         for cell in rows.iter_mut().filter_map(|r| r.cells[column].as_mut()) {
-            cell.best = whole && groups.len() > 1 && (cell.pass_at_k - best).abs() < 1e-12;
+            cell.best = whole && (cell.pass_at_k - best).abs() < 1e-12;
         }
     }
     let step = runs.all.iter().find_map(|run| run.evals_of(set).next()).map_or(0, |e| e.step);
-    let mut tables = vec![(
-        format!("Change since step {step}"),
-        differences(&groups, &ks, |g, k| since_start(runs, g, set, k)),
-    )];
-    if let [base, others @ ..] = groups.as_slice() {
-        let rows = differences(others, &ks, |g, k| at_end(runs, base, g, set, k));
-        tables.push((format!("Difference to {}", base.name), rows));
+    let row_of = |group, step, difference: &dyn Fn(usize) -> Option<Difference>| {
+        let cells: Vec<_> = ks.iter().map(|&k| difference(k)).collect();
+        cells.iter().any(Option::is_some).then_some((group, step, cells))
+    };
+    let since = |(group, end): &End<'a>| row_of(*group, end[0].1.step.to_string(), &|k| since_start(end, k));
+    let mut tables = vec![Differences {
+        title: format!("Change since step {step}"),
+        rows: ends.iter().filter_map(since).collect(),
+    }];
+    if let [(base, _), others @ ..] = ends.as_slice() {
+        let difference = |(group, _): &End<'a>| {
+            let compared = runs.compared(base, group, set);
+            row_of(*group, steps(&compared)?, &|k| between(&compared, k))
+        };
+        tables.push(Differences {
+            title: format!("Difference to {}", base.name),
+            rows: others.iter().filter_map(difference).collect(),
+        });
     }
-    let tables = tables.into_iter().filter(|(_, rows)| !rows.is_empty());
+    tables.retain(|table| !table.rows.is_empty());
     Set {
         name: set,
-        seeds: groups.iter().any(|g| g.runs.len() > 1),
-        differences: tables.map(|(title, rows)| Differences { title, rows }).collect(),
+        seeds: rows.iter().flat_map(|r| &r.cells).flatten().any(|cell| cell.deviation.is_some()),
+        differences: tables,
+        ranked,
         ks,
         rows,
     }
 }
 
-fn row<'a>(runs: &Runs, groups: &[&Group], group: &'a Group, set: &str, ks: &[usize]) -> Option<Row<'a>> {
-    let run = runs.first(group);
-    let last = run.end_of(set)?;
+/// Returns the row of a group. `firsts` are the first runs of all groups.
+fn row<'a>((group, end): &End<'a>, firsts: &[&Run], ks: &[usize]) -> Row<'a> {
+    let (run, last) = end[0];
     let cell = |&k: &usize| {
-        let ends = || runs.of(group).filter_map(|run| run.end_of(set));
-        let finals: Vec<f64> = ends().filter_map(|e| e.pass_at(k)).collect();
+        // A k that a seed lacks isn't the mean of the other seeds.
+        let finals: Vec<f64> = end.iter().map(|(_, e)| e.pass_at(k)).collect::<Option<_>>()?;
         let (pass_at_k, deviation) = mean_and_deviation(&finals);
         let interval = last.all.interval.get(&k).copied().filter(|_| finals.len() == 1);
-        (!finals.is_empty()).then_some(Final {
-            pass_at_k,
-            best: false,
-            deviation,
-            interval,
-            left_out: ends().map(|e| e.all.left_out(k)).sum(),
-        })
+        let left_out = end.iter().map(|(_, e)| e.all.left_out(k)).sum();
+        Some(Final { pass_at_k, best: false, deviation, interval, left_out })
     };
-    let setting = |key: String| {
-        let value = run.setting(&key).unwrap_or("\u{2013}");
-        format!("{} {value}", key.rsplit('.').next().unwrap_or(&key))
-    };
-    let firsts: Vec<&Run> = groups.iter().map(|g| runs.first(g)).collect();
-    let keys = differing(&firsts).into_iter().filter(|k| is_setting(k));
-    Some(Row {
+    let keys = differing(firsts).into_iter().filter(|k| is_setting(k));
+    Row {
         group,
-        settings: keys.take(6).map(setting).collect(),
+        settings: keys.take(6).map(|key| run.named_setting(&key)).collect(),
         step: last.step,
+        unfinished: end.iter().find_map(|(run, _)| run.unfinished()),
         cells: ks.iter().map(cell).collect(),
-    })
-}
-
-/// Returns the differences of each group, one per k, for the groups with at least one. `difference` computes one of them.
-fn differences<'a>(
-    groups: &[&'a Group],
-    ks: &[usize],
-    difference: impl Fn(&Group, usize) -> Option<Difference>,
-) -> Vec<(&'a Group, Vec<Option<Difference>>)> {
-    let row = |&group: &&'a Group| (group, ks.iter().map(|&k| difference(group, k)).collect::<Vec<_>>());
-    groups.iter().map(row).filter(|(_, cells)| cells.iter().any(Option::is_some)).collect()
+    }
 }

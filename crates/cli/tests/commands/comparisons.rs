@@ -195,7 +195,7 @@ fn a_report_never_compares_runs_over_different_problems() {
     );
     assert!(same.contains("Difference to GRPO"));
     let different = report(&["a", "other"], "different.html");
-    let differ = "The runs differ in their problems, graders, data or start (held-out: seed 0; seed 9)";
+    let differ = "The runs differ in their problems, graders, sampling settings, data or start (held-out: seed 0; seed 9)";
     assert!(different.contains(differ), "not said");
     assert!(!different.contains("Difference to") && !different.contains("Against "));
     // Of three evaluations, the two over the same problems are compared.
@@ -297,6 +297,18 @@ fn a_wrong_key_of_a_grid_is_blamed_on_the_grid() {
     assert!(wrong.contains("--set stepz=2: unknown key") && !wrong.contains("--grid"), "{wrong}");
     let wrong = said("update.lr=fast,1e-3", "steps=2");
     assert!(wrong.contains("--grid update.lr=fast: expected a number"), "{wrong}");
+}
+
+#[test]
+fn a_sweep_averages_over_seeds_of_every_stage() {
+    let place = Place::new();
+    let (config, out) = (place.text("small.toml"), place.text("sweep"));
+    let sweep = ["sweep", &config, "--out", &out, "--set", "steps=1", "--set", "sft.steps=2"];
+    ends_with(0, &[&sweep[..], &["--grid", "seed,sft.seed=1:1,2:2"]].concat());
+    let table = std::fs::read_to_string(place.path("sweep/sweep.md")).unwrap();
+    let rows: Vec<&str> = table.lines().collect();
+    assert!(rows.len() == 3 && rows[0].starts_with("| method | runs |"), "{table}");
+    assert!(rows[2].starts_with("| F-GRPO, gamma 0.5 | 2 |"), "{table}");
 }
 
 #[test]

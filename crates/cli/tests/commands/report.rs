@@ -183,6 +183,29 @@ fn assert_well_formed(html: &str) {
     assert!(open.is_empty(), "left open: {open:?}");
 }
 
+/// Changes the lines of a run's file.
+fn edit(run: &Path, name: &str, change: impl FnOnce(&mut Vec<Value>)) {
+    let mut all = lines(&run.join(name));
+    change(&mut all);
+    file(run, name, &all.iter().map(|line| format!("{line}\n")).collect::<String>());
+}
+
+/// Cuts a run off after a step.
+fn stop(run: &Path, last: u64) {
+    for name in ["eval.jsonl", "metrics.jsonl"] {
+        edit(run, name, |all| all.retain(|line| line["step"].as_u64().unwrap() <= last));
+    }
+}
+
+/// Writes GRPO and F-GRPO into an empty folder, and returns the options of a report about both.
+fn two(name: &str) -> [PathBuf; 4] {
+    let folder = folder(name);
+    let (grpo, focal) = (folder.join("grpo"), folder.join("f-grpo"));
+    Made { gamma: 0.0, steps: 200, seed: 3 }.write(&grpo);
+    Made { gamma: 0.5, steps: 200, seed: 3 }.write(&focal);
+    [grpo, focal, "--out".into(), folder.join("report.html")]
+}
+
 #[test]
 fn page_of_one_run_holds_every_section_and_needs_no_network() {
     let run = folder("one").join("maze-quick");
@@ -239,7 +262,7 @@ fn a_problem_without_a_verdict_is_neither_failed_nor_lost() {
     let lost = |html: &str| {
         let table = html.split("Problems gained and lost since the first evaluation").nth(1).unwrap();
         let row = table.split("<tbody>").nth(1).unwrap().split("</tr>").next().unwrap().to_owned();
-        row.split("<td>").nth(4).unwrap().to_owned()
+        row.split("<td>").nth(5).unwrap().to_owned()
     };
     let whole = lost(&report(&[&run]));
     // The verifier failed on every sample of a problem that was solved at first.
@@ -287,7 +310,7 @@ fn several_runs_are_compared_with_paired_intervals() {
         "{shown}"
     );
     assert!(html.contains("Problems gained and lost against GRPO"));
-    assert!(html.contains("focal_gamma 0.5") && html.contains("<code>algorithm.focal_gamma</code>"));
+    assert!(html.contains("focal gamma 0.5") && html.contains("<code>algorithm.focal_gamma</code>"));
     assert!(
         html.contains("Sharpening on held_out: pass@1 rose"),
         "GRPO's made-up loss of pass@64 is pointed out"
@@ -437,20 +460,234 @@ fn an_evaluation_that_leaves_out_problems_is_not_called_better_beyond_chance() {
 }
 
 #[test]
-fn seeds_of_different_length_are_compared_at_their_last_common_step() {
+fn unfinished_seeds_are_compared_at_their_last_common_step_and_left_out_beside_finished_ones() {
     let folder = folder("seeds");
     let runs = [3, 4].map(|seed| {
         let run = folder.join(format!("seed-{seed}"));
         Made { gamma: 0.0, steps: 200, seed }.write(&run);
         run
     });
-    let path = runs[1].join("eval.jsonl");
-    let evals = lines(&path);
-    let common = evals[evals.len() - 2]["step"].to_string();
-    fs::write(&path, evals[..evals.len() - 1].iter().map(|e| format!("{e}\n")).collect::<String>()).unwrap();
-    let page = report(&[&runs[0], &runs[1], Path::new("--out"), &folder.join("report.html")]);
-    assert!(page.contains(&format!("</td><td>{common}</td>")), "the step isn't {common}");
-    assert!(page.contains(&format!("After step {common} on held_out")), "the sentence isn't about {common}");
+    let out = folder.join("report.html");
+    let page = || report(&[&runs[0], &runs[1], Path::new("--out"), &out]);
+    stop(&runs[1], 150);
+    let one = page();
+    assert!(one.contains("Not finished: seed-4 (evaluated up to step 150 of 200)."), "no note");
+    assert!(one.contains("After step 200 on held_out") && one.contains("GRPO (2 seeds, 1 finished)"));
+    assert!(!one.contains("standard deviation over seeds"), "one seed has no deviation");
+    stop(&runs[0], 175);
+    let both = page();
+    assert!(both.contains("After step 150 on held_out") && both.contains("<td>150 of 200</td>"));
+    assert!(both.contains("mean and standard deviation over seeds"));
+}
+
+#[test]
+fn a_run_that_is_not_finished_is_compared_at_a_step_that_the_other_has_too() {
+    let args = two("unfinished");
+    let page = || report(&args.each_ref().map(PathBuf::as_path));
+    stop(&args[1], 100);
+    let html = page();
+    assert_well_formed(&html);
+    assert!(html.contains("Not finished: f-grpo (evaluated up to step 100 of 200)."), "no note");
+    let sentence = "Against GRPO on held_out, F-GRPO, gamma 0.5 has at step 100 pass@1 ";
+    assert!(html.contains(sentence) && html.contains("<td>100 of 200</td>"), "no step");
+    assert!(html.contains("The end: step 200 (GRPO), step 100 (F-GRPO, gamma 0.5)."), "no step of the plots");
+    assert!(!html.contains("<td class=\"best\">"), "values at different steps are ranked");
+    let rows = |html: &str| {
+        let table = html.split("<h3>Difference to GRPO").nth(1).unwrap().split("</table>").next().unwrap();
+        table.split("<tbody>").nth(1).unwrap().to_owned()
+    };
+    let early = rows(&html);
+    stop(&args[0], 100);
+    assert_eq!(rows(&page()), early, "GRPO's later evaluations count");
+    // Before the first step there is nothing to compare.
+    stop(&args[1], 0);
+    assert!(!page().contains("Against GRPO"));
+}
+
+#[test]
+fn an_evaluation_of_an_earlier_step_is_not_that_of_the_trained_policy() {
+    let run = folder("early").join("run");
+    Made { gamma: 0.5, steps: 50, seed: 3 }.write(&run);
+    edit(&run, "eval.jsonl", |evals| evals.truncate(1));
+    let page = report(&[&run]);
+    assert!(page.contains("<span>pass@1 on held_out at step 0</span>") && page.contains("The end: step 0."));
+}
+
+#[test]
+fn the_start_of_several_seeds_is_their_mean() {
+    let folder = folder("starts");
+    let runs = [("a", 0.0, 3), ("b", 0.5, 3), ("c", 0.5, 4)].map(|(name, gamma, seed)| {
+        let run = folder.join(name);
+        Made { gamma, steps: 50, seed }.write(&run);
+        run
+    });
+    let out = folder.join("report.html");
+    let start = |runs: &[&Path]| {
+        let page = report(&[runs, &[Path::new("--out"), &out]].concat());
+        let plot =
+            page.split("aria-label=\"pass@k at the end\"").nth(1).unwrap().split("</svg>").next().unwrap();
+        let axis = plot.split("data-y=\"linear ").nth(1).unwrap().split('"').next().unwrap();
+        let axis: Vec<f64> = axis.split(' ').map(|number| number.parse().unwrap()).collect();
+        let starts: Vec<f64> = plot
+            .split("data-name=\"start\" d=\"M")
+            .skip(1)
+            .map(|path| {
+                let y: f64 = path.split([' ', 'L']).nth(1).unwrap().parse().unwrap();
+                axis[0] + (axis[1] - axis[0]) * (y - axis[2]) / (axis[3] - axis[2])
+            })
+            .collect();
+        (starts, page.contains("success rate at the end</b><span class=\"legend\"><span class=\"muted\">"))
+    };
+    let first = lines(&runs[1].join("eval.jsonl"))[0]["pass_at_k"]["1"].as_f64().unwrap();
+    let close = |(a, b): (&f64, f64)| (a - b).abs() < 0.005;
+    edit(&runs[2], "eval.jsonl", |evals| {
+        evals[0]["per_problem"] = json!(vec![0; PROBLEMS]);
+        evals[0]["pass_at_k"].as_object_mut().unwrap().values_mut().for_each(|p| *p = json!(0.0));
+    });
+    let (mean, _) = start(&[&runs[1], &runs[2]]);
+    assert!(mean.len() == 1 && close((&mean[0], first / 2.0)), "{mean:?}, not half of {first}");
+    let (both, bars) = start(&[&runs[0], &runs[1], &runs[2]]);
+    assert!(both.len() == 2 && both.iter().zip([first, first / 2.0]).all(close), "{both:?}");
+    assert!(!bars, "bars of a start that isn't that of all");
+    let (common, bars) = start(&[&runs[0], &runs[1]]);
+    assert!(common.len() == 1 && bars, "a common start is drawn once");
+}
+
+#[test]
+fn methods_are_compared_by_the_seeds_that_both_have() {
+    let args = two("common-seeds");
+    let other = args[0].with_file_name("other");
+    Made { gamma: 0.5, steps: 200, seed: 4 }.write(&other);
+    edit(&other, "eval.jsonl", |evals| {
+        evals.iter_mut().for_each(|e| e["per_problem"] = json!(vec![0; PROBLEMS]))
+    });
+    let difference = |html: &str| {
+        let table = html.split("<h3>Difference to GRPO").nth(1).unwrap().split("</tbody>").next().unwrap();
+        table.split("</td>").skip(1).map(str::to_owned).collect::<Vec<_>>()
+    };
+    let one = report(&args.each_ref().map(PathBuf::as_path));
+    let [grpo, focal, option, out] = &args;
+    let both = report(&[grpo, focal, &other, option, out]);
+    assert!(both.contains("F-GRPO, gamma 0.5 (2 seeds)") && both.contains("by the seeds that both have"));
+    assert_eq!(difference(&both), difference(&one));
+}
+
+#[test]
+fn runs_of_one_configuration_with_other_graders_or_data_are_neither_copies_nor_seeds() {
+    let folder = folder("inputs");
+    let [base, first, second] = [("base", 0.0), ("first", 0.5), ("second", 0.5)].map(|(name, gamma)| {
+        let run = folder.join(name);
+        Made { gamma, steps: 50, seed: 1 }.write(&run);
+        run
+    });
+    let out = folder.join("report.html");
+    let page = || report(&[&base, &first, &second, Path::new("--out"), &out]);
+    assert!(page().contains("second is left out: it has the configuration and the seed of first."));
+    for (run, grader) in [(&base, "python/1"), (&first, "python/1"), (&second, "python/2")] {
+        edit(run, "eval.jsonl", |evals| evals.iter_mut().for_each(|e| e["graders"] = json!([grader])));
+    }
+    let html = page();
+    assert_well_formed(&html);
+    assert!(!html.contains("is left out") && !html.contains("2 seeds"), "the second is a run of its own");
+    assert!(html.contains("(held_out: graders python/1; graders python/2)"), "no reason");
+    assert!(html.contains("F-GRPO, gamma 0.5, second") && html.contains("Difference to GRPO"));
+    // The same with the graders of the training alone, without evaluations.
+    for run in [&base, &first, &second] {
+        fs::remove_file(run.join("eval.jsonl")).unwrap();
+    }
+    assert!(page().contains("second is left out"));
+    edit(&first, "sessions.jsonl", |all| all.iter_mut().for_each(|s| s["graders"] = json!(["python/1"])));
+    edit(&second, "sessions.jsonl", |all| all.iter_mut().for_each(|s| s["graders"] = json!(["python/2"])));
+    assert!(!page().contains("is left out"));
+}
+
+#[test]
+fn seeds_trained_on_changed_data_have_rows_of_their_own() {
+    let folder = folder("changed-data");
+    let runs = [("base", 0.0, 1), ("first", 0.5, 1), ("second", 0.5, 2)].map(|(name, gamma, seed)| {
+        let run = folder.join(name);
+        Made { gamma, steps: 50, seed }.write(&run);
+        let id = if name == "second" { "b" } else { "a" };
+        edit(&run, "eval.jsonl", |evals| evals.iter_mut().for_each(|e| e["problem_set"] = json!(id)));
+        edit(&run, "sessions.jsonl", |all| all.iter_mut().for_each(|s| s["problems"] = json!(id)));
+        run
+    });
+    let page = report(&[&runs[0], &runs[1], &runs[2], Path::new("--out"), &folder.join("report.html")]);
+    assert!(
+        page.contains("Difference to GRPO") && page.contains("Against GRPO on held_out, problems 1, F-GRPO")
+    );
+    let table = page.split("Final pass@k on held_out, problems 2").nth(1).unwrap();
+    assert!(table.split("</table>").next().unwrap().contains("F-GRPO, gamma 0.5, second"), "no row");
+    assert!(!page.contains("standard deviation over seeds"));
+}
+
+#[test]
+fn evaluations_with_other_sampling_settings_are_not_compared() {
+    let args = two("sampling");
+    for (run, temperature) in [(&args[0], "1.0"), (&args[1], "0.3")] {
+        let sampling = json!(format!("temperature {temperature}, top_p 1.0"));
+        edit(run, "eval.jsonl", |evals| evals.iter_mut().for_each(|e| e["sampling"] = sampling.clone()));
+    }
+    let page = report(&args.each_ref().map(PathBuf::as_path));
+    assert!(
+        page.contains("(held_out: temperature 1.0; temperature 0.3)") && !page.contains("Difference to GRPO")
+    );
+}
+
+#[test]
+fn an_evaluation_without_a_scored_sample_is_a_row_without_values_and_a_warning() {
+    let args = two("unscorable");
+    let page = || report(&args.each_ref().map(PathBuf::as_path));
+    let fail = |ks: &'static [usize]| {
+        move |evals: &mut Vec<Value>| {
+            let last = evals.last_mut().unwrap();
+            let scored = if ks.contains(&1) { 0 } else { 1 };
+            last["unscorable"] = json!(PROBLEMS * (SAMPLES - scored));
+            last["scored_per_problem"] = json!(vec![scored; PROBLEMS]);
+            last["per_problem"] = json!(vec![scored; PROBLEMS]);
+            for k in ks {
+                last["pass_at_k"].as_object_mut().unwrap().remove(&k.to_string());
+                last["left_out"][k.to_string()] = json!(PROBLEMS);
+            }
+        }
+    };
+    edit(&args[1], "eval.jsonl", fail(&[2, 4, 8, 16, 32, 64]));
+    let html = page();
+    assert!(html.contains("F-GRPO, gamma 0.5 ends with pass@1 "), "pass@1 is known");
+    edit(&args[1], "eval.jsonl", fail(&[1, 2, 4, 8, 16, 32, 64]));
+    let html = page();
+    assert_well_formed(&html);
+    assert!(
+        !html.contains("ends with ") && html.contains("Final pass@k on held_out"),
+        "broken sentence, or no table"
+    );
+    assert!(
+        html.contains(
+            "held_out, step 200: 6144 of 6144 samples could not be scored; no pass@1: no problem has"
+        )
+    );
+    assert!(html.contains("<td>200</td><td>–</td>"), "no row");
+    let alone = report(&[&args[1]]);
+    assert!(!alone.contains("After step") && alone.contains("samples could not be scored"));
+}
+
+#[test]
+fn a_run_without_a_line_is_named_and_left_out_and_a_watch_waits_for_it() {
+    use crate::support::{ended, signal, spawned, wait_until};
+    let sweep = folder("waiting");
+    let [run, next] = ["run", "next"].map(|name| sweep.join(name));
+    Made { gamma: 0.5, steps: 25, seed: 1 }.write(&run);
+    file(&next, "config.toml", &fs::read_to_string(run.join("config.toml")).unwrap());
+    let page = report(&[&sweep]);
+    assert!(page.contains("Not finished: next (nothing logged yet, left out)."));
+    let child = spawned(&["report", next.to_str().unwrap(), "--watch"]).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    assert!(!next.join("report.html").exists());
+    fs::copy(run.join("metrics.jsonl"), next.join("metrics.jsonl")).unwrap();
+    wait_until("the page", || next.join("report.html").is_file());
+    signal(&child, libc::SIGINT);
+    let (code, said) = ended(child);
+    assert_eq!(code, Some(0), "{said}");
 }
 
 #[test]

@@ -125,6 +125,7 @@ fn a_job_for_a_cluster_takes_only_the_tokenizer_of_a_model_by_name() {
         assert_eq!(job["model"], "Org/Tiny");
         std::fs::remove_dir_all(folder.path().join(trainer)).unwrap();
     }
+    ends(0, offline(&hub, command!("data show", &config)));
     let snapshot = hub.cached("models--Org--Tiny").join("snapshots").join(COMMIT);
     assert!(snapshot.join("tokenizer.json").exists() && !snapshot.join("model.safetensors").exists());
     // Weights are loaded if they are needed.

@@ -29,7 +29,7 @@ WITHOUT_EFFECT = ("schema_version", "version", "task", "metadata", "solution", "
 ONLY = {"os": "linux", "environment_mode": "shared"}
 TESTS = "/tests/test.sh"
 # Files of the reward, with the function that reads each. The first one that exists counts.
-REWARDS = {"/logs/verifier/reward.json": json.loads, "/logs/verifier/reward.txt": lambda text: {"reward": float(text)}}
+REWARDS: dict[str, Callable[[str], Any]] = {"/logs/verifier/reward.json": json.loads, "/logs/verifier/reward.txt": lambda text: {"reward": float(text)}}
 # Lines at the beginning of an instruction that mark test data for filters, and empty lines. Harbor doesn't show them either.
 CANARY = re.compile(r"\A([^\S\n]*(<!--.*canary.*-->|#.*canary.*)[^\S\n]*(\n|\Z))*([^\S\n]*\n)*", re.IGNORECASE)
 

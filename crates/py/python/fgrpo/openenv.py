@@ -69,12 +69,10 @@ class _Session:
     def _step(self, action: Mapping[str, Any]) -> str | None:
         if self._done or self._lost:
             raise RuntimeError("the episode has ended")
-        self._lost = True
         try:
             result = self._client.step(dict(action))
-            self._lost = False
-        except RuntimeError:  # an error message of the server
-            self._lost = False
+        except Exception as error:
+            self._lost = not isinstance(error, RuntimeError)  # which is an error message of the server
             raise
         finally:
             # After a failure the client connects again, to another session, in which no episode has begun.

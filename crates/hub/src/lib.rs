@@ -74,6 +74,7 @@ pub struct Hub {
     endpoint: String,
     token: Option<String>,
     offline: bool,
+    weights: bool,
     agent: ureq::Agent,
 }
 
@@ -144,7 +145,13 @@ impl Hub {
             .build()
             .new_agent();
         let endpoint = endpoint.trim_end_matches('/').to_owned();
-        Ok(Self { cache, endpoint, token: token.filter(|t| !t.is_empty()), offline, agent })
+        Ok(Self { cache, endpoint, token: token.filter(|t| !t.is_empty()), offline, weights: true, agent })
+    }
+
+    /// Takes only the configuration and the tokenizer of a model that isn't a GGUF file, not its weights.
+    #[must_use]
+    pub fn without_weights(self) -> Self {
+        Self { weights: false, ..self }
     }
 
     /// Returns the cache folder of a repository as an absolute path, because run configurations store it.
@@ -247,11 +254,12 @@ impl Hub {
                 load(std::slice::from_ref(file))?;
                 return Ok(Taken { path: snapshot.join(file), commit, part: None });
             }
-            let mut files: Vec<String> = all.iter().filter(|f| is_of_model(f)).cloned().collect();
+            let is_needed = |f: &&String| is_of_model(f) && (self.weights || !f.contains(".safetensors"));
+            let mut files: Vec<String> = all.iter().filter(is_needed).cloned().collect();
             // Weights are downloaded last, so an interrupted download doesn't look like a complete model.
             files.sort_by_key(|f| f.ends_with(".safetensors"));
             let weights = files.iter().any(|f| f.ends_with(".safetensors"));
-            if !(weights && files.iter().any(|f| f == "config.json")) {
+            if self.weights && !(weights && files.iter().any(|f| f == "config.json")) {
                 return Err(refuse(format!(
                     "expected config.json and weights in .safetensors, found {}{}",
                     files.join(", "),

@@ -323,12 +323,14 @@ pub fn full_row(name: &str, options: &Options) -> anyhow::Result<FullRow> {
 /// Replaces the paths of models and data that aren't on this machine by their names on the hub.
 fn on_the_hub(mut config: Config) -> Config {
     let hub = |path: &Path| {
-        let stem = canonical(&files::stem(path));
+        // The name of a model may have a dot, as Qwen2.5-7B.
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        let names = [canonical(&files::stem(path)), canonical(&name)];
         let homes = paper().models.iter().map(|model| (canonical(&model.name), &model.home));
         let data =
             paper().data.iter().map(|(path, (_, home))| (canonical(&files::stem(Path::new(path))), home));
         let benchmarks = paper().benchmarks.iter().map(|b| (b.name.clone(), &b.home));
-        let (_, home) = homes.chain(data).chain(benchmarks).find(|(name, _)| *name == stem)?;
+        let (_, home) = homes.chain(data).chain(benchmarks).find(|(name, _)| names.contains(name))?;
         let name = home.trim_start_matches("huggingface.co/").trim_start_matches("datasets/");
         Some(PathBuf::from(name.split([',', ' ']).next()?))
     };

@@ -1,11 +1,13 @@
 """Environments as in TRL 1.16, with `reset`, tools and `get_reward`, sync or async, in `fgrpo.play` and `fgrpo.train`."""
 
 import asyncio
+import concurrent.futures
 import copy
 import json
 import math
 import sys
 
+import numpy as np
 import pytest
 from scripted import Scripted, call
 
@@ -166,7 +168,7 @@ def test_rewards_of_all_kinds_are_read_alike_in_play_and_in_train(bytes_model):
     async def later():
         return 0.5
 
-    for given, wanted in ((True, 1.0), ({"score": 1}, 1.0), ({"reward": 0.5, "rewards": {"x": 1}}, 0.5), (None, math.nan), (later, 0.5), ("1", math.nan)):
+    for given, wanted in ((True, 1.0), ({"score": 1}, 1.0), ({"reward": 0.5, "rewards": {"x": 1}}, 0.5), (None, math.nan), (later, 0.5), ("1", math.nan), (math.inf, math.nan)):
 
         class Graded(Calculator):
             def get_reward(self, given=given):
@@ -205,6 +207,15 @@ def test_reward_stays_as_an_alias_and_may_be_an_attribute(bytes_model):
         return [2 * environment.reward for environment in environments]
 
     assert played(bytes_model, Attribute, [call("win"), "Done."], reward=by_attribute)[0].reward == 2.0
+
+    class OfTheClass(Attribute):
+        reward = np.float32(0.25)
+
+        def reset(self, **row):
+            pass
+
+    assert played(bytes_model, OfTheClass, ["Done."])[0].reward == 0.25
+    assert played(bytes_model, OfTheClass, [call("win"), "Done."])[0].reward == 1.0
 
     def beside(completions, **columns):
         return [10.0 for _ in completions]
@@ -333,6 +344,27 @@ def test_an_environment_with_its_own_data_needs_none(bytes_model, command, tmp_p
     engine = Scripted(bytes_model, lambda i, turn: "Done.")
     [[episode]] = fgrpo.play(engine, namespace["Guess"], [{}], n=1)
     assert episode.reward == 0.5 and episode.messages[0]["content"].startswith("Guess ")
+
+
+def test_an_interrupt_that_a_tool_raises_is_its_answer_unless_it_may_be_ctrl_c(ctrl_c):
+    class Stops(Calculator):
+        def stop(self):
+            """Raises what Ctrl-C raises."""
+            raise KeyboardInterrupt
+
+        def press(self):
+            """Presses Ctrl-C."""
+            ctrl_c()
+
+    def plays(tool):
+        return fgrpo.play(None, Stops, [ROW], n=1, policy=lambda messages: [(tool, {})] if messages[-1]["role"] == "user" else "Done.")
+
+    # Only the main thread gets Ctrl-C.
+    with concurrent.futures.ThreadPoolExecutor() as threads:
+        [[episode]] = threads.submit(plays, "stop").result()
+    assert episode.messages[2]["content"] == "error: KeyboardInterrupt: "
+    with pytest.raises(KeyboardInterrupt):
+        plays("press")
 
 
 def test_an_answer_longer_than_the_positions_ends_its_episode_and_trains_nothing(bytes_model):
@@ -533,14 +565,15 @@ def test_fgrpo_verify_plays_scripted_calls(command, tmp_path):
     (tmp_path / "sums.py").write_text(
         "class Sums:\n"
         "    def reset(self, goal, **row):\n        self.goal, self.sum = goal, 0\n        return 'Begin.'\n"
+        "    def stop(self):\n        'Stops.'\n        raise KeyboardInterrupt\n"
         "    async def add(self, a: int) -> int:\n        'Adds.'\n        self.sum += a\n        return self.sum\n"
         "    def reward(self, messages):\n        return self.sum == self.goal and messages[-1]['content'] == str(self.sum)\n"
     )
-    calls = [{"name": "add", "arguments": {"a": 2}}, {"name": "add", "arguments": {"a": 3}}, {"name": "reward"}]
+    calls = [{"name": "add", "arguments": {"a": 2}}, {"name": "add", "arguments": {"a": 3}}, {"name": "reward"}, {"name": "stop"}]
     rows = [{"goal": 5, "calls": calls, "response": "5"}, {"goal": 5, "calls": calls[:1], "response": "5"}, {"goal": 0, "response": "0"}, {"response": ""}]
     (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     done = command("verify", "environment", tmp_path / "rows.jsonl", "--grader", f"{tmp_path}/sums.py:Sums")
     lines = [json.loads(line) for line in done.stdout.splitlines()]
     assert [line["verdict"] for line in lines] == ["correct", "wrong", "correct", "unscorable"], done.stdout + done.stderr
-    assert lines[0]["printed"] == "add: 2\nadd: 5\nreward: error: unknown tool 'reward'; the tools are add\n"
+    assert lines[0]["printed"] == "add: 2\nadd: 5\nreward: error: unknown tool 'reward'; the tools are add, stop\nstop: error: KeyboardInterrupt: \n"
     assert "reset() missing 1 required positional argument: 'goal'" in lines[3]["reason"]

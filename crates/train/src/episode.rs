@@ -376,7 +376,7 @@ impl Game {
     /// # Errors
     /// Bad input: a conversation that the template can't render.
     pub fn begin(rules: &Rules<'_>, begun: environment::Begun) -> anyhow::Result<Self> {
-        let environment::Begun { mut messages, tools, offer, feedback: gives_feedback } = begun;
+        let environment::Begun { mut messages, tools, offer, feedback: gives_feedback, .. } = begun;
         let mut offered = tools.clone();
         if !tools.is_empty() && !rules.template.source().contains("tools") {
             offered.clear();

@@ -28,10 +28,21 @@ pub enum Use {
 pub enum Loading {
     /// Models and data.
     All,
+    /// Data, and the tokenizer of the model, unless the task has a separate tokenizer.
+    Tokenizer,
     /// Data. Models are used only if they are in the cache.
     Data,
     /// Nothing: only files in the cache are used.
     Nothing,
+}
+
+impl Loading {
+    fn loads(self, kind: Kind) -> bool {
+        match kind {
+            Kind::Model => matches!(self, Self::All | Self::Tokenizer),
+            Kind::Data => self != Self::Nothing,
+        }
+    }
 }
 
 struct Bar {
@@ -70,8 +81,9 @@ fn place(
     kind: Kind,
     usual: Use,
     pinned: Option<&str>,
-    load: bool,
+    loading: Loading,
 ) -> anyhow::Result<Option<PathBuf>> {
+    let load = loading.loads(kind);
     let is_local = match kind {
         Kind::Model => written.exists(),
         Kind::Data => dataset::exists(written),
@@ -91,7 +103,13 @@ fn place(
         }
         Err(why) => bad_input!("{key}: {why}"),
     };
-    let hub = Hub::from_environment();
+    let tokenizer = kind == Kind::Model && loading == Loading::Tokenizer;
+    let hub = Hub::from_environment().map(|hub| if tokenizer { hub.without_weights() } else { hub });
+    let hint = if tokenizer {
+        "; the tokenizer of this model is needed: download it on a machine with a network, or name a folder that has tokenizer.json and the chat template with --set task.tokenizer=DIR"
+    } else {
+        ""
+    };
     // A revision that the user names has precedence over the run's commit, unless both are the same commit.
     let applies = |commit: &String| {
         let in_cache = || hub.as_ref().ok()?.commit_in_cache(&name);
@@ -117,9 +135,9 @@ fn place(
     let snapshot = match snapshot {
         Ok(snapshot) => snapshot,
         Err(Error::Refused(_)) if !load => return Ok(None),
-        Err(Error::Refused(why)) => bad_input!("{key}: {why}"),
+        Err(Error::Refused(why)) => bad_input!("{key}: {why}{hint}"),
         Err(Error::Stopped(why)) => return Err(Stopped(why).into()),
-        Err(Error::Failed(why)) => anyhow::bail!("{key}: {why}"),
+        Err(Error::Failed(why)) => anyhow::bail!("{key}: {why}{hint}"),
     };
     let part =
         snapshot.part.map_or(String::new(), |(subset, split)| format!(", subset {subset}, split {split},"));
@@ -131,14 +149,14 @@ fn place(
 
 /// Returns the local path of a model: for a run folder, its newest checkpoint, and for a hub name, the cached folder.
 pub fn model(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    make_local(key, &mut written, Kind::Model, Use::Training, None, true)?;
+    make_local(key, &mut written, Kind::Model, Use::Training, None, Loading::All)?;
     Ok(written)
 }
 
 /// Like [`model`], but doesn't install signal handlers during a download.
 pub fn model_for_library(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
     of_run(key, &mut written, "a checkpoint", "", &["checkpoints"])?;
-    Ok(place(key, &written, Kind::Model, Use::Training, None, true)?.unwrap_or(written))
+    Ok(place(key, &written, Kind::Model, Use::Training, None, Loading::All)?.unwrap_or(written))
 }
 
 /// Returns the path of samples. For a run folder, this is its newest full evaluation, or else its newest evaluation.
@@ -188,7 +206,7 @@ fn of_run(key: &str, path: &mut PathBuf, content: &str, file: &str, folders: &[&
 
 /// Returns the local path of data to evaluate on.
 pub fn data(key: &str, mut written: PathBuf) -> anyhow::Result<PathBuf> {
-    make_local(key, &mut written, Kind::Data, Use::Evaluation, None, true)?;
+    make_local(key, &mut written, Kind::Data, Use::Evaluation, None, Loading::All)?;
     Ok(written)
 }
 
@@ -207,7 +225,7 @@ fn make_local(
     kind: Kind,
     usual: Use,
     pinned: Option<&str>,
-    load: bool,
+    loading: Loading,
 ) -> anyhow::Result<bool> {
     if matches!(kind, Kind::Model) {
         match pinned.and_then(|text| checkpoint_in(text, key, path)) {
@@ -222,10 +240,10 @@ fn make_local(
         }
     }
     // Ctrl-C ends a download cleanly.
-    if load && !path.exists() {
+    if loading.loads(kind) && !path.exists() {
         interrupt::listen();
     }
-    let Some(local) = place(key, path, kind, usual, pinned, load)? else { return Ok(false) };
+    let Some(local) = place(key, path, kind, usual, pinned, loading)? else { return Ok(false) };
     *path = local;
     Ok(true)
 }
@@ -236,9 +254,10 @@ fn make_local(
 pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loading) -> anyhow::Result<()> {
     let pinned = resumed.and_then(|run| std::fs::read_to_string(run.join(CONFIGURATION)).ok());
     let pinned = pinned.as_deref();
+    let only_all = if loading == Loading::All { Loading::All } else { Loading::Nothing };
+    let of_model = if config.task.tokenizer().is_some() { only_all } else { loading };
     if let Some(path) = &mut config.model.path {
-        let load = loading == Loading::All;
-        let is_local = make_local("model.path", path, Kind::Model, Use::Training, pinned, load)?;
+        let is_local = make_local("model.path", path, Kind::Model, Use::Training, pinned, of_model)?;
         if !is_local && config.model.size.is_none() {
             let name = path.to_str().and_then(|text| Name::read(text, Kind::Model).ok()?);
             if let Some(size) = name.and_then(|name| fgrpo_hub::sizes(&name.repository)) {
@@ -248,7 +267,7 @@ pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loadi
         }
     }
     if let Some(path) = config.teacher.as_mut().and_then(|teacher| teacher.path.as_mut()) {
-        make_local("teacher.path", path, Kind::Model, Use::Training, pinned, loading == Loading::All)?;
+        make_local("teacher.path", path, Kind::Model, Use::Training, pinned, only_all)?;
     }
     task(&mut config.task, pinned, loading)
 }
@@ -256,8 +275,7 @@ pub fn configuration(config: &mut Config, resumed: Option<&Path>, loading: Loadi
 fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyhow::Result<()> {
     let tokenizer = |path: &mut Option<PathBuf>| {
         path.iter_mut().try_for_each(|path| {
-            let load = loading == Loading::All;
-            make_local("task.tokenizer", path, Kind::Model, Use::Training, pinned, load).map(drop)
+            make_local("task.tokenizer", path, Kind::Model, Use::Training, pinned, loading).map(drop)
         })
     };
     if let TaskConfig::Mix(mix) = task_ {
@@ -265,12 +283,11 @@ fn task(task_: &mut TaskConfig, pinned: Option<&str>, loading: Loading) -> anyho
         return mix.parts.iter_mut().try_for_each(|part| task(&mut part.task, pinned, loading));
     }
     let TaskConfig::Text(text) = task_ else { return Ok(()) };
-    let load = loading != Loading::Nothing;
     if !text.owns_data() {
-        make_local("task.data", &mut text.data, Kind::Data, Use::Training, pinned, load)?;
+        make_local("task.data", &mut text.data, Kind::Data, Use::Training, pinned, loading)?;
     }
     if let Some(path) = &mut text.held_out {
-        make_local("task.held_out", path, Kind::Data, Use::Evaluation, pinned, load)?;
+        make_local("task.held_out", path, Kind::Data, Use::Evaluation, pinned, loading)?;
     }
     tokenizer(&mut text.tokenizer)
 }

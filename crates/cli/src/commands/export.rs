@@ -77,7 +77,11 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         (None, None) => bad_input!("expected a configuration or --paper"),
     };
     let mut local = written.clone();
-    places::configuration(&mut local, None, Loading::Data)?;
+    // The tokenizer comes from the folder of the job's model if that exists on this machine.
+    if let Some(model) = args.model.as_ref().map(PathBuf::from).filter(|model| model.exists()) {
+        local.model.path = Some(model);
+    }
+    places::configuration(&mut local, None, Loading::Tokenizer)?;
     let cluster = Cluster {
         model: args.model.clone(),
         nodes: args.nodes.into(),

@@ -329,10 +329,12 @@ fn a_row_of_the_paper_is_named_whole_and_its_data_come_from_the_hub_if_they_are_
         "--out",
         path(&job),
     ]);
-    let (_, said, code) = run(command);
+    let (_, said, code) = run(&mut command);
     assert_eq!(code, 2, "{said}");
+    assert!(said.contains("model.path: Qwen/Qwen2.5-7B at main: not in the cache"), "{said}");
+    let (_, said, code) = run(command.arg(format!("--set=task.tokenizer={}", model().display())));
     assert!(
-        said.contains("Qwen/Qwen2.5-7B") || said.contains("agentica-org/DeepScaleR-Preview-Dataset"),
+        code == 2 && said.contains("task.data: agentica-org/DeepScaleR-Preview-Dataset at main"),
         "{said}"
     );
     assert!(!job.exists());

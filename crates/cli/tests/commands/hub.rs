@@ -101,6 +101,64 @@ fn evaluation_takes_a_model_and_a_split_by_name() {
 }
 
 #[test]
+fn a_job_for_a_cluster_takes_only_the_tokenizer_of_a_model_by_name() {
+    let hub = hub();
+    let folder = tempfile::tempdir().unwrap();
+    let text = small_run(&[
+        "task={ kind = \"math\", data = \"Org/sums\", held_out = \"Org/sums\" }",
+        "model={ path = \"Org/Tiny\" }",
+        "rollout={ prompts = 8, group_size = 2, max_new_tokens = 4 }",
+        "save={ every = 0 }",
+    ]);
+    let config = file(folder.path(), "run.toml", &text);
+    let export = |trainer: &str, more: &str| {
+        let out = folder.path().join(trainer);
+        command!("export", trainer, &config, "--out", &out, "--model Org/Tiny --nodes 2 --gpus 8 --set", more)
+    };
+    tells(2, offline(&hub, export("verl", "steps=1")), "--set task.tokenizer=DIR");
+    for trainer in ["verl", "trl", "skyrl"] {
+        ends(0, on(&hub, export(trainer, "steps=1")));
+        let job = folder.path().join(trainer);
+        assert!(job.join("tokenizer/tokenizer.json").exists());
+        let job: serde_json::Value =
+            serde_json::from_slice(&std::fs::read(job.join("job.json")).unwrap()).unwrap();
+        assert_eq!(job["model"], "Org/Tiny");
+        std::fs::remove_dir_all(folder.path().join(trainer)).unwrap();
+    }
+    ends(0, offline(&hub, command!("data show", &config)));
+    let snapshot = hub.cached("models--Org--Tiny").join("snapshots").join(COMMIT);
+    assert!(snapshot.join("tokenizer.json").exists() && !snapshot.join("model.safetensors").exists());
+    // Weights are loaded if they are needed.
+    ends(0, generate(&hub));
+    // Another tokenizer suffices, and so does a local folder of the job's model.
+    let other = format!("model.path=Org/None --set task.tokenizer={}", model().display());
+    ends(
+        0,
+        offline(
+            &hub,
+            command!(
+                "export verl",
+                &config,
+                "--out",
+                folder.path().join("other"),
+                "--set",
+                ..other.split(' ')
+            ),
+        ),
+    );
+    let local = command!(
+        "export verl",
+        &config,
+        "--out",
+        folder.path().join("local"),
+        "--model",
+        model(),
+        "--set model.path=Org/None"
+    );
+    ends(0, offline(&hub, local));
+}
+
+#[test]
 fn ctrl_c_keeps_what_is_loaded_and_says_so() {
     let hub = hub();
     hub.meets(&[Fault::Slow]);

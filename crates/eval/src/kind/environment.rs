@@ -137,6 +137,9 @@ pub struct Begun {
     /// Whether the environment has a method `feedback`.
     #[serde(default)]
     pub feedback: bool,
+    /// Hash of the messages and tools. A new environment that replaces a lost one must have the same hash.
+    #[serde(default)]
+    start: String,
 }
 
 /// The tools' answers to a turn's calls.
@@ -149,7 +152,7 @@ struct Answered {
 #[derive(Debug)]
 pub struct Episode<'a> {
     program: &'a Program,
-    /// Fields of every request to the worker: the episode's name, row and first messages.
+    /// Fields of every request to the worker: the episode's name, row, first messages and [`Begun::start`].
     about: Map<String, Value>,
     history: Vec<Value>,
 }
@@ -167,9 +170,10 @@ impl<'a> Episode<'a> {
     ) -> Result<(Self, Begun), Box<Graded>> {
         let about = json!({"episode": name, "problem": columns, "messages": messages});
         let Value::Object(about) = about else { unreachable!("an object was written") };
-        let episode = Self { program, about, history: Vec::new() };
-        let start = program.ask_for(&episode.question("begin", []))?;
-        Ok((episode, start))
+        let mut episode = Self { program, about, history: Vec::new() };
+        let begun: Begun = program.ask_for(&episode.question("begin", []))?;
+        episode.about.insert("start".to_owned(), begun.start.clone().into());
+        Ok((episode, begun))
     }
 
     fn question<const N: usize>(&self, ask: &str, more: [(&str, Value); N]) -> Value {

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import inspect
 import itertools
 import json
 import re
+import threading
 import types
 import typing
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -55,19 +57,21 @@ class World:
                 self.messages.append({"role": "user", "content": observed})
         if not any(message["content"] for message in self.messages):
             raise ValueError("the row has no prompt and reset returned no text, so the policy has nothing to answer")
-        attribute = getattr(self.environment, "__dict__", {}).get("reward")
-        if not self.rewards and self.own_reward is None and not isinstance(attribute, (int, float)):
+        attribute = inspect.getattr_static(self.environment, "reward", None)
+        if not self.rewards and self.own_reward is None and not isinstance(attribute, typing.SupportsFloat):
             raise TypeError(f"{type(self.environment).__name__} has no method get_reward (or reward), and no reward function is given")
 
     def begun(self) -> dict[str, Any]:
-        """Returns the conversation, the schemas of the tools, and a description of the tools for templates without tools."""
+        """Returns the conversation, the schemas of the tools, a description of the tools for templates without tools, and ``start``, a hash
+        that is the same in another environment with the same conversation and tools."""
         schemas = [tool_schema(method, name) for name, method in self.tools.items()]
         how = '<tool_call>{"name": ..., "arguments": {...}}</tool_call>'
         head = f"You can call these tools. To call one, write {how}; its result follows.\n"
         # The schema of the result is in Transformers' form of a tool, but of no use for a call.
         called = ({key: value for key, value in schema["function"].items() if key != "return"} for schema in schemas)
         offer = head + "\n".join(json.dumps({"type": "function", "function": function}) for function in called)
-        return {"messages": self.messages, "tools": schemas, "offer": offer, "feedback": self.own_feedback is not None}
+        start = hashlib.sha256(repr([self.messages, schemas]).encode()).hexdigest()
+        return {"messages": self.messages, "tools": schemas, "offer": offer, "feedback": self.own_feedback is not None, "start": start}
 
     def grade(self, conversation: Sequence[Message]) -> Any:
         """Grades the episode: the sum of the environment's reward and the functions' rewards, as in TRL."""
@@ -120,7 +124,10 @@ class World:
         try:
             answer = text_of(settled(self.tools[name](**json.loads(arguments))), name)
             return str(answer).encode("utf-8", "replace").decode()
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            # Ctrl-C reaches only the main thread of the user's process, not a worker process or the thread of a run.
+            if isinstance(error, KeyboardInterrupt) and __name__ != "__main__" and threading.current_thread() is threading.main_thread():
+                raise
             return f"error: {type(error).__name__}: {error}"
 
 
@@ -255,7 +262,7 @@ def tool_method(name: str, description: str, parameters: Mapping[str, Any], call
 def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> Callable[[Mapping[str, Any]], Any]:
     """Returns a function that answers questions about episodes. An environment lives from the beginning of its episode to the reward. If
     it is lost, for example because a turn hung and the process was killed, the turns so far are played again. An error is raised if the
-    answers differ."""
+    first messages, the tools or the answers differ."""
     live: dict[str, tuple[World, int]] = {}
 
     def world(question: Mapping[str, Any]) -> World:
@@ -263,9 +270,9 @@ def answering(factory: Factory, rewards: Sequence[Callable[..., Any]] = ()) -> C
         found, turns = live.pop(question["episode"], (None, -1))
         if found is None or turns != len(history) or question["ask"] == "begin":
             found = World(factory, question["problem"], question["messages"], rewards)
-            for turn in history:
-                if found.results(turn["calls"]) != turn["results"]:
-                    raise RuntimeError("the environment answered the same turns otherwise than before: it depends on more than its row")
+            same = question["ask"] == "begin" or found.begun()["start"] == question["start"]
+            if not same or any(found.results(turn["calls"]) != turn["results"] for turn in history):
+                raise RuntimeError("its environment was lost, and a new one differs because it depends on more than the row")
         return found
 
     def answer(question: Mapping[str, Any]) -> Any:

@@ -8,6 +8,7 @@ import importlib.util
 import inspect
 import io
 import json
+import math
 import os
 import sys
 import threading
@@ -113,7 +114,10 @@ def graded(result):
     if isinstance(result, (str, bytes)):
         raise TypeError(f"expected a number, returned the string {result!r}")
     score = float(result)
-    if any(value != value for value in [score, *rewards.values()]):
+    values = [score, *rewards.values()]
+    if any(map(math.isinf, values)):
+        raise ValueError(f"expected finite numbers, returned {', '.join(map(str, values))}")
+    if any(map(math.isnan, values)):
         return {"unscorable": "the grader returned NaN"}
     return {"score": score, "rewards": rewards}
 

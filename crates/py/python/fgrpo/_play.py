@@ -102,7 +102,7 @@ def play(
         public methods, except ``get_reward``, ``reward`` and ``feedback()``, are the tools; they need type hints and docstrings. The result
         or exception of a call is the tool's answer; a malformed call is answered with its error. All methods may be ``async``.
     rows: dicts with the conversation in ``prompt`` (a string or messages), unless ``reset`` returns all of it. Every episode gets a copy.
-    max_turns: maximum number of the model's turns. max_tokens: maximum length of each turn.
+    max_turns: maximum number of the model's turns; the calls of the last one aren't made. max_tokens: maximum length of each turn.
     reward: a function that is called as ``reward(episode, **row)`` and replaces the environment's ``get_reward()`` (or ``reward()``, or
         ``reward(messages)`` with the conversation). If it has an argument ``completions`` or ``environments``, it is called with lists, as
         TRL does, and its result is added to the environment's reward.
@@ -159,6 +159,7 @@ class _Game:
         self.error: str | None = None
         self.history: list[dict[str, Any]] = []
         self.episode = Episode(messages)
+        self.begun: dict[str, Any] = {}
         self.begun = self.ask("begin", messages=messages)
         self.native: _native.Episode | None = None
         if self.error is None and engine is not None:
@@ -167,7 +168,7 @@ class _Game:
     def ask(self, question: str, **more: Any) -> Any:
         """Returns the answer to a question about the episode. The traceback of an exception is stored in ``error``."""
         log = io.StringIO()
-        about = {"ask": question, "episode": id(self), "problem": self.row, "history": self.history}
+        about = {"ask": question, "episode": id(self), "problem": self.row, "history": self.history, "start": self.begun.get("start")}
         said = reply(self.answerer, {"messages": self.episode.messages, **about, **more}, log)
         if "unscorable" in said and log.tell():
             self.error = log.getvalue()

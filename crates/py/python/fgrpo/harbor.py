@@ -16,7 +16,7 @@ import tempfile
 import time
 import tomllib
 import weakref
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 # The keys of task.toml that are read, and those that don't change an episode. Any other key must be off.
@@ -27,7 +27,11 @@ READ = {
 }
 WITHOUT_EFFECT = ("schema_version", "version", "task", "metadata", "solution", "source", "artifacts", "storage_mb")
 ONLY = {"os": "linux", "environment_mode": "shared"}
-REWARDS = ("/logs/verifier/reward.txt", "/logs/verifier/reward.json")
+TESTS = "/tests/test.sh"
+# Files of the reward, with the function that reads each. The first one that exists counts.
+REWARDS: dict[str, Callable[[str], Any]] = {"/logs/verifier/reward.json": json.loads, "/logs/verifier/reward.txt": lambda text: {"reward": float(text)}}
+# Lines at the beginning of an instruction that mark test data for filters, and empty lines. Harbor doesn't show them either.
+CANARY = re.compile(r"\A([^\S\n]*(<!--.*canary.*-->|#.*canary.*)[^\S\n]*(\n|\Z))*([^\S\n]*\n)*", re.IGNORECASE)
 
 
 def rows(folder: str | os.PathLike[str], runtime: str = "docker") -> list[dict[str, Any]]:
@@ -41,7 +45,7 @@ def rows(folder: str | os.PathLike[str], runtime: str = "docker") -> list[dict[s
     if not tasks:
         raise ValueError(f"{folder} contains no task (a folder with task.toml)")
     return [
-        {"prompt": (task / "instruction.md").read_text(), "task": str(task.resolve()), "image": _image(task, runtime)}
+        {"prompt": CANARY.sub("", (task / "instruction.md").read_text()), "task": str(task.resolve()), "image": _image(task, runtime)}
         for task in tasks
     ]
 
@@ -49,8 +53,8 @@ def rows(folder: str | os.PathLike[str], runtime: str = "docker") -> list[dict[s
 def environment(runtime: str = "docker", timeout: float = 60.0, longest: int = 10_000) -> type:
     """Returns the class that plays the :func:`rows`. Its tool ``bash`` runs a command in the task's container.
 
-    The reward of an episode is the number that the tests write to ``reward.txt``, or ``reward`` (or the only value) of their
-    ``reward.json``. The episode is unscorable if they write none or run longer than the task allows.
+    The reward of an episode is ``reward`` (or the only value) of the tests' ``reward.json``, or without this file the number in ``reward.txt``.
+    The episode is unscorable if they write none, if a value isn't a finite number, or if they run longer than the task allows.
 
     runtime: the command, ``docker`` or ``podman``. timeout: seconds until a command of the policy is killed.
     longest: maximum number of characters of an output; a longer one loses its middle.
@@ -102,11 +106,13 @@ class _Container:
             if prepared.returncode != 0:
                 raise RuntimeError(f"the container can't be prepared for the tests: {prepared.stdout}")
             _run([self._runtime, "cp", f"{self._task / 'tests'}", f"{self._container}:/tests"])
-            tests = self._shell(["bash", "/tests/test.sh"], self._verifier.get("timeout_sec", 600.0), self._verifier)
-            found = [text for path in REWARDS if (text := self._read(path)) is not None]
-            if not found:
-                return {"score": None, "reason": f"the tests wrote no reward (exit code {tests.returncode}): {tests.stdout[-500:]}"}
-            return _reward(found[0])
+            self._shell(["chmod", "+x", TESTS], 60, root)
+            # A script without a first line `#!` is run by bash.
+            tests = self._shell(["bash", "-c", TESTS], self._verifier.get("timeout_sec", 600.0), self._verifier)
+            for path, read in REWARDS.items():
+                if (text := self._read(path)) is not None:
+                    return _reward(text, read)
+            return {"score": None, "reason": f"the tests wrote no reward (exit code {tests.returncode}): {tests.stdout[-500:]}"}
         except subprocess.TimeoutExpired as expired:
             return {"score": None, "reason": f"the tests took longer than {expired.timeout:g} seconds"}
         finally:
@@ -126,16 +132,15 @@ class _Container:
             return copy.read_text(errors="replace") if copied.returncode == 0 and copy.is_file() and not copy.is_symlink() else None
 
 
-def _reward(text: str) -> Any:
+def _reward(text: str, read: Callable[[str], Any]) -> Any:
     try:
-        value = json.loads(text)
-    except ValueError:
-        return {"score": None, "reason": f"the tests wrote {text[:100]!r} as the reward, which isn't a number"}
-    if isinstance(value, dict):
-        value = next(iter(value.values())) if len(value) == 1 else value.get("reward")
-    if not isinstance(value, (int, float)) or not math.isfinite(value):
-        return {"score": None, "reason": f"the tests wrote {text[:100]!r}, which has no finite reward"}
-    return float(value)
+        values = read(text)
+        # Harbor refuses all values if one of them isn't a finite number.
+        if isinstance(values, dict) and all(isinstance(value, (int, float)) and math.isfinite(value) for value in values.values()):
+            return float(next(iter(values.values())) if len(values) == 1 else values["reward"])
+    except (ValueError, KeyError, OverflowError):
+        pass
+    return {"score": None, "reason": f"the tests wrote {text[:100]!r}, which has no finite reward"}
 
 
 def _settings(task: pathlib.Path) -> dict[str, Any]:

@@ -24,8 +24,8 @@ def environment(url: str, tool: str = "act", timeout: float = 60.0) -> type:
     arguments are the fields of the server's action. All columns of a row except ``prompt`` are passed to the server's ``reset``. An
     observation with a single field that is a string becomes that string; any other observation becomes JSON.
 
-    The reward of an episode is the sum of the rewards of its steps: 0 if it has no step, unscorable if no step has a reward. After the
-    step that ends the episode (``done``) every call is answered with an error.
+    The reward of an episode is the sum of the rewards of its steps: 0 if it has no step, unscorable if no step has a reward or the server
+    didn't answer a step within ``timeout``. After the step that ends the episode (``done``) every call is answered with an error.
 
     timeout: maximum time for the server's answer to a message, in seconds.
     Raises ``OSError`` if the server doesn't answer, and ``ValueError`` if a tool is named ``reset``, ``reward`` or ``get_reward``.
@@ -58,21 +58,33 @@ class _Session:
 
     def reset(self, prompt: Any = None, **row: Any) -> str | None:
         self._rewards: list[float | None] = []  # of each step
-        self._done = False
-        self._client = GenericEnvClient(base_url=self._url, message_timeout_s=self._timeout).sync()
+        self._done = self._lost = False
+        self._session = GenericEnvClient(base_url=self._url, message_timeout_s=self._timeout)
+        self._client = self._session.sync()
         self._client.connect()
-        return _text(self._client.reset(**row).observation)
+        observed = self._client.reset(**row).observation
+        self._socket = self._session._ws
+        return _text(observed)
 
     def _step(self, action: Mapping[str, Any]) -> str | None:
-        if self._done:
+        if self._done or self._lost:
             raise RuntimeError("the episode has ended")
-        result = self._client.step(dict(action))
+        try:
+            result = self._client.step(dict(action))
+        except Exception as error:
+            self._lost = not isinstance(error, RuntimeError)  # which is an error message of the server
+            raise
+        finally:
+            # After a failure the client connects again, to another session, in which no episode has begun.
+            self._lost |= self._session._ws is not self._socket
         self._done = result.done
         self._rewards.append(result.reward)
         return _text(result.observation)
 
     def get_reward(self) -> Any:
         self._client.close()
+        if self._lost:
+            raise ConnectionError("the server didn't answer a step of the episode, or ended its session")
         given = [float(reward) for reward in self._rewards if reward is not None]
         if self._rewards and not given:
             return {"score": None, "reason": "no step of the episode has a reward"}

@@ -15,13 +15,22 @@ from . import credit
 from ._native import FOCAL_GAMMA
 from ._verifiers import problem_of
 
+# slime's estimators that compare the rewards of a group, and whether each may divide by the standard deviation.
+ESTIMATORS = {"grpo": True, "gspo": True, "cispo": True, "reinforce_plus_plus_baseline": False}
+
 
 def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], list[float]]:
     """Returns the raw rewards and the focal-weighted advantages of the samples, in order.
 
-    Samples are grouped by ``group_index``. The estimator is slime's: reward minus the group's mean, divided by the standard
-    deviation with ``--grpo-std-normalization``. Samples with a NaN reward are left out of their group.
+    Samples are grouped by ``group_index``. The estimator is slime's: reward minus the group's mean, which ``grpo``, ``gspo`` and ``cispo`` divide
+    by the standard deviation with ``--grpo-std-normalization``. Samples with a NaN reward are left out of their group.
+
+    Raises ``ValueError`` if slime itself wouldn't compare the rewards of a group.
     """
+    name = getattr(args, "advantage_estimator", "grpo")
+    if name not in ESTIMATORS or not getattr(args, "rewards_normalization", True):
+        wanted = f"set --advantage-estimator to one of {', '.join(ESTIMATORS)} (found {name}), without --disable-rewards-normalization"
+        raise ValueError(f"the focal weight multiplies advantages within a group; {wanted}")
 
     def setting(name: str, default: float | None) -> float | None:
         value = getattr(args, name, os.environ.get(f"FGRPO_{name.upper()}", default))
@@ -31,7 +40,7 @@ def post_process_rewards(args: Any, samples: list[Any]) -> tuple[list[float], li
     found = credit(
         raw,
         groups=[sample.group_index for sample in samples],
-        estimator="grpo" if getattr(args, "grpo_std_normalization", True) else "dr_grpo",
+        estimator="grpo" if ESTIMATORS[name] and getattr(args, "grpo_std_normalization", True) else "dr_grpo",
         gamma=setting("focal_gamma", FOCAL_GAMMA),
         correct=setting("reward_correct", 1.0),
         wrong=setting("reward_wrong", 0.0),

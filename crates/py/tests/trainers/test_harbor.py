@@ -98,6 +98,13 @@ def test_a_policy_that_writes_its_reward_or_its_tests_earns_nothing(tmp_path):
         ("echo '{\"a\": 1, \"b\": 1}' > /logs/verifier/reward.json", None),
         ("echo nan > /logs/verifier/reward.txt", None),
         ("echo NaN > /logs/verifier/reward.json", None),
+        ("echo '{\"reward\": 1, \"note\": \"x\"}' > /logs/verifier/reward.json", None),
+        ("echo 1 > /logs/verifier/reward.json", None),
+        ("echo 1 > /logs/verifier/reward.txt; echo '{\"reward\": 0.25}' > /logs/verifier/reward.json", 0.25),
+        ("echo .50 > /logs/verifier/reward.txt", 0.5),
+        ("echo +1. > /logs/verifier/reward.txt", 1.0),
+        ("#!/bin/bash -e\nfalse\necho 1 > /logs/verifier/reward.txt", None),
+        ("#!/bin/awk -f\nBEGIN { print 0.75 > \"/logs/verifier/reward.txt\" }", 0.75),
         ("sleep 60", None),
     ],
 )
@@ -126,6 +133,14 @@ def test_a_command_that_hangs_is_killed(tmp_path):
 def test_what_is_not_supported_is_refused_by_name(tmp_path, section, place):
     with pytest.raises(ValueError, match=place):
         fgrpo.harbor.rows(task(tmp_path / "task", settings=section), "docker")
+
+
+def test_marks_of_test_data_before_an_instruction_are_not_shown(tmp_path):
+    folder = task(tmp_path / "task", settings='environment = { docker_image = "made" }')
+    marks = "<!-- harbor-canary GUID 26b5c67b -->\n # Canary 7\n\n"
+    for before, wanted in ((marks, "Fix it.\n\n# Canary\n"), ("Say\n" + marks, f"Say\n{marks}Fix it.\n\n# Canary\n")):
+        (folder / "instruction.md").write_text(f"{before}Fix it.\n\n# Canary\n")
+        assert fgrpo.harbor.rows(folder)[0]["prompt"] == wanted
 
 
 def test_a_folder_without_tasks_and_a_runtime_that_is_not_installed_are_refused(tmp_path):

@@ -1,5 +1,6 @@
 """OpenEnv servers as environments: a game with a custom action, and MCP tools. Needs `openenv` (scripts/wheel/openenv.txt)."""
 
+import contextlib
 import pathlib
 import socket
 import subprocess
@@ -16,6 +17,7 @@ import fgrpo.openenv  # noqa: E402
 
 SERVER = """
 import sys
+import time
 import uvicorn
 from fastmcp import FastMCP
 from openenv.core.env_server.http_server import create_app
@@ -40,6 +42,8 @@ class Game(Environment):
         return Hint(hint=" Guess from 0 to 9.", done=False, reward=None)
 
     def step(self, action, timeout_s=None, **settings):
+        if action.number == 3:
+            time.sleep(2)
         if action.number == self.secret:
             return Hint(hint="right", done=True, reward=1.0)
         return Hint(hint="higher" if action.number < self.secret else "lower", done=False, reward=-0.25)
@@ -70,15 +74,15 @@ uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
 """
 
 
-@pytest.fixture(scope="module", params=["game", "tools"])
-def server(request, tmp_path_factory):
-    """Yields the name and the address of a server."""
-    program = tmp_path_factory.mktemp("openenv") / "server.py"
+@contextlib.contextmanager
+def started(kind, folder, port=None):
+    """Yields the process and the address of a server."""
+    program = folder / "server.py"
     program.write_text(SERVER)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    process = subprocess.Popen([sys.executable, str(program), request.param, str(port)])
+        port = port or free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, str(program), kind, str(port)])
     url = f"http://127.0.0.1:{port}"
     try:
         for _ in range(600):
@@ -88,10 +92,17 @@ def server(request, tmp_path_factory):
             except OSError:
                 assert process.poll() is None, "the server ended"
                 time.sleep(0.1)
-        yield request.param, url
+        yield process, url
     finally:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="module", params=["game", "tools"])
+def server(request, tmp_path_factory):
+    """Yields the name and the address of a server."""
+    with started(request.param, tmp_path_factory.mktemp("openenv")) as (_, url):
+        yield request.param, url
 
 
 def searches(messages):
@@ -127,6 +138,41 @@ def test_a_server_is_played_by_its_own_action_or_by_its_tools(server):
         assert episode.reward != episode.reward
         right = fgrpo.play(None, environment, [row], n=1, policy=lambda m: "5", reward=lambda episode, **row: 0.75)
         assert right[0][0].reward == 0.75
+
+
+@pytest.mark.filterwarnings("ignore:1 of 1 episodes are unscorable")
+def test_an_episode_whose_server_is_late_or_dies_has_no_reward(tmp_path):
+    with started("game", tmp_path) as (process, url):
+        environment = fgrpo.openenv.environment(url, timeout=1.0)
+        row = {"prompt": "Play.", "secret": 7}
+
+        def lost(*numbers, between=lambda: None):
+            turns = iter(numbers)
+
+            def policy(messages):
+                number = next(turns, None)
+                if number == 7:
+                    between()
+                return "Done." if number is None else [("act", {"number": number})]
+
+            return play(environment, row, policy)
+
+        assert lost(5, 7).reward == 0.75
+        episode = lost(3, 7)
+        assert episode.reward != episode.reward, "a late step"
+        assert [m["content"] for m in episode.messages if m["role"] == "tool"] == ["error: TimeoutError: ", "error: RuntimeError: the episode has ended"]
+        with contextlib.ExitStack() as servers:
+
+            def restart():
+                process.kill()
+                process.wait()
+                servers.enter_context(started("game", tmp_path, int(url.rpartition(":")[2])))
+
+            episode = lost(5, 7, between=restart)
+            assert episode.reward != episode.reward, "the session was lost between two steps"
+            assert lost(5, 7).reward == 0.75
+        with pytest.raises(OSError):
+            environment().reset()
 
 
 def test_a_server_trains_a_policy_from_a_file(server, bytes_model, tmp_path):

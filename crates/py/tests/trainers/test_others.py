@@ -168,6 +168,16 @@ def test_slimes_hooks_weigh_groups_and_judge_answers():
     signed = post_process_rewards(punished, [Sample(sample.group_index, 2 * sample.reward - 1) for sample in samples])[1]
     np.testing.assert_allclose(signed, found, atol=1e-5)
     np.testing.assert_array_equal(found, fgrpo.advantages(rewards, gamma=0.5).ravel())
+    def estimated(**more):
+        return post_process_rewards(SimpleNamespace(focal_gamma=0.0, grpo_std_normalization=True, **more), samples)[1]
+
+    for name in ("gspo", "cispo"):
+        assert estimated(advantage_estimator=name) == fgrpo.advantages(rewards).ravel().tolist()
+    centered = rewards - rewards.mean(axis=1, keepdims=True)
+    np.testing.assert_allclose(estimated(advantage_estimator="reinforce_plus_plus_baseline"), centered.ravel())
+    for more in ({"advantage_estimator": "ppo"}, {"rewards_normalization": False}):
+        with pytest.raises(ValueError, match="set --advantage-estimator to one of grpo, .* without --disable-rewards-normalization"):
+            estimated(**more)
     for label in ("2", 2, "1 + 1 = 2.\n#### 2"):
         assert asyncio.run(math_reward(arguments, SimpleNamespace(label=label, response="\\boxed{2}"))) == 1.0
 

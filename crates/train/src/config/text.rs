@@ -78,7 +78,7 @@ pub struct TextConfig {
     )]
     #[schemars(schema_with = "program::schema::function")]
     pub environment: Option<program::Settings>,
-    /// With `environment`: maximum number of the policy's turns in an episode.
+    /// With `environment`: maximum number of the policy's turns in an episode. The calls of the last one aren't made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_turns: Option<usize>,
     /// Handling of thoughts before an answer: `strip` grades the text after the last closing tag, `keep` the whole

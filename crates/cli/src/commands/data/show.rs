@@ -98,7 +98,7 @@ pub(super) fn run(args: &Show) -> anyhow::Result<()> {
 
 fn of_configuration(args: &Show) -> anyhow::Result<(u64, Vec<Shown>)> {
     let mut config = Config::load(&args.source, &args.set)?;
-    places::configuration(&mut config, None, Loading::All)?;
+    places::configuration(&mut config, None, Loading::Tokenizer)?;
     let task = Task::open(&config)?;
     let split = match args.split {
         Some(split) => split,

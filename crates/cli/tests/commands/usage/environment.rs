@@ -222,6 +222,38 @@ fn an_episode_whose_tool_hangs_or_dies_is_unscorable_and_the_others_go_on() {
 }
 
 #[test]
+fn an_episode_of_a_lost_worker_is_graded_only_by_the_problem_that_it_began_with() {
+    let game = game();
+    let code = r#"
+import os, random
+
+class Sums:
+    def reset(self, prompt, drawn=False, **row):
+        self.more = f" + {random.randint(1, 10**9)}" if drawn else " + 1"
+        return self.more
+
+    def reward(self, messages):
+        if not os.path.exists("died-once"):
+            open("died-once", "w").close()
+            os._exit(1)
+        return float(messages[0]["content"].endswith(self.more))
+"#;
+    let environment =
+        format!("task.environment=\"{}:Sums\"", file(game.folder.path(), "drawn.py", code).display());
+    let row =
+        |drawn: bool| json!({"prompt": format!("{} + 2", i32::from(drawn)), "drawn": drawn}).to_string();
+    file(game.folder.path(), "drawn.jsonl", &format!("{}\n{}\n", row(false), row(true)));
+    let set = ["--set", &environment, "--set=task.data=drawn.jsonl", "--set=steps=1", "--set=eval.every=0"];
+    let (out, said, code) = game.train("drawn", &[&set[..], &["--set=grade.max_unscorable=1000"]].concat());
+    assert_eq!(code, 0, "{said}");
+    // The reward of the first episode ended the process, so that all of them lost their environments.
+    let step = &lines(&out.join("metrics.jsonl"))[0];
+    assert_eq!(step["verdicts"], json!({"correct": 4, "unscorable": 4}), "{step}");
+    let reason = "raised RuntimeError: its environment was lost, and a new one differs because it depends on more than the row";
+    assert_eq!(step["reasons"][reason], 4, "{step}");
+}
+
+#[test]
 fn a_group_whose_every_episode_failed_to_begin_is_left_out() {
     let game = game();
     let fails =

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -54,7 +54,7 @@ def policy_loss(
            [ 0.3333,  0.    ]])
     """
     whole(1, max_len=max_len)
-    dual = None if dual_clip == "default" else dual_clip or 0.0
+    dual: Any = None if dual_clip == "default" else dual_clip or 0.0
     real(clip_low=clip_low, clip_high=clip_high, dual_clip=dual, tau=tau)
     logp, old_logp = numbers("logp", logp), numbers("old_logp", old_logp)
     mask, advantages = booleans("mask", mask), numbers("advantages", advantages)

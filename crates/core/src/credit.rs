@@ -24,7 +24,8 @@ pub enum Shaping {
     #[default]
     None,
     /// Rewarding the Unlikely: a correct completion's reward becomes `R (1 - beta (G - rank) / G)`,
-    /// where rank 1 is the most likely of the group's G completions by mean old log-probability per token.
+    /// where rank 1 is the most likely of the group's G completions by mean old log-probability per token. Source: arXiv
+    /// 2506.02355, `ray_lean_trainer.py` of AndreHe02/rewarding-unlikely-release.
     Unlikely {
         /// Largest fraction of the reward that is removed, from 0 to 1.
         #[cfg_attr(feature = "serde", serde(default = "ratio::<1, 4>"))]

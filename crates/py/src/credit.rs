@@ -62,9 +62,6 @@ fn estimator(table: &str, beside: [(&str, Option<Value>); 3]) -> PyResult<Advant
                     )));
                 }
             }
-            (None, Some(_)) if key == "k" && !fields.contains_key(key) => {
-                return Err(bad(format!("k is required by the estimator {name:?}, which optimises pass@k")));
-            }
             (None, _) => {}
         }
     }

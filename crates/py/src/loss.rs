@@ -10,7 +10,8 @@ use numpy::{IntoPyArray, PyArray2, PyReadonlyArray1, PyReadonlyArray2};
 use pyo3::prelude::*;
 use serde_json::{Value, json};
 
-/// Creates a policy loss from its defaults and the given settings. Returns an error for a setting that the loss lacks.
+/// Creates a policy loss from its defaults and the given settings. A `dual_clip` of 0 turns the dual clip off. Returns an
+/// error for a setting that the loss lacks.
 fn policy(
     loss: &str,
     clip: [Option<f64>; 2],
@@ -27,12 +28,14 @@ fn policy(
     let preset =
         read(json!({ "kind": kind })).map_err(|why| bad(format!("loss: unknown loss {loss:?}: {why}")))?;
     let mut keys = serde_json::to_value(preset).expect("a loss is a table");
+    let dual_clip = dual_clip.filter(|ratio| *ratio != 0.0 || keys.get("dual_clip").is_some());
     let high = if cap { ("cap", None) } else { ("clip", Some(1)) };
     let arguments = [
         ("clip_low", ("clip", Some(0)), clip[0]),
         ("clip_high", high, clip[1]),
         ("tau", ("tau", Some(0)), tau.map(|tau| tau.0)),
         ("tau", ("tau", Some(1)), tau.map(|tau| tau.1)),
+        ("dual_clip", ("dual_clip", None), dual_clip),
     ];
     for (name, (key, place), value) in arguments {
         let Some(value) = value else { continue };
@@ -43,9 +46,6 @@ fn policy(
         };
         *target = json!(value);
     }
-    if let Some(target) = keys.get_mut("dual_clip") {
-        *target = json!(dual_clip.unwrap_or(0.0));
-    }
     let loss = read(keys).map_err(bad)?;
     loss.check().map_err(|e| bad(named(&e)))?;
     Ok(loss)
@@ -53,10 +53,14 @@ fn policy(
 
 /// Creates an objective with this aggregation, from which the factors of tokens are computed.
 fn aggregation(name: &str, max_len: Option<usize>) -> PyResult<Objective> {
-    if name == "seq-mean-token-sum-norm" && max_len.is_none() {
-        return Err(bad(format!("max_len is required: {name:?} divides by it")));
-    }
     let algorithm: AlgorithmConfig = json::of_value(json!({ "aggregation": name })).map_err(bad)?;
+    match (name == "seq-mean-token-sum-norm", max_len) {
+        (true, None) => return Err(bad(format!("max_len is required: {name:?} divides by it"))),
+        (false, Some(_)) => {
+            return Err(bad(format!("max_len: the aggregation {name:?} doesn't use this argument")));
+        }
+        _ => {}
+    }
     let objective = algorithm.objective(max_len.unwrap_or(1));
     objective.check().map_err(|e| bad(named(&e)))?;
     Ok(objective)
@@ -108,8 +112,8 @@ fn sum(
         rows.iter().enumerate().map(|(b, tokens)| tokens.iter().map(|&t| values[(b, t)]).collect()).collect()
     };
     let (logp, old_logp) = (by_row(logp), by_row(old_logp));
-    let all: Vec<(f64, &[f64])> =
-        advantages.iter().copied().zip(old_logp.iter().map(Vec::as_slice)).collect();
+    let all: Vec<(f64, &[f64], &[f64])> =
+        (0..rows.len()).map(|b| (advantages[b], logp[b].as_slice(), old_logp[b].as_slice())).collect();
     let selected = covariance::selected(&policy, &all);
     for (b, tokens) in rows.iter().enumerate() {
         let scale = aggregation.scale(tokens.len(), &counts);

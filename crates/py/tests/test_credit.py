@@ -49,6 +49,10 @@ def test_an_estimator_with_settings_is_a_table():
     np.testing.assert_array_equal(
         fgrpo.advantages(REWARDS, estimator=table), fgrpo.advantages(REWARDS, estimator="pkpo", k=2)
     )
+    for name, k in {"pkpo": 4, "passk_training": 4, "bbg": 16}.items():
+        rewards = [[1.0, 0, 0, 0, 1]]
+        found = [fgrpo.advantages(rewards, estimator=name), fgrpo.advantages(rewards, estimator=name, k=k)]
+        np.testing.assert_array_equal(*found)
 
 
 def test_a_function_of_a_groups_rewards_is_an_estimator():
@@ -261,7 +265,7 @@ def test_shaping_reads_the_log_probabilities():
         (([[1, 0]],), {"eps": -1.0}, ValueError, ["eps: expected", "found -1"]),
         (([[1, 0]],), {"ddof": 2}, ValueError, ["ddof: expected", "found 2"]),
         (([[1, 0]],), {"estimator": "gae"}, ValueError, ["estimator: expected", "found \"gae\"", "rloo"]),
-        (([[1, 0]],), {"estimator": "pkpo"}, ValueError, ["k is required", "pkpo"]),
+        (([[1, 0]],), {"estimator": "pkpo"}, ValueError, ["k: expected", "found 4"]),
         (([[1, 0]],), {"estimator": "pkpo", "k": 3}, ValueError, ["k: expected", "found 3"]),
         (([[1, 0]],), {"k": 2}, ValueError, ["k: ", "found 2", "grpo"]),
         (([[1, 0]],), {"estimator": "rloo", "eps": 0.1}, ValueError, ["eps: ", "found 0.1", "rloo"]),

@@ -91,7 +91,7 @@ def test_the_gradient_of_a_loss_is_that_of_its_derivative_in_closed_form(model, 
             np.testing.assert_allclose([metrics["ratio"], metrics["ratio_max"]], [ratios.mean(), ratios.max()], rtol=1e-4)
             assert not {"loss", "clipped_low", "clipped_high"} & set(metrics), "of a loss that isn't known"
         else:
-            values.append(engine.forward_backward(data, loss)["loss"])
+            values.append(engine.forward_backward(data, loss, aggregation="token-mean")["loss"])
         norms.append(engine.optim_step(lr=1e-3)["grad_norm"])
         after.append(engine.score([[*prompt, *group[0].tokens]])[0][0])
     np.testing.assert_allclose(values[0], values[1], rtol=1e-4)

@@ -15,10 +15,12 @@ MODES = ["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-to
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("loss", ["grpo", "dapo", "gspo", "sapo"])
 def test_the_derivative_is_that_of_the_loss(loss, mode):
-    def value(logp):
-        return fgrpo.policy_loss(logp, OLD, ADVANTAGES, MASK, loss=loss, aggregation=mode, max_len=20)[0]
+    norm = {"max_len": 20} if mode == "seq-mean-token-sum-norm" else {}
 
-    slope = fgrpo.policy_loss(LOGP, OLD, ADVANTAGES, MASK, loss=loss, aggregation=mode, max_len=20)[1]
+    def value(logp):
+        return fgrpo.policy_loss(logp, OLD, ADVANTAGES, MASK, loss=loss, aggregation=mode, **norm)[0]
+
+    slope = fgrpo.policy_loss(LOGP, OLD, ADVANTAGES, MASK, loss=loss, aggregation=mode, **norm)[1]
     assert slope.shape == (B, T) and (slope[~MASK] == 0).all()
     if loss == "gspo":
         # Every token has the ratio of its sequence, so a finite difference must move the whole sequence.
@@ -96,6 +98,8 @@ def test_an_empty_batch_has_no_loss():
         ({"loss": "sapo", "clip_low": 0.3}, ValueError, "clip_low: the loss"),
         ({"loss": "gspo", "tau": (1.0, 2.0)}, ValueError, "tau: the loss"),
         ({"loss": "dapo", "absolute_cap": True}, ValueError, "absolute_cap: the loss"),
+        ({"loss": "gspo", "dual_clip": 3.0}, ValueError, "dual_clip: the loss"),
+        ({"max_len": 9}, ValueError, "max_len: the aggregation"),
         ({"logp": LOGP.astype(str)}, TypeError, "logp: expected"),
     ],
 )

@@ -246,6 +246,7 @@ impl Config {
         let parse = |overrides: &[Override]| -> anyhow::Result<Self> {
             let mut config: Self = typed(text, overrides, keys::suggestions)?;
             config.algorithm.focal_gamma = Some(config.algorithm.focal_gamma());
+            config.algorithm.aggregation = Some(config.algorithm.aggregation());
             Ok(config)
         };
         let config = parse(overrides)?;

@@ -45,6 +45,7 @@ impl Session {
         events.opened(&run.path)?;
         if stage == Stage::Rl {
             events.say(&format!("method: {}", config.method()));
+            config.notes().iter().for_each(|note| events.say(&format!("note: {note}")));
         }
         let inputs = Inputs::of(config, task, stage)?;
         let accepts_changes = if_exists == IfExists::Resume { accept_changes: true };

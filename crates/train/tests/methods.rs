@@ -113,8 +113,9 @@ fn losses_equal_their_published_code() {
         let aggregation = golden.aggregation;
         assert!(matches!(aggregation, Aggregation::TokenMean | Aggregation::SeqMeanTokenMean));
         let (counts, policy) = (Counts::of(golden.logp.iter().map(Vec::len)), golden.loss);
-        let all: Vec<(f64, &[f64])> =
-            golden.advantages.iter().copied().zip(golden.old_logp.iter().map(Vec::as_slice)).collect();
+        let logp = |i: usize| (golden.logp[i].as_slice(), golden.old_logp[i].as_slice());
+        let all: Vec<(f64, &[f64], &[f64])> =
+            golden.advantages.iter().enumerate().map(|(i, &a)| (a, logp(i).0, logp(i).1)).collect();
         let selected = covariance::selected(&policy, &all);
         let mut value = 0.0;
         for (i, logp) in golden.logp.iter().enumerate() {

@@ -73,7 +73,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
             Estimator::of(config)?;
             args.check_folder(&out, config, Stage::Rl)
         };
-        return dry_run::run(&config, args.device(), &args.dry_run, check).map(drop);
+        dry_run::run(&config, args.device(), &args.dry_run, check)?;
+        config.notes().iter().for_each(|note| say!("note: {note}"));
+        return Ok(());
     }
     args.say_if_new(&out);
     interrupt::listen();

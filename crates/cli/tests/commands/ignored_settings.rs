@@ -49,6 +49,20 @@ fn a_dry_run_refuses_an_evaluation_without_problems_as_the_run_does() {
 }
 
 #[test]
+fn a_dry_run_and_a_run_report_a_focal_weight_on_another_estimator() {
+    let place = Place::new();
+    for dry in ["", " --dry-run"] {
+        let set =
+            format!("--set algorithm.focal_gamma=0.5 --set algorithm.advantage=rloo --set steps=1{dry}");
+        let said = ends(0, command!("train", &place.config, "--out", place.path("run"), ..set.split(' '))).1;
+        assert!(
+            said.contains("note: algorithm.focal_gamma = 0.5 also multiplies the advantages of RLOO"),
+            "{said}"
+        );
+    }
+}
+
+#[test]
 fn a_key_set_for_all_runs_and_by_the_grid_is_refused() {
     let place = Place::new();
     let sweep = |flags: &str| {

@@ -42,7 +42,8 @@ pub enum PolicyLoss {
         cap: f64,
     },
     /// Clips the ratio of a whole completion, `s = exp(mean over tokens of logp - old_logp)`. Every token has the ratio
-    /// `stopgrad(s) pi / stopgrad(pi)`. The logarithm of `s` is at most 10.
+    /// `stopgrad(s) pi / stopgrad(pi)`. The logarithm of `s` is at most 10. With the aggregation `seq-mean-token-mean` it
+    /// is GSPO (arXiv 2507.18071).
     Gspo {
         /// Clip widths below and above 1.
         #[cfg_attr(feature = "serde", serde(default = "default::gspo", deserialize_with = "pair"))]
@@ -94,9 +95,8 @@ pub enum PolicyLoss {
         #[cfg_attr(feature = "serde", serde(default = "default::kl_cov"))]
         coef: f64,
     },
-    /// Symmetric clip that also drops a random selection of the tokens whose [covariance](super::covariance) is between the
-    /// bounds. Source: Clip-Cov
-    /// (arXiv 2505.22617).
+    /// Symmetric clip that also drops a random selection of the tokens that aren't clipped and whose
+    /// [covariance](super::covariance) is between the bounds. Source: Clip-Cov (arXiv 2505.22617).
     ClipCov {
         /// Clip widths below and above 1.
         #[cfg_attr(feature = "serde", serde(default = "default::grpo", deserialize_with = "pair"))]
@@ -196,7 +196,7 @@ impl PolicyLoss {
     pub const DPPO_TV: Self = Self::DppoTv { clip: [0.15, 0.15], cap: 20.0 };
     /// DPPO by KL divergence, with verl's threshold.
     pub const DPPO_KL: Self = Self::DppoKl { clip: [0.05, 0.05], cap: 20.0 };
-    /// KL-Cov with verl's values.
+    /// KL-Cov with the defaults of verl's function. In verl's configuration, `coef` is 0.1 by default.
     pub const KL_COV: Self = Self::KlCov { share: 2e-4, coef: 1.0 };
     /// Clip-Cov with verl's values.
     pub const CLIP_COV: Self = Self::ClipCov { clip: [0.2, 0.2], share: 2e-4, covariance: [1.0, 5.0] };

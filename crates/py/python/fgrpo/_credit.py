@@ -111,7 +111,7 @@ def credit(
         its group's statistics and gets advantage 0.
     groups: ``(B,)`` hashable values such as prompt ids. The completions of a group needn't be adjacent.
     estimator: ``grpo`` (reward minus mean, divided by standard deviation + ``eps``, with ``ddof``; 1e-6 and 1), ``dr_grpo`` (reward
-        minus mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``) and others; docs/methods.md
+        minus mean), ``rloo`` (reward minus the mean of the others), ``max_rl``, ``pkpo`` (optimises pass@``k``, 4 by default) and others; docs/methods.md
         has their formulas. An estimator with settings is a table as in a configuration: ``{"kind": "power", "a": 0.5, "b": -0.5}``.
         ``dgpo``, ``lite_ppo``, ``reinforce_plus_plus_baseline``, ``gpg``, ``gdpo`` and ``curve_rl`` treat all groups of the call as
         one batch. A function of yours is called once for each group. Its arguments may be any of ``rewards``, ``correct``,

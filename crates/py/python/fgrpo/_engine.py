@@ -286,7 +286,7 @@ class Engine:
         data: Sequence[Datum],
         loss: str | Mapping[str, Any] = "grpo",
         *,
-        aggregation: str = "token-mean",
+        aggregation: str | None = None,
         max_len: int | None = None,
         entropy_coef: float = 0.0,
         dlogp: Sequence[npt.ArrayLike] | None = None,
@@ -296,8 +296,8 @@ class Engine:
 
         loss: a name or a table as in the configuration's ``algorithm.loss``, such as ``"dapo"`` or ``{"kind": "grpo", "clip": [0.1, 0.1]}``, or
             ``"cross_entropy"``: the mean of ``-advantage * logp``, without the settings below.
-        aggregation: as ``algorithm.aggregation``, with means over the data of this call. ``"seq-mean-token-sum-norm"`` divides by
-            ``max_len`` (Dr. GRPO).
+        aggregation: as ``algorithm.aggregation``, by default that of the loss's authors, with means over the data of this call.
+            ``"seq-mean-token-sum-norm"`` divides by ``max_len`` (Dr. GRPO).
         dlogp: for a loss of your own, which replaces ``loss``: its derivative with respect to the log-probability of every token in it,
             one array ``(T,)`` for each datum. A negative derivative makes its token more likely. With log-probabilities from
             :meth:`score`, ``dlogp=[-d.advantages / total * np.exp(new - d.logprobs) for ...]`` is GRPO's loss without clipping, as a mean
@@ -322,7 +322,7 @@ class Engine:
         needed: tuple[str, ...] = ("logprobs", "advantages")
         if dlogp is not None or loss == "cross_entropy":
             needed = () if dlogp is not None else ("advantages",)
-            is_set = {"aggregation": aggregation != "token-mean", "max_len": max_len is not None, "entropy_coef": entropy_coef != 0}
+            is_set = {"aggregation": aggregation not in (None, "token-mean"), "max_len": max_len is not None, "entropy_coef": entropy_coef != 0}
             is_set["loss"] = dlogp is not None and loss != "grpo"
             for name in filter(is_set.__getitem__, is_set):
                 raise ValueError(f"{name}: not available with {'dlogp' if dlogp is not None else repr(loss)}")
@@ -397,10 +397,12 @@ class Engine:
         self._engine.load_state(fspath(folder))
 
 
-def _loss(loss: str | Mapping[str, Any], aggregation: str, entropy_coef: float) -> str:
+def _loss(loss: str | Mapping[str, Any], aggregation: str | None, entropy_coef: float) -> str:
     if loss == "cross_entropy":
         return json.dumps(loss)
-    keys = {"loss": loss if isinstance(loss, str) else dict(loss), "aggregation": aggregation, "entropy_coef": entropy_coef}
+    keys: dict[str, Any] = {"loss": loss if isinstance(loss, str) else dict(loss), "entropy_coef": entropy_coef}
+    if aggregation is not None:
+        keys["aggregation"] = aggregation
     return json.dumps(keys, default=plain)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ def policy_loss(
     aggregation: Literal["token-mean", "seq-mean-token-sum", "seq-mean-token-mean", "seq-mean-token-sum-norm"],
     clip_low: float | None = None,
     clip_high: float | None = None,
-    dual_clip: float | None = 3.0,
+    dual_clip: float | Literal["default"] | None = "default",
     absolute_cap: bool = False,
     tau: tuple[float, float] | None = None,
     max_len: int | None = None,
@@ -37,8 +37,8 @@ def policy_loss(
         ``kl_cov``, ``clip_cov`` (their mini-batch is the data of this call).
     clip_low, clip_high: distances from 1, or thresholds, that replace these defaults.
     tau: the temperatures of ``sapo`` for positive and for other advantages (1 and 1.05).
-    dual_clip: if the advantage ``A`` is negative, the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip``. None turns
-        this bound off.
+    dual_clip: if the advantage ``A`` is negative, the loss of ``grpo`` and ``dapo`` is at most ``-A * dual_clip`` (3). None
+        turns this bound off.
     absolute_cap: the weight of ``cispo`` is at most ``clip_high`` (6.0) and has no lower bound, like TRL's ``epsilon_high``.
     aggregation: ``seq-mean-token-sum-norm`` divides by ``max_len`` (Dr. GRPO).
 
@@ -54,7 +54,8 @@ def policy_loss(
            [ 0.3333,  0.    ]])
     """
     whole(1, max_len=max_len)
-    real(clip_low=clip_low, clip_high=clip_high, dual_clip=dual_clip, tau=tau)
+    dual: Any = None if dual_clip == "default" else dual_clip or 0.0
+    real(clip_low=clip_low, clip_high=clip_high, dual_clip=dual, tau=tau)
     logp, old_logp = numbers("logp", logp), numbers("old_logp", old_logp)
     mask, advantages = booleans("mask", mask), numbers("advantages", advantages)
     if logp.ndim != 2:
@@ -76,7 +77,7 @@ def policy_loss(
         aggregation,
         clip_low,
         clip_high,
-        dual_clip,
+        dual,
         absolute_cap,
         tau,
         max_len,

@@ -192,7 +192,8 @@ def test_losses_and_gradients_are_verls(loss, theirs, settings, mode, report):
         config=actor(**settings),
     )
     value.backward()
-    found, slope = fgrpo.policy_loss(logp.detach(), old, own, mask, loss=loss, aggregation=mode, max_len=tokens)
+    norm = {"max_len": tokens} if mode == "seq-mean-token-sum-norm" else {}
+    found, slope = fgrpo.policy_loss(logp.detach(), old, own, mask, loss=loss, aggregation=mode, **norm)
     difference = max(abs(found - value.item()), np.abs(slope - logp.grad.numpy()).max())
     report(f"verl {theirs} as {loss}, {mode}: loss and gradient differ by at most {difference:.1e}")
     assert difference < 1e-7

@@ -43,8 +43,13 @@ pub struct AlgorithmConfig {
     #[serde(deserialize_with = "named_or_table")]
     #[schemars(schema_with = "schema::kind::<PolicyLoss>")]
     pub loss: PolicyLoss,
-    /// How the losses of tokens are averaged.
-    pub aggregation: Aggregation,
+    /// How the losses of tokens are averaged: `token-mean`, `seq-mean-token-mean`, `seq-mean-token-sum` or
+    /// `seq-mean-token-sum-norm`. The default follows the method's authors: `seq-mean-token-mean` with the losses `gspo`,
+    /// `sapo` and `gmpo`, `seq-mean-token-sum-norm` with the advantage `dr_grpo` and the loss `grpo`, and `token-mean`
+    /// otherwise, or with `daro`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::word::<Aggregation>")]
+    pub aggregation: Option<Aggregation>,
     /// Coefficient of the entropy bonus.
     pub entropy_coef: f64,
     /// Coefficient of the KL penalty against the model that RL started from.
@@ -122,7 +127,7 @@ impl Default for AlgorithmConfig {
             correct_threshold: None,
             reward_weights: BTreeMap::new(),
             loss: PolicyLoss::default(),
-            aggregation: Aggregation::TokenMean,
+            aggregation: None,
             entropy_coef: 0.0,
             kl_coef: 0.0,
             kl: Kl::K3,
@@ -145,6 +150,23 @@ impl AlgorithmConfig {
     pub fn focal_gamma(&self) -> f64 {
         let default = if matches!(self.advantage, Advantage::Grpo { .. }) { DEFAULT_GAMMA } else { 0.0 };
         self.focal_gamma.unwrap_or(default)
+    }
+
+    /// Returns how the losses of tokens are averaged, by default as the method's authors do.
+    pub fn aggregation(&self) -> Aggregation {
+        self.aggregation.unwrap_or_else(|| self.usual_aggregation())
+    }
+
+    /// Returns the aggregation of the method's authors. DARO's loss is a token mean for each success rate.
+    pub(super) fn usual_aggregation(&self) -> Aggregation {
+        match (&self.loss, &self.advantage) {
+            _ if self.daro => Aggregation::TokenMean,
+            (PolicyLoss::Gspo { .. } | PolicyLoss::Sapo { .. } | PolicyLoss::Gmpo { .. }, _) => {
+                Aggregation::SeqMeanTokenMean
+            }
+            (PolicyLoss::Grpo { .. }, Advantage::DrGrpo) => Aggregation::SeqMeanTokenSumNorm,
+            _ => Aggregation::TokenMean,
+        }
     }
 
     /// Returns the settings that turn rewards into advantages, including the focal weight.
@@ -170,7 +192,7 @@ impl AlgorithmConfig {
     pub fn objective(&self, max_new_tokens: usize) -> Objective {
         Objective {
             policy: self.loss,
-            aggregation: self.aggregation,
+            aggregation: self.aggregation(),
             max_len: max_new_tokens,
             entropy_coef: self.entropy_coef,
             kl: (self.kl_coef != 0.0).then_some((self.kl, self.kl_coef)),
@@ -260,7 +282,7 @@ impl AlgorithmConfig {
             reward("algorithm.shaping.correct", correct)?;
             reward("algorithm.shaping.wrong", wrong)?;
         }
-        if self.daro && self.aggregation != Aggregation::TokenMean {
+        if self.daro && self.aggregation() != Aggregation::TokenMean {
             bad_input!(
                 "algorithm.aggregation: expected token-mean, found {}: DARO's loss is a token mean for each success rate",
                 serde_json::json!(self.aggregation)

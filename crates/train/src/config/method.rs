@@ -14,6 +14,9 @@ impl Config {
         if gamma > 0.0 {
             parts.push(format!("gamma {gamma}"));
         }
+        if algorithm.aggregation() != algorithm.usual_aggregation() {
+            parts.push(format!("aggregation {}", word(algorithm.aggregation())));
+        }
         if algorithm.shaping != Shaping::None {
             parts.push(format!("shaping {}", kind(serde_json::json!(algorithm.shaping))));
         }
@@ -34,6 +37,30 @@ impl Config {
         }
         parts.join(", ")
     }
+
+    /// Returns notes on unused settings of `[algorithm]`, and on a focal weight with another estimator than the paper's.
+    pub fn notes(&self) -> Vec<String> {
+        let (algorithm, default) = (&self.algorithm, AlgorithmConfig::default());
+        let rate_is_set =
+            algorithm.daro_lr != default.daro_lr || algorithm.schedule.iter().any(|s| s.key == "daro_lr");
+        let corrects = algorithm.correction != default.correction;
+        let unused = [
+            ("daro_lr", rate_is_set && !algorithm.daro, "without algorithm.daro = true"),
+            ("kl", algorithm.kl != default.kl && !algorithm.penalises_kl(), "with algorithm.kl_coef = 0"),
+            ("correction", corrects && self.rollout.server.is_none(), "without [rollout.server]"),
+        ];
+        let unused = unused.into_iter().filter(|(_, is_unused, _)| *is_unused);
+        let mut notes: Vec<String> =
+            unused.map(|(key, _, why)| format!("algorithm.{key} has no effect {why}")).collect();
+        let (advantage, gamma) = (algorithm.advantage.name(), algorithm.focal_gamma());
+        if gamma > 0.0 && advantage != "grpo" {
+            let name = title(advantage);
+            notes.push(format!(
+                "algorithm.focal_gamma = {gamma} also multiplies the advantages of {name}; set it to 0 to train {name} alone"
+            ));
+        }
+        notes
+    }
 }
 
 impl AlgorithmConfig {
@@ -41,6 +68,10 @@ impl AlgorithmConfig {
     pub fn loss_name(&self) -> String {
         title(&kind(serde_json::json!(self.loss)))
     }
+}
+
+fn word(value: impl serde::Serialize) -> String {
+    serde_json::json!(value).as_str().unwrap_or_default().to_owned()
 }
 
 fn kind(table: serde_json::Value) -> String {

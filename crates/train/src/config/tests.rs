@@ -394,12 +394,56 @@ fn only_grpo_has_a_focal_weight_by_default() {
 }
 
 #[test]
+fn losses_are_averaged_as_the_methods_authors_do_unless_the_aggregation_is_set() {
+    use fgrpo_core::loss::Aggregation::{SeqMeanTokenMean, SeqMeanTokenSumNorm, TokenMean};
+    for (set, aggregation) in [
+        ("algorithm.loss=dapo", TokenMean),
+        ("algorithm.loss=gspo", SeqMeanTokenMean),
+        ("algorithm.loss=sapo", SeqMeanTokenMean),
+        ("algorithm.loss=gmpo algorithm.advantage=dr_grpo", SeqMeanTokenMean),
+        ("algorithm.advantage=dr_grpo", SeqMeanTokenSumNorm),
+        ("algorithm.advantage=dr_grpo algorithm.loss=cispo", TokenMean),
+        ("algorithm.daro=true algorithm.loss=gspo", TokenMean),
+        ("algorithm.loss=gspo algorithm.aggregation=token-mean", TokenMean),
+        ("algorithm.aggregation=seq-mean-token-mean", SeqMeanTokenMean),
+    ] {
+        let config = parse(&minimal("maze"), &set.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_eq!(config.algorithm.objective(9).aggregation, aggregation, "{set}");
+        // The run folder has the resolved value.
+        assert_eq!(config.algorithm.aggregation, Some(aggregation), "{set}");
+    }
+}
+
+#[test]
+fn settings_without_effect_and_an_unexpected_focal_weight_have_notes() {
+    for (set, wanted) in [
+        ("algorithm.daro_lr=0.5", "algorithm.daro_lr has no effect without algorithm.daro = true"),
+        ("algorithm.kl=k1", "algorithm.kl has no effect with algorithm.kl_coef = 0"),
+        ("algorithm.correction=tis", "algorithm.correction has no effect without [rollout.server]"),
+        (
+            "algorithm.focal_gamma=0.5 algorithm.advantage=rloo",
+            "algorithm.focal_gamma = 0.5 also multiplies the advantages of RLOO; set it to 0 to train RLOO alone",
+        ),
+        ("algorithm.focal_gamma=0.5 algorithm.loss=dapo", ""),
+        ("algorithm.advantage=rloo", ""),
+        ("algorithm.daro=true algorithm.daro_lr=0.5", ""),
+        ("algorithm.kl=k1 algorithm.kl_coef=0.1", ""),
+        ("algorithm.kl=k1 algorithm.schedule=[{key=\"kl_coef\",to=0.1,over=5}]", ""),
+    ] {
+        let set: Vec<&str> = set.split(' ').collect();
+        assert_eq!(parse(&minimal("maze"), &set).unwrap().notes().join("\n"), wanted, "{set:?}");
+    }
+}
+
+#[test]
 fn a_method_has_the_name_that_its_authors_gave_it() {
     for (set, method) in [
         ("algorithm.focal_gamma=0.5", "F-GRPO, gamma 0.5"),
         ("algorithm.focal_gamma=0 algorithm.loss=dapo", "DAPO"),
         ("algorithm.focal_gamma=0 update.low_lr_gamma=0.5", "GRPO, low LR of gamma 0.5"),
         ("algorithm.advantage=dr_grpo", "Dr. GRPO"),
+        ("algorithm.loss=gspo algorithm.focal_gamma=0", "GSPO"),
+        ("algorithm.loss=gspo algorithm.aggregation=token-mean", "F-GSPO, gamma 0.5, aggregation token-mean"),
         ("algorithm.advantage=max_rl algorithm.focal_gamma=0.5", "F-MaxRL, gamma 0.5"),
         (
             "algorithm.kl_coef=0.1 algorithm.shaping=unlikely",

@@ -87,7 +87,7 @@ fn credit(m: &mut Mapping, config: &Config) {
     }
     let mask = algorithm.truncated == Truncated::Mask;
     m.set("G.apply_overlong_filtering", mask, "algorithm.truncated");
-    if mask && algorithm.aggregation != Aggregation::TokenMean {
+    if mask && algorithm.aggregation() != Aggregation::TokenMean {
         m.state("algorithm.truncated:mean");
     }
     if mask && !config.task.stop().is_empty() {
@@ -162,7 +162,7 @@ fn loss(m: &mut Mapping, algorithm: &AlgorithmConfig, limit: usize) {
         }
     };
     m.set("A.policy_loss_type", loss, "algorithm.loss");
-    let (aggregation, divisor) = match algorithm.aggregation {
+    let (aggregation, divisor) = match algorithm.aggregation() {
         Aggregation::TokenMean => ("token_mean", None),
         Aggregation::SeqMeanTokenMean => ("sequence_mean", None),
         Aggregation::SeqMeanTokenSumNorm => ("seq_mean_token_sum_norm", Some(limit)),
@@ -173,7 +173,7 @@ fn loss(m: &mut Mapping, algorithm: &AlgorithmConfig, limit: usize) {
     m.set("A.use_entropy_loss", algorithm.entropy_coef != 0.0, "algorithm.entropy_coef");
     m.set("A.use_kl_loss", algorithm.kl_coef > 0.0, "algorithm.kl_coef");
     m.set("A.kl_estimator_type", if algorithm.kl == Kl::K3 { "k3" } else { "k2" }, "algorithm.kl");
-    if algorithm.kl_coef > 0.0 && algorithm.aggregation != Aggregation::SeqMeanTokenMean {
+    if algorithm.kl_coef > 0.0 && algorithm.aggregation() != Aggregation::SeqMeanTokenMean {
         m.state("algorithm.kl_coef:mean");
     }
 }

@@ -80,7 +80,7 @@ fn advantages(m: &mut Mapping, config: &Config) {
     m.set("mask_truncated_completions", algorithm.truncated == Truncated::Mask, "algorithm.truncated");
     match algorithm.truncated {
         Truncated::Grade => {}
-        Truncated::Mask if algorithm.aggregation == Aggregation::TokenMean => {}
+        Truncated::Mask if algorithm.aggregation() == Aggregation::TokenMean => {}
         Truncated::Mask => m.state("algorithm.truncated:mean"),
         Truncated::Reward { .. } => m.state("algorithm.truncated:reward"),
     }
@@ -102,7 +102,7 @@ fn advantages(m: &mut Mapping, config: &Config) {
 }
 
 fn loss(m: &mut Mapping, algorithm: &AlgorithmConfig) {
-    let mut aggregation = match algorithm.aggregation {
+    let mut aggregation = match algorithm.aggregation() {
         Aggregation::TokenMean => "dapo",
         Aggregation::SeqMeanTokenMean => "grpo",
         Aggregation::SeqMeanTokenSumNorm => "dr_grpo",

@@ -101,7 +101,7 @@ fn loss(m: &mut Mapping, algorithm: &AlgorithmConfig, limit: usize) {
         m.set("A.clip_ratio_low", low, "algorithm.loss");
         m.set("A.clip_ratio_high", high, "algorithm.loss");
     };
-    let aggregation = serde_json::to_value(algorithm.aggregation).expect("an aggregation is a word");
+    let aggregation = serde_json::to_value(algorithm.aggregation()).expect("an aggregation is a word");
     let mode = match algorithm.loss {
         PolicyLoss::Grpo { clip: range, dual_clip } | PolicyLoss::Dapo { clip: range, dual_clip } => {
             clip(range);

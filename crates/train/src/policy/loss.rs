@@ -143,6 +143,17 @@ impl Loss {
         }
     }
 
+    /// Returns whether the loss selects tokens by the log-probabilities of all data, which therefore have to be known before
+    /// the pass that computes the gradient.
+    fn selects(&self) -> bool {
+        let Self::Policy { objective: Objective { policy, .. }, .. } = self else { return false };
+        match policy {
+            PolicyLoss::KlCov { coef, .. } => *coef != 0.0,
+            PolicyLoss::ClipCov { .. } => true,
+            _ => false,
+        }
+    }
+
     /// Returns whether data whose advantages are all 0 have a gradient of 0, so that their passes can be skipped.
     fn is_silent(&self) -> bool {
         let Self::Policy { objective: Objective { policy, entropy_coef, kl, .. }, .. } = self else {
@@ -262,12 +273,8 @@ impl Policy {
         let members: Vec<&[Sequence]> = sequences.iter().map(std::slice::from_ref).collect();
         let packed = pack(&members, self.pass_tokens, |_| true).expect("one sequence has one first token");
         let scores = self.scores(&packed, temperature)?;
-        let select = |values: &[f32], places: &[usize]| places.iter().map(|&place| values[place]).collect();
-        let sequence = |places: &Vec<usize>| SequenceScores {
-            logp: select(&scores.logp, places),
-            entropy: select(&scores.entropy, places),
-        };
-        Ok(packed.places.iter().map(sequence).collect())
+        let both = packed.of_members(&scores.logp).into_iter().zip(packed.of_members(&scores.entropy));
+        Ok(both.map(|(logp, entropy)| SequenceScores { logp, entropy }).collect())
     }
 
     fn scores(&mut self, packed: &Packed, temperature: f32) -> anyhow::Result<Scores> {
@@ -342,13 +349,11 @@ impl Policy {
     pub fn forward(&mut self, data: &[Datum], loss: &Loss, temperature: f32) -> anyhow::Result<Losses> {
         let (packed, terms) = self.prepare(data, loss, temperature)?;
         let scores = self.scores(&packed, temperature)?;
+        let (logp, entropy) = (packed.of_members(&scores.logp), packed.of_members(&scores.entropy));
         let tree_sums = |tree: &Vec<usize>| {
             let mut sums = terms.zero();
             for &index in tree {
-                let select =
-                    |values: &[f32]| packed.places[index].iter().map(|&i| values[i]).collect::<Vec<f32>>();
-                let (logp, entropy) = (select(&scores.logp), select(&scores.entropy));
-                terms.add_datum(index, &logp, &entropy, &mut sums, |_, _, _| {});
+                terms.add_datum(index, &logp[index], &entropy[index], &mut sums, |_, _, _| {});
             }
             sums
         };
@@ -357,7 +362,7 @@ impl Policy {
     }
 
     fn prepare<'a>(
-        &self,
+        &mut self,
         data: &'a [Datum],
         loss: &'a Loss,
         temperature: f32,
@@ -388,7 +393,12 @@ impl Policy {
             !silent || members.iter().any(|&index| data[index].is_active())
         });
         match packed {
-            Ok(packed) => Ok((packed, Terms::new(data, loss))),
+            Ok(packed) => {
+                let scores =
+                    if loss.selects() { self.scores(&packed, temperature)?.logp } else { Vec::new() };
+                let logp = if scores.is_empty() { Vec::new() } else { packed.of_members(&scores) };
+                Ok((packed, Terms::new(data, loss, &logp)))
+            }
             Err(index) => bad_input!(
                 "data[{index}]: all sequences must begin with the same token; add a system prompt, or text to the row's prompt"
             ),
@@ -438,14 +448,20 @@ struct Terms<'a> {
 }
 
 impl<'a> Terms<'a> {
-    fn new(data: &'a [Datum], loss: &'a Loss) -> Self {
+    /// `logp` has the log-probabilities of the data under the policy being updated, if the loss selects tokens by them.
+    /// Data that aren't computed have those with which they were sampled.
+    fn new(data: &'a [Datum], loss: &'a Loss, logp: &[Vec<f32>]) -> Self {
         let counts = Counts::of(data.iter().map(Datum::len));
         let mut terms =
             Self { data, loss, counts, selected: None, high_entropy: None, level_tokens: Vec::new() };
         if let Loss::Policy { objective, daro } = loss {
             let advantage = |datum: &Datum| datum.advantages.first().copied().unwrap_or(0.0);
-            let all: Vec<(f64, &[f32])> =
-                data.iter().map(|datum| (advantage(datum), datum.logprobs.as_slice())).collect();
+            let new = |i: usize| logp.get(i).filter(|new| !new.is_empty()).unwrap_or(&data[i].logprobs);
+            let all: Vec<(f64, &[f32], &[f32])> = data
+                .iter()
+                .enumerate()
+                .map(|(i, datum)| (advantage(datum), new(i).as_slice(), datum.logprobs.as_slice()))
+                .collect();
             terms.selected = covariance::selected(&objective.policy, &all);
             let entropies: Vec<&[f32]> = data.iter().map(|datum| datum.entropy.as_slice()).collect();
             terms.high_entropy = high_entropy::high_entropy(objective.top_entropy_quantile, &entropies);
@@ -461,8 +477,7 @@ impl<'a> Terms<'a> {
     fn losses(&self, packed: &Packed, scores: &Scores, trees: &[TokenSums]) -> Losses {
         let mut sums = self.zero();
         trees.iter().for_each(|tree| sums.add(tree));
-        let logp = |places: &Vec<usize>| places.iter().map(|&place| scores.logp[place]).collect();
-        Losses { sums, logp: packed.places.iter().map(logp).collect() }
+        Losses { sums, logp: packed.of_members(&scores.logp) }
     }
 
     /// Adds a datum's terms to `sums`, and calls `derivative` with each token's index and the derivatives of the loss with respect to its

@@ -116,6 +116,11 @@ fn related(members: &[&[Sequence]]) -> Vec<Vec<usize>> {
 }
 
 impl Packed {
+    /// Returns each member's values from the values of the batch's predictions. Empty for members that were left out.
+    pub(super) fn of_members(&self, values: &[f32]) -> Vec<Vec<f32>> {
+        self.places.iter().map(|places| places.iter().map(|&place| values[place]).collect()).collect()
+    }
+
     /// Appends a tree.
     fn push(&mut self, members: &[&[Sequence]], tree: Vec<usize>) -> Result<(), usize> {
         let parts = || tree.iter().flat_map(|&m| members[m].iter().map(move |part| (m, part)));

@@ -117,6 +117,19 @@ fn kl_cov_penalises_no_rounding_before_the_first_update() {
 }
 
 #[test]
+fn clip_cov_draws_only_tokens_that_the_clip_has_not_silenced() {
+    let mut groups = groups(&mut policy());
+    let total: f64 = groups.iter().map(tokens).sum();
+    // Each token of the first completion, whose advantage is positive, is now 2.7 times as likely as when it was sampled.
+    let clipped = &mut groups[0].rollouts.completions[0].logp;
+    clipped.iter_mut().for_each(|logp| *logp -= 1.0);
+    let share = (total - clipped.len() as f64 + 0.5) / total;
+    let policy = PolicyLoss::ClipCov { clip: [0.2, 0.2], share, covariance: [-100.0, 100.0] };
+    let gradient = gradient_of(&groups, &Objective { policy, ..OBJECTIVE }, None, false);
+    assert!(gradient.iter().all(|x| *x == 0.0), "a token that isn't clipped was not drawn");
+}
+
+#[test]
 fn daro_gives_each_success_rate_its_weighted_token_mean_and_the_rest_nothing() {
     let groups = groups(&mut policy());
     let daro = Daro { raw: vec![0.3, 0.0, -0.5] };

@@ -108,6 +108,22 @@ fn methods_run_together_resume_and_are_ranked_against_grpo() {
 }
 
 #[test]
+fn grpo_is_without_the_focal_weight_whatever_a_task_says_or_leaves_out() {
+    let home = tempfile::tempdir().unwrap();
+    let maze = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../configs/arena-maze.toml"));
+    let maze = maze.unwrap();
+    assert!(maze.contains("focal_gamma = 0\n"));
+    for (name, line) in [("absent", ""), ("stated", "focal_gamma = 0.5\n")] {
+        let task = file(home.path(), &format!("{name}.toml"), &maze.replace("focal_gamma = 0\n", line));
+        let words = ["run", "--methods", "grpo", "--seeds", "1", "--tasks", task.to_str().unwrap()];
+        arena(home.path(), &[&words[..], &small()[..]].concat()).success();
+        let config = home.path().join("runs/arena").join(name).join("grpo_seed-1/config.toml");
+        let config = std::fs::read_to_string(config).unwrap();
+        assert!(config.contains("focal_gamma = 0.0\n"), "{config}");
+    }
+}
+
+#[test]
 fn after_an_error_no_other_run_begins() {
     let home = tempfile::tempdir().unwrap();
     file(&home.path().join("failing/maze"), "sft-cache", "");

@@ -29,9 +29,11 @@ pub(super) struct Own {
 }
 
 impl Method {
-    /// Returns the configuration `task` with the changes in `set`, followed by this method's changes.
+    /// Returns the configuration `task` with the changes in `set`, followed by this method's changes. Methods are changes of GRPO,
+    /// so the task's focal weight doesn't count.
     pub(super) fn config(&self, task: &str, set: &[String], seed: u64) -> anyhow::Result<Config> {
-        let mut all = set.to_vec();
+        let mut all = vec!["algorithm.focal_gamma=0".to_owned()];
+        all.extend(set.iter().cloned());
         all.extend(self.set.iter().cloned());
         all.push(format!("seed={seed}"));
         Config::parse(task, &all).map_err(|e| e.context(format!("method {}", self.name)))

@@ -43,6 +43,9 @@ pub struct Problem {
     pub truth: Truth,
     /// A worked solution or a response to imitate, if the file has one.
     pub solution: Option<String>,
+    /// Whether the row has a solution that isn't text, in which case `solution` is `None`.
+    #[serde(skip)]
+    pub solution_is_not_text: bool,
     /// Subject, category or task.
     pub subject: Option<String>,
     /// Level or difficulty.
@@ -57,7 +60,17 @@ pub struct Problem {
 impl Problem {
     /// Creates a problem that isn't from a data set, with only a prompt and an answer.
     pub fn new(id: String, messages: Vec<Message>, truth: Truth) -> Self {
-        Self { id, messages, truth, solution: None, subject: None, level: None, source_id: None, row: 0 }
+        Self {
+            id,
+            messages,
+            truth,
+            solution: None,
+            solution_is_not_text: false,
+            subject: None,
+            level: None,
+            source_id: None,
+            row: 0,
+        }
     }
 
     /// Returns the question: the content of the last user message.
@@ -265,8 +278,11 @@ fn problem_of(row: &Row, index: usize, columns: &columns::Found) -> Result<Probl
         Truth::Environment(_) => short_hash(&format!("{} {}", id_of(&messages), truth.fingerprint())),
         _ => id_of(&messages),
     };
+    let solution = last_answer.or(solution);
+    let cell = columns.solution.as_ref().and_then(|name| value(row, name)).filter(|cell| !cell.is_null());
     Ok(Problem {
-        solution: last_answer.or(solution),
+        solution_is_not_text: solution.is_none() && cell.is_some_and(|cell| plain_text(cell).is_none()),
+        solution,
         subject: text(&columns.subject),
         level: text(&columns.level),
         source_id: text(&columns.id),

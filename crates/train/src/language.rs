@@ -1,5 +1,5 @@
 //! Converts between text and a model's tokens: tokenizer, chat template, end tokens. The contents of the files are
-//! stored unchanged, so that checkpoint folders get identical copies.
+//! stored unchanged, so that checkpoint folders get identical copies. Only [`Language::end_with_turn`] changes a file.
 
 pub mod calls;
 pub mod chat;
@@ -164,7 +164,8 @@ impl Language {
         let texts = StopTexts::new("task.stop", texts.cloned().collect())?;
         // The token with which the chat template ends a turn comes first, because demonstrations end with it. The
         // first `eos_token_id` may end a whole text instead of a turn (Llama's instruct models).
-        if let Some(end) = template.as_ref().and_then(|t| turn_end(&tokenizer, t, &ends)) {
+        let is_end = |id| ends.contains(&id);
+        if let Some(end) = template.as_ref().and_then(|t| turn_end(&tokenizer, t, is_end)) {
             ends.insert(0, end);
         }
         let mut stop = Vec::new();
@@ -184,6 +185,39 @@ impl Language {
             special: specials,
             files,
         })
+    }
+
+    /// Makes completions also end at the special token with which the chat template ends a turn, even if the model's
+    /// files don't list it, and adds it to `generation_config.json`. Demonstrations then end with this token, as in
+    /// the template. Qwen2.5's base models, for example, list only `<|endoftext|>`, but their template ends a turn with
+    /// `<|im_end|>`.
+    pub fn end_with_turn(&mut self) -> anyhow::Result<()> {
+        const FILE: &str = "generation_config.json";
+        let (Vocabulary::Tokenizer(tokenizer), Some(template)) = (&self.vocabulary, &self.template) else {
+            return Ok(());
+        };
+        let added = tokenizer.get_added_tokens_decoder();
+        let ends = &mut self.stop.tokens;
+        let is_end = |id| ends.contains(&id) || added.get(&id).is_some_and(|token| token.special);
+        let Some(end) = turn_end(tokenizer, template, is_end) else { return Ok(()) };
+        if ends.contains(&end) {
+            return Ok(());
+        }
+        let at = self.files.iter().position(|(name, _)| name == FILE);
+        let mut fields: Map<String, Value> = match at {
+            Some(at) => json::parse(&self.files[at].1).context(FILE).or_bad_input()?,
+            None => Map::new(),
+        };
+        let mut listed = end_tokens_of(&fields, FILE).or_bad_input()?.unwrap_or_else(|| ends.clone());
+        listed.insert(0, end);
+        ends.insert(0, end);
+        fields.insert("eos_token_id".to_owned(), json!(listed));
+        let file = (FILE.to_owned(), serde_json::to_vec_pretty(&fields)?);
+        match at {
+            Some(at) => self.files[at] = file,
+            None => self.files.push(file),
+        }
+        Ok(())
     }
 
     /// Returns the token ids of a prompt: the conversation rendered by the chat template, with the generation prompt.
@@ -519,14 +553,14 @@ pub(super) fn decode(tokenizer: &Tokenizer, tokens: &[u32], special: bool) -> an
     .context("tokenizer")
 }
 
-/// Returns the first end token in `ends` that the chat template writes after an answer.
-fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, ends: &[u32]) -> Option<u32> {
+/// Returns the first token that the chat template writes after an answer and that `is_end` accepts.
+fn turn_end(tokenizer: &Tokenizer, template: &ChatTemplate, is_end: impl Fn(u32) -> bool) -> Option<u32> {
     const ANSWER: &str = "fgrpoanswer";
     let messages = [Message::new("user", "question"), Message::new("assistant", ANSWER)];
     let options = ChatOptions { add_generation_prompt: false, ..ChatOptions::default() };
     let text = template.render(&messages, &options).ok()?;
     let (_, rest) = text.rsplit_once(ANSWER)?;
-    encode(tokenizer, rest, false).ok()?.into_iter().find(|id| ends.contains(id))
+    encode(tokenizer, rest, false).ok()?.into_iter().find(|id| is_end(*id))
 }
 
 /// Returns the text of a completion up to the first stop string. Special tokens are left out, except for the tags of

@@ -154,7 +154,11 @@ impl Task {
     /// # Errors
     /// Bad input that names the file, column or folder: no data, no usable row, no tokenizer or template.
     pub fn open(config: &Config) -> anyhow::Result<Self> {
-        let language = Arc::new(language(&config.task, config.model.path.as_ref())?);
+        let mut language = language(&config.task, config.model.path.as_ref())?;
+        if config.sft.is_some() {
+            language.end_with_turn()?;
+        }
+        let language = Arc::new(language);
         let mixed = matches!(config.task, TaskConfig::Mix(_));
         let sources = Source::all(&config.task);
         let mut parts = sources
@@ -268,10 +272,10 @@ impl Task {
         self.language.demonstration(prompt.problem.solution.as_deref()?).ok()
     }
 
-    /// Returns whether a problem has a demonstration.
-    pub fn demonstrates(&self, split: Split, id: u64) -> bool {
-        let (part, index) = self.locate(split, id);
-        self.parts[part].demonstrates(split, index)
+    /// Returns problem `id` of a split, or `None` for a maze that is generated on demand.
+    pub fn listed(&self, split: Split, id: u64) -> Option<Prompt> {
+        let (part, _) = self.locate(split, id);
+        (!self.parts[part].generates(split)).then(|| self.prompt(split, id))
     }
 
     /// Grades a completion, given as token ids with or without the end token.

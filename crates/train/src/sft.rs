@@ -202,7 +202,7 @@ fn fingerprint(
         "{}\n{seed}\n{}\n{}\n{:?}\n{:?}\n{weights:?}\n{model:?}\n{:?}\n{device:?}",
         env!("CARGO_PKG_VERSION"),
         task.fingerprint(),
-        held_out_fingerprint(sft, task)?,
+        held_out_fingerprint(sft, task, model.context())?,
         sft,
         config.model,
         config.lora,
@@ -212,10 +212,10 @@ fn fingerprint(
 }
 
 /// Identifies the held-out demonstrations on which a stage is evaluated.
-fn held_out_fingerprint(sft: &SftConfig, task: &Task) -> anyhow::Result<String> {
+fn held_out_fingerprint(sft: &SftConfig, task: &Task, positions: usize) -> anyhow::Result<String> {
     let mut hash = Sha256::new();
     if sft.eval_every > 0 {
-        let held_out = Demonstrations::of(task, Split::HeldOut)?;
+        let held_out = Demonstrations::of(task, Split::HeldOut, positions)?;
         for at in 0..held_out.len().min(sft.eval_problems as u64) {
             let prompt = task.prompt(Split::HeldOut, held_out.problem(at));
             let demonstration = task.demonstration(&prompt).unwrap_or_default();

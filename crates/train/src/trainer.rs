@@ -200,7 +200,7 @@ impl Trainer<'_> {
             self.stall.step(&m);
             self.log_rollouts(step, &credited)?;
             self.warn(&m, &credited);
-            let evaluated = timed(&mut m.seconds.evaluate, || self.evaluate())?;
+            let evaluated = timed(&mut m.seconds.evaluate, || self.evaluate());
             let checkpoint = if self.due(config.save.every) {
                 Some(timed(&mut m.seconds.save, || self.prepare_checkpoint())?)
             } else {
@@ -217,6 +217,7 @@ impl Trainer<'_> {
             }
             self.stop_if_stalled(&m)?;
             self.events.progress(step, m.in_short());
+            let evaluated = self.saved_on_error(evaluated)?;
             if evaluated.is_none() || (interrupt::requested() && step < config.steps) {
                 return self.interrupted();
             }
@@ -259,8 +260,8 @@ impl Trainer<'_> {
         server.sample(&mut self.policy, self.task, prompts, &self.draws, (step, key))
     }
 
-    /// Returns `result`. If it is an error, first saves a checkpoint, so that earlier steps aren't lost. The part of
-    /// the step that failed must not have changed the policy.
+    /// Returns `result`. If it is an error, first saves a checkpoint, so that no step is lost. The policy must be the
+    /// one after the last logged step.
     fn saved_on_error<T>(&mut self, result: anyhow::Result<T>) -> anyhow::Result<T> {
         if result.is_err() {
             self.save()?;

@@ -11,6 +11,7 @@ use fgrpo_eval::io::interrupt;
 use fgrpo_train::config::Config;
 use fgrpo_train::problem::{Split, Task};
 use fgrpo_train::run::checkpoint::Stage;
+use fgrpo_train::run::needs;
 use fgrpo_train::session::Ending;
 use fgrpo_train::sft::{self, Demonstrations};
 use std::path::PathBuf;
@@ -37,9 +38,16 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         // SFT runs store the unresolved configuration, including epochs.
         let check = |_: &Config, _: &Task| args.check_folder(&out, &config, Stage::Sft);
         if let Some(task) = dry_run::run(&config, args.device(), &args.dry_run, check)? {
-            let demonstrations = Demonstrations::of(&task, Split::Train)?;
-            say!("demonstrations        {:>12}", demonstrations.len());
-            say!("sft steps             {:>12}", settings.optimizer_steps(demonstrations.len()));
+            let positions = needs::model(&config, Some(&task))?.map_or(usize::MAX, |model| model.context());
+            for (name, split) in [("demonstrations", Split::Train), ("held out", Split::HeldOut)] {
+                let demonstrations = Demonstrations::of(&task, split, positions)?;
+                let left_out =
+                    demonstrations.left_out().map_or_else(String::new, |why| format!("; left out: {why}"));
+                say!("{name:<22}{:>12}{left_out}", demonstrations.len());
+                if split == Split::Train {
+                    say!("sft                   {}", settings.in_words(demonstrations.len()));
+                }
+            }
         }
         return Ok(());
     }

@@ -1,8 +1,8 @@
 //! Resumes: the files after a stop during sampling, and damaged checkpoints.
 
 use crate::support::{
-    assert_same_files, ended, ends, file, lines, model, signal, small_run, spawned, sums_run, tells,
-    timeless, wait_until,
+    assert_same_files, assert_same_run, count, ended, ends, file, lines, model, signal, small_run, spawned,
+    sums_run, tells, timeless, wait_until,
 };
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -45,6 +45,26 @@ fn a_stop_while_long_completions_grow_saves_at_once_and_resumes_to_the_same_bits
     let last =
         ["model.safetensors", "optimizer.safetensors"].map(|name| format!("checkpoints/step-000002/{name}"));
     assert_same_files(&stopped, &undisturbed, &["rollouts.jsonl", &last[0], &last[1]]);
+}
+
+#[test]
+fn an_evaluation_that_fails_loses_no_step_and_a_resume_repeats_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let changes = ["steps=200", "eval.every=200", "save.every=0"];
+    let config = file(folder.path(), "maze.toml", &small_run(&changes));
+    let (undisturbed, failed) = (folder.path().join("undisturbed"), folder.path().join("failed"));
+    ends(0, command!("train", &config, "--out", &undisturbed));
+    let child = spawned(&["train"]).arg(&config).arg("--out").arg(&failed).spawn().unwrap();
+    wait_until("a step", || count(&failed.join("metrics.jsonl")) > 0);
+    // The last evaluation can't make its folder.
+    let blocked = file(&failed, "evaluations/step-000200", "");
+    let (code, said) = ended(child);
+    assert!(code != Some(0) && said.contains("step-000200"), "{said}");
+    assert_eq!(count(&failed.join("metrics.jsonl")), 200);
+    std::fs::remove_file(blocked).unwrap();
+    let (_, said) = ends(0, command!("train", &config, "--resume --out", &failed));
+    assert!(said.contains("resumed after step 200"), "{said}");
+    assert_same_run(&undisturbed, &failed, &["metrics.jsonl", "eval.jsonl"], 200);
 }
 
 #[test]

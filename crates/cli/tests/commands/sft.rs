@@ -1,9 +1,10 @@
 //! `fgrpo sft` and the supervised stage of `fgrpo train`: kills, interruptions, epochs, data without solutions.
 
 use crate::support::{
-    assert_same_files, assert_same_run, count, ended, ends, file, kill_at, model, signal, small_run, spawned,
-    sums_run, tells, timeless, wait_until,
+    assert_same_files, assert_same_run, copy, count, ended, ends, file, kill_at, lines, model, signal,
+    small_run, spawned, sums_run, tells, timeless, wait_until,
 };
+use fgrpo_train::language::Language;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -144,9 +145,10 @@ fn rows_without_solutions_are_counted_and_a_file_without_any_is_refused() {
         file(folder.path(), "sums.jsonl", &(0..20).map(|i| row(i, solved(i))).collect::<String>())
     };
     write(|i| i % 4 != 0);
-    // 15 demonstrations, 1.5 passes of 4 at a time: 5.6 steps.
+    // 15 demonstrations, 1.5 passes of 4 at a time: 5.6 steps, rounded up.
     let (printed, said) = ends(0, command!("sft", &config, "--out", folder.path().join("run")));
-    assert!(said.contains("15 demonstrations, 0 held out; 5 training problems have none"), "{said}");
+    assert!(said.contains("15 demonstrations, 0 held out; 6 steps of 4 (1.60 epochs)"), "{said}");
+    assert!(said.contains("training problems left out: 5 without a solution\n"), "{said}");
     assert!(printed.contains("sft: 6 steps"), "{printed}");
     write(|_| false);
     tells(
@@ -160,4 +162,93 @@ fn rows_without_solutions_are_counted_and_a_file_without_any_is_refused() {
     tells(2, command!("train", stage, "--out", &never), "steps: requires at least 1 RL step");
     let plain = sums_run(folder.path(), model(), &[]);
     tells(2, command!("sft", &plain, "--out", &never), "the table [sft] is missing");
+}
+
+#[test]
+fn demonstrations_that_are_too_long_or_no_text_are_left_out_and_counted_with_their_row() {
+    let folder = tempfile::tempdir().unwrap();
+    // More tokens than the small model has positions.
+    let long = "12 ".repeat(20_000);
+    let rows = |name: &str, from: u32, odd: &[(u32, serde_json::Value)]| {
+        let row = |i| {
+            let solution =
+                odd.iter().find(|(at, _)| *at == i).map_or("It is so.".into(), |(_, odd)| odd.clone());
+            let row = serde_json::json!({ "problem": format!("Say {}", from + i), "answer": "1", "solution": solution });
+            format!("{row}\n")
+        };
+        file(folder.path(), name, &(0..12).map(row).collect::<String>())
+    };
+    let list = serde_json::json!(["a"]);
+    let held_out = format!("task.held_out={:?}", rows("held-out.jsonl", 20, &[(1, long.clone().into())]));
+    let sft = "sft={ steps = 3, batch_size = 4, eval_every = 2 }";
+    let config = sums_run(folder.path(), model(), &[sft]);
+    rows("sums.jsonl", 0, &[(3, long.clone().into()), (5, list.clone()), (6, "".into()), (9, list)]);
+    let out = folder.path().join("run");
+    let more = ["--set", &held_out];
+    let reasons = "1 without a solution, 2 with a solution that isn't text (row 6 and others), 1 longer than the model's ";
+    let (_, said) = ends(0, command!("sft", &config, ..more, "--out", &out));
+    assert!(said.contains("8 demonstrations, 11 held out; 3 steps of 4 (1.50 epochs)"), "{said}");
+    assert!(
+        said.contains(&format!("training problems left out: {reasons}")) && said.contains("(row 4)"),
+        "{said}"
+    );
+    assert!(said.contains("held-out problems left out: 1 longer than") && said.contains("(row 2)"), "{said}");
+    let (_, said) = ends(0, command!("sft", &config, ..more, "--dry-run --out", &out));
+    assert!(said.contains(reasons) && said.contains("3 steps of 4"), "{said}");
+    let all: Vec<(u32, serde_json::Value)> = (0..12).map(|i| (i, long.clone().into())).collect();
+    rows("sums.jsonl", 0, &all);
+    let never = command!("sft", &config, "--out", folder.path().join("never"));
+    tells(2, never, "none of the 12 training problems has a demonstration that can be used (12 longer than");
+}
+
+#[test]
+fn a_policy_trained_on_demonstrations_ends_its_answers_as_its_template_ends_a_turn() {
+    let folder = tempfile::tempdir().unwrap();
+    let base = folder.path().join("base");
+    copy(model(), &base);
+    // As Qwen2.5's base models, whose template ends a turn with a token that isn't among their end tokens.
+    let tokenizer = Language::read(&base, &[]).unwrap();
+    let [text_end, turn_end] =
+        ["<|endoftext|>", "<|im_end|>"].map(|token| tokenizer.encode(token).unwrap()[0]);
+    for name in ["config.json", "generation_config.json", "tokenizer_config.json"] {
+        let text = std::fs::read_to_string(base.join(name)).unwrap();
+        let mut fields: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let (key, end) = match name {
+            "tokenizer_config.json" => ("eos_token", "<|endoftext|>".into()),
+            _ => ("eos_token_id", text_end.into()),
+        };
+        fields[key] = end;
+        file(&base, name, &fields.to_string());
+    }
+    assert_eq!(Language::read(&base, &[]).unwrap().stop_tokens(), [text_end]);
+    let config = sums_run(folder.path(), &base, &["steps=1"]);
+    let sft = ["--set", "sft={ steps = 1, batch_size = 8 }"];
+    let ends_of = |checkpoint: &Path| Language::read(checkpoint, &[]).unwrap().stop_tokens().to_vec();
+    let out = |name: &str| folder.path().join(name);
+    ends(0, command!("sft", &config, ..sft, "--out", out("sft")));
+    assert_eq!(ends_of(&out("sft/checkpoints/step-000001")), [turn_end, text_end]);
+    ends(0, command!("train", &config, ..sft, "--out", out("both")));
+    assert_eq!(ends_of(&out("both/checkpoints/step-000001")), [turn_end, text_end]);
+    // Without demonstrations, the model's files decide.
+    ends(0, command!("train", &config, "--out", out("rl")));
+    assert_eq!(ends_of(&out("rl/checkpoints/step-000001")), [text_end]);
+    assert_same_files(&base, &out("rl/checkpoints/step-000001"), &["generation_config.json"]);
+}
+
+#[test]
+fn a_resume_after_a_failed_evaluation_repeats_only_the_evaluation() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (whole, failed) = (folder.path().join("whole"), folder.path().join("failed"));
+    let more = ["--set", "sft.steps=21", "--set", "sft.save_every=7"];
+    ends(0, command!("sft", &config, ..more, "--out", &whole));
+    // What an error in the evaluation after step 14 leaves: the state and the line of the step, without its loss.
+    copy(&whole, &failed);
+    std::fs::remove_dir_all(failed.join("checkpoints/step-000021")).unwrap();
+    let mut left = lines(&failed.join("sft.jsonl"));
+    left.truncate(14);
+    left[13].as_object_mut().unwrap().remove("held_out_loss").unwrap();
+    file(&failed, "sft.jsonl", &left.iter().map(|line| format!("{line}\n")).collect::<String>());
+    ends(0, command!("sft", &config, ..more, "--resume --out", &failed));
+    assert_same_run(&whole, &failed, &["sft.jsonl"], 21);
 }

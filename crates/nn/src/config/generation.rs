@@ -1,4 +1,4 @@
-//! `generation_config.json`, which lists the tokens that end a completion. A run copies the file of its starting checkpoint unchanged.
+//! `generation_config.json`, which lists the tokens that end a completion. A run copies the file of its starting checkpoint; with demonstrations, it may add an end token.
 
 use std::path::Path;
 

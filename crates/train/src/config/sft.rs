@@ -11,7 +11,8 @@ pub struct SftConfig {
     /// Optimizer steps. If both `steps` and `epochs` are set, the stage ends with the earlier one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub steps: Option<u64>,
-    /// Passes over the demonstrations, instead of `steps`; may be a fraction.
+    /// Passes over the demonstrations, instead of `steps`; may be a fraction. Rounded up to whole steps: the last batch
+    /// is filled with demonstrations of the next pass.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub epochs: Option<f64>,
     /// Demonstrations per step.
@@ -71,6 +72,13 @@ impl SftConfig {
             (steps, epochs) => steps.or(epochs).unwrap_or(0),
         }
         .max(1)
+    }
+
+    /// Describes the length of the stage in words.
+    pub fn in_words(&self, demonstrations: u64) -> String {
+        let (steps, size) = (self.optimizer_steps(demonstrations), self.batch_size);
+        let epochs = (steps * size as u64) as f64 / demonstrations as f64;
+        format!("{steps} steps of {size} ({epochs:.2} epochs)")
     }
 
     pub(super) fn check(&self) -> anyhow::Result<()> {

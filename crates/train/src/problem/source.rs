@@ -273,14 +273,9 @@ impl Part {
         (None, item.problem.clone(), item.tokens.clone())
     }
 
-    /// Returns whether problem `id` of a split has a demonstration. Problems with an environment don't.
-    pub(super) fn demonstrates(&self, split: Split, id: u64) -> bool {
-        let listed = match (split, &self.train) {
-            (Split::HeldOut, _) => &self.held_out,
-            (Split::Train, Training::Listed(listed)) => listed,
-            (Split::Train, Training::Mazes(..)) => return true,
-        };
-        self.set.grader.environment().is_none() && listed.items[id as usize].problem.solution.is_some()
+    /// Returns whether the problems of a split are generated on demand.
+    pub(super) fn generates(&self, split: Split) -> bool {
+        split == Split::Train && matches!(self.train, Training::Mazes(..))
     }
 
     /// Returns the held-out problems with everything needed to prompt and grade them.

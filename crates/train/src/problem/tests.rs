@@ -304,7 +304,8 @@ fn every_part_brings_its_prompts_its_verifier_and_its_held_out_problems() {
         let verdict = |id| task.grade(&task.prompt(Split::Train, id), &answer).verdict;
         assert_eq!((verdict(id), verdict(33 - id)), (Verdict::Correct, Verdict::Wrong), "{id}");
     }
-    assert!(task.demonstrates(Split::Train, 29) && !task.demonstrates(Split::Train, 30));
+    let demonstrates = |id| task.demonstration(&task.prompt(Split::Train, id)).is_some();
+    assert!(demonstrates(29) && !demonstrates(30));
 }
 
 #[test]

@@ -15,7 +15,7 @@ use crate::run::tensorboard::TensorBoard;
 use anyhow::{Context, bail};
 use fgrpo_eval::amounts::duration;
 use fgrpo_eval::events::Events;
-use fgrpo_eval::io::files::{clear_partial, sync_folder};
+use fgrpo_eval::io::files::{clear_partial, sync_folder, write_whole};
 use fgrpo_eval::io::interrupt;
 use fgrpo_eval::io::lines::{self, JsonLines};
 use fgrpo_nn::{CHECK_LAYERS, Device, Engine};
@@ -39,18 +39,6 @@ pub(super) struct Fit<'a> {
 pub(super) fn fit(stage: &Fit<'_>, events: &mut dyn Events) -> anyhow::Result<Option<Engine>> {
     let Fit { config, sft, task, run, .. } = *stage;
     let (folder, lines) = (run.file(stage.checkpoints), run.file("sft.jsonl"));
-    let demonstrations = Demonstrations::of(task, Split::Train)?;
-    let held_out = Demonstrations::of(task, Split::HeldOut)?;
-    let steps = sft.optimizer_steps(demonstrations.len());
-    let missing = match demonstrations.missing() {
-        0 => String::new(),
-        n => format!("; {n} training problems have none and are left out"),
-    };
-    events.say(&format!(
-        "sft: {} demonstrations, {} held out{missing}; {steps} steps",
-        demonstrations.len(),
-        held_out.len()
-    ));
     let latest = checkpoint::list(&folder)?.pop();
     let fresh = || policy::fresh(config, task, stage.device);
     let (engine, mut done) = match &latest {
@@ -61,14 +49,39 @@ pub(super) fn fit(stage: &Fit<'_>, events: &mut dyn Events) -> anyhow::Result<Op
         }
         None => (fresh()?, 0),
     };
+    let positions = engine.config().context();
     let mut policy = Policy::new(engine, Arc::clone(&task.language));
+    let demonstrations = Demonstrations::of(task, Split::Train, positions)?;
+    let held_out = Demonstrations::of(task, Split::HeldOut, positions)?;
+    let steps = sft.optimizer_steps(demonstrations.len());
+    events.say(&format!(
+        "sft: {} demonstrations, {} held out; {}",
+        demonstrations.len(),
+        held_out.len(),
+        sft.in_words(demonstrations.len())
+    ));
+    for (split, demonstrations) in [("training", &demonstrations), ("held-out", &held_out)] {
+        if let Some(left_out) = demonstrations.left_out() {
+            events.say(&format!("sft: {split} problems left out: {left_out}"));
+        }
+    }
+    let evaluates = |step: u64| {
+        sft.eval_every > 0 && !held_out.is_empty() && (step.is_multiple_of(sft.eval_every) || step == steps)
+    };
     run.adopt(config)?;
     lines::retain(&lines, |line| line["step"].as_u64().is_some_and(|s| s <= done))?;
+    let mut logged: Vec<SftLine> = lines::read(&lines)?;
+    // The evaluation after this step failed, so it is repeated.
+    if let Some(line) = logged.last_mut().filter(|line| evaluates(line.step) && line.held_out_loss.is_none())
+    {
+        line.held_out_loss = Some(stage.held_out_loss(&mut policy, &held_out)?);
+        write_whole(&lines, &lines::to_bytes(&logged)?)?;
+    }
     let tensorboard = config.log.tensorboard.then(|| TensorBoard::resume(&run.path, "sft", done));
     let mut tensorboard = tensorboard.transpose()?;
     if let Some(tensorboard) = &mut tensorboard {
         let last = tensorboard.last_step().unwrap_or(0);
-        for line in lines::read::<SftLine>(&lines)?.iter().filter(|l| l.step > last) {
+        for line in logged.iter().filter(|l| l.step > last) {
             line.write_to(tensorboard)?;
         }
     }
@@ -85,7 +98,7 @@ pub(super) fn fit(stage: &Fit<'_>, events: &mut dyn Events) -> anyhow::Result<Op
             events.say(&format!("sft: interrupted after step {done} of {steps}"));
             return Ok(None);
         }
-        let line = match stage.step(&mut policy, &demonstrations, &held_out, order, done + 1, steps) {
+        let mut line = match stage.step(&mut policy, &demonstrations, order, done + 1, steps) {
             Ok(line) => line,
             Err(e) => {
                 // A failed step doesn't change the weights.
@@ -94,7 +107,13 @@ pub(super) fn fit(stage: &Fit<'_>, events: &mut dyn Events) -> anyhow::Result<Op
             }
         };
         done += 1;
+        let evaluated = evaluates(done).then(|| stage.held_out_loss(&mut policy, &held_out)).transpose();
+        line.held_out_loss = evaluated.as_ref().ok().copied().flatten();
         log.push(&line)?;
+        if let Err(e) = evaluated {
+            stage.save(policy.engine(), &log, done, &mut saved)?;
+            return Err(e);
+        }
         if let Some(tensorboard) = &mut tensorboard {
             line.write_to(tensorboard)?;
         }
@@ -134,7 +153,6 @@ impl Fit<'_> {
         &self,
         policy: &mut Policy,
         demonstrations: &Demonstrations,
-        held_out: &Demonstrations,
         order: fgrpo_core::rng::Key,
         step: u64,
         steps: u64,
@@ -178,13 +196,10 @@ impl Fit<'_> {
             bail!(not_finite(report.gradient_norm));
         }
         let tokens_per_second = tokens as f64 / clock.elapsed().as_secs_f64();
-        let due = sft.eval_every > 0 && (step.is_multiple_of(sft.eval_every) || step == steps);
-        let held_out_loss =
-            (due && !held_out.is_empty()).then(|| self.held_out_loss(policy, held_out)).transpose()?;
         Ok(SftLine {
             step,
             loss,
-            held_out_loss,
+            held_out_loss: None,
             epoch: (step * size) as f64 / demonstrations.len() as f64,
             lr,
             gradient_norm: report.gradient_norm,
@@ -199,7 +214,7 @@ impl Fit<'_> {
         for first in (0..count).step_by(self.sft.batch_size) {
             let last = (first + self.sft.batch_size as u64).min(count);
             let sequences = held_out.sequences(self.task, (first..last).map(|at| held_out.problem(at)))?;
-            let scores = policy.score(&sequences, 1.0)?;
+            let scores = policy.score(&sequences, 1.0).context("sft: held-out loss")?;
             sum -= scores.iter().flat_map(|s| &s.logp).map(|&l| f64::from(l)).sum::<f64>();
             tokens += scores.iter().map(|s| s.logp.len()).sum::<usize>();
         }

@@ -109,11 +109,15 @@ pub(super) fn lead(runs: &Runs) -> Vec<String> {
     runs.caveats.iter().cloned().chain(result(runs)).collect()
 }
 
-/// Returns the step of two groups' evaluations: "6", or "6 against 4".
-fn steps(compared: &[Vec<Seed<'_>>; 2]) -> Option<String> {
+/// Returns the steps of two groups' evaluations, or `None` if a group lacks evaluations.
+fn steps(compared: &[Vec<Seed<'_>>; 2]) -> Option<[u64; 2]> {
     let [base, group] = compared.each_ref().map(|seeds| Some(seeds.first()?.1.step));
-    let (base, group) = (base?, group?);
-    Some(if base == group { group.to_string() } else { format!("{group} against {base}") })
+    Some([base?, group?])
+}
+
+/// Returns two groups' steps in words: "6", or "6 against 4".
+fn in_words([base, group]: [u64; 2]) -> String {
+    if base == group { group.to_string() } else { format!("{group} against {base}") }
 }
 
 /// States the result in one sentence: the differences from the first group, or the changes by training if there is only one
@@ -143,11 +147,15 @@ fn result(runs: &Runs) -> Option<String> {
                     let compared = runs.compared(base, group, set);
                     let is_finished = |(run, _): &Seed<'_>| run.unfinished().is_none();
                     let differences = phrase("", &|k| between(&compared, k))?;
-                    let verb = match steps(&compared)? {
-                        step if step == "0" => return None,
-                        step if !compared.iter().flatten().all(is_finished) => format!("has at step {step}"),
-                        step if step.contains(' ') => format!("ends at step {step} with"),
-                        _ => "ends with".to_owned(),
+                    let steps = steps(&compared)?;
+                    let verb = if steps == [0, 0] {
+                        return None;
+                    } else if !compared.iter().flatten().all(is_finished) {
+                        format!("has at step {}", in_words(steps))
+                    } else if steps[0] != steps[1] {
+                        format!("ends at step {} with", in_words(steps))
+                    } else {
+                        "ends with".to_owned()
                     };
                     Some(format!("{} {verb} {differences}", group.name))
                 };
@@ -245,7 +253,7 @@ fn of_set<'a>(runs: &'a Runs, set: &'a str) -> Set<'a> {
     if let [(base, _), others @ ..] = ends.as_slice() {
         let difference = |(group, _): &End<'a>| {
             let compared = runs.compared(base, group, set);
-            row_of(*group, steps(&compared)?, &|k| between(&compared, k))
+            row_of(*group, in_words(steps(&compared)?), &|k| between(&compared, k))
         };
         tables.push(Differences {
             title: format!("Difference to {}", base.name),

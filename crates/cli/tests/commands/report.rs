@@ -206,6 +206,15 @@ fn two(name: &str) -> [PathBuf; 4] {
     [grpo, focal, "--out".into(), folder.join("report.html")]
 }
 
+/// Writes runs of 50 steps, each with its name, gamma and seed.
+fn written<const N: usize>(folder: &Path, runs: [(&str, f64, u64); N]) -> [PathBuf; N] {
+    runs.map(|(name, gamma, seed)| {
+        let run = folder.join(name);
+        Made { gamma, steps: 50, seed }.write(&run);
+        run
+    })
+}
+
 #[test]
 fn page_of_one_run_holds_every_section_and_needs_no_network() {
     let run = folder("one").join("maze-quick");
@@ -516,11 +525,7 @@ fn an_evaluation_of_an_earlier_step_is_not_that_of_the_trained_policy() {
 #[test]
 fn the_start_of_several_seeds_is_their_mean() {
     let folder = folder("starts");
-    let runs = [("a", 0.0, 3), ("b", 0.5, 3), ("c", 0.5, 4)].map(|(name, gamma, seed)| {
-        let run = folder.join(name);
-        Made { gamma, steps: 50, seed }.write(&run);
-        run
-    });
+    let runs = written(&folder, [("a", 0.0, 3), ("b", 0.5, 3), ("c", 0.5, 4)]);
     let out = folder.join("report.html");
     let start = |runs: &[&Path]| {
         let page = report(&[runs, &[Path::new("--out"), &out]].concat());
@@ -604,14 +609,11 @@ fn runs_of_one_configuration_with_other_graders_or_data_are_neither_copies_nor_s
 #[test]
 fn seeds_trained_on_changed_data_have_rows_of_their_own() {
     let folder = folder("changed-data");
-    let runs = [("base", 0.0, 1), ("first", 0.5, 1), ("second", 0.5, 2)].map(|(name, gamma, seed)| {
-        let run = folder.join(name);
-        Made { gamma, steps: 50, seed }.write(&run);
-        let id = if name == "second" { "b" } else { "a" };
-        edit(&run, "eval.jsonl", |evals| evals.iter_mut().for_each(|e| e["problem_set"] = json!(id)));
-        edit(&run, "sessions.jsonl", |all| all.iter_mut().for_each(|s| s["problems"] = json!(id)));
-        run
-    });
+    let runs = written(&folder, [("base", 0.0, 1), ("first", 0.5, 1), ("second", 0.5, 2)]);
+    for (run, id) in runs.iter().zip(["a", "a", "b"]) {
+        edit(run, "eval.jsonl", |evals| evals.iter_mut().for_each(|e| e["problem_set"] = json!(id)));
+        edit(run, "sessions.jsonl", |all| all.iter_mut().for_each(|s| s["problems"] = json!(id)));
+    }
     let page = report(&[&runs[0], &runs[1], &runs[2], Path::new("--out"), &folder.join("report.html")]);
     assert!(
         page.contains("Difference to GRPO") && page.contains("Against GRPO on held_out, problems 1, F-GRPO")

@@ -307,7 +307,13 @@ impl Policy {
         loss: &Loss,
         temperature: f32,
     ) -> anyhow::Result<Losses> {
-        let (packed, terms) = self.prepare(data, loss, temperature)?;
+        let packed = self.packed(data, loss, temperature)?;
+        let logp = if loss.selects() {
+            packed.of_members(&self.scores(&packed, temperature)?.logp)
+        } else {
+            Vec::new()
+        };
+        let terms = Terms::new(data, loss, &logp);
         self.accumulated = true;
         if packed.batch.predictions.is_empty() {
             return Ok(terms.losses(&packed, &Scores::default(), &[]));
@@ -347,9 +353,10 @@ impl Policy {
     /// # Errors
     /// As [`Policy::forward_backward`].
     pub fn forward(&mut self, data: &[Datum], loss: &Loss, temperature: f32) -> anyhow::Result<Losses> {
-        let (packed, terms) = self.prepare(data, loss, temperature)?;
+        let packed = self.packed(data, loss, temperature)?;
         let scores = self.scores(&packed, temperature)?;
         let (logp, entropy) = (packed.of_members(&scores.logp), packed.of_members(&scores.entropy));
+        let terms = Terms::new(data, loss, &logp);
         let tree_sums = |tree: &Vec<usize>| {
             let mut sums = terms.zero();
             for &index in tree {
@@ -361,12 +368,8 @@ impl Policy {
         Ok(terms.losses(&packed, &scores, &sums))
     }
 
-    fn prepare<'a>(
-        &mut self,
-        data: &'a [Datum],
-        loss: &'a Loss,
-        temperature: f32,
-    ) -> anyhow::Result<(Packed, Terms<'a>)> {
+    /// Packs data into passes, after a check that the loss can be computed from them.
+    fn packed(&self, data: &[Datum], loss: &Loss, temperature: f32) -> anyhow::Result<Packed> {
         positive(temperature)?;
         for (index, datum) in data.iter().enumerate() {
             for sequence in &datum.sequences {
@@ -392,17 +395,11 @@ impl Policy {
         let packed = pack(&members, self.pass_tokens, |members| {
             !silent || members.iter().any(|&index| data[index].is_active())
         });
-        match packed {
-            Ok(packed) => {
-                let scores =
-                    if loss.selects() { self.scores(&packed, temperature)?.logp } else { Vec::new() };
-                let logp = if scores.is_empty() { Vec::new() } else { packed.of_members(&scores) };
-                Ok((packed, Terms::new(data, loss, &logp)))
-            }
-            Err(index) => bad_input!(
+        packed.or_else(|index| {
+            bad_input!(
                 "data[{index}]: all sequences must begin with the same token; add a system prompt, or text to the row's prompt"
-            ),
-        }
+            )
+        })
     }
 
     /// Drops the accumulated gradient.
